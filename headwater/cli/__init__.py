@@ -1,0 +1,23 @@
+"""The command line: parse, one call, one handler for errors."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from headwater.cli import kafka, produce
+from headwater.errors import HeadwaterError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app.add_typer(kafka.app, name="kafka")
+app.command("produce")(produce.produce)
+
+
+def main() -> None:
+    """Run the command line; an error made on purpose is one red line and its exit code."""
+    try:
+        app()
+    except HeadwaterError as e:
+        typer.secho(f"headwater: {e}", fg="red", err=True)
+        sys.exit(e.exit_code)

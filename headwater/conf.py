@@ -1,0 +1,116 @@
+"""One YAML file per environment, `conf/<env>.yaml`, read strictly: an unknown key is an error.
+
+Secrets are references, never values: `env:NAME` reads an environment variable, `file:PATH` the first
+line of a file that only its owner can read (mode 0600).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from headwater.errors import ConfError
+
+KafkaOptions = dict[str, str | int | bool]
+
+
+class Strict(BaseModel):
+    """A section in which a key that is not declared is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Broker(Strict):
+    """The embedded broker, used when `kafka: embedded`."""
+
+    port: Annotated[int, Field(ge=0, le=65535)] = 19092  # 0: any free port
+    heap: str = "512m"
+
+
+class Conf(Strict):
+    """An environment.
+
+    Attributes:
+        lake: the folder of all tables; a relative path stands below the project.
+        kafka: `embedded`, or the options of a real cluster in the words of Kafka's Java client
+            (`bootstrap.servers`, `security.protocol`, …), each passed through to Spark's source.
+        librdkafka: options that the Python client needs in other words than the Java client.
+        cluster: the name of the cluster in every row's `_source`.
+        broker: the embedded broker's settings.
+        spark: Spark settings (`spark.*`) added to the engine's own.
+        cores: task slots for batches; the real-time flows' slots come on top.
+        memory: heap of the driver (in embedded use: of everything).
+        trigger: how often Kafka is read, as Spark writes an interval.
+        max_rows_per_batch: no batch of a flow takes more rows than this.
+        max_bytes_per_batch: no batch of a flow takes more bytes of Parquet than this.
+        parallelism: tasks of one batch of a flow, and partitions of its shuffles.
+    """
+
+    lake: Path = Path(".headwater/lake")
+    kafka: Literal["embedded"] | KafkaOptions = "embedded"
+    librdkafka: KafkaOptions = {}
+    cluster: str = "main"
+    broker: Broker = Broker()
+    spark: dict[str, str | int | bool] = {}
+    cores: Annotated[int, Field(ge=1)] = 2
+    memory: str = "2g"
+    trigger: str = "500 milliseconds"
+    max_rows_per_batch: Annotated[int, Field(ge=1)] = 500_000
+    max_bytes_per_batch: Annotated[int, Field(ge=1)] = 256 * 1024 * 1024
+    parallelism: Annotated[int, Field(ge=1)] = 2
+
+
+def load(project: Path, env: str) -> Conf:
+    """The environment `env` of the project, its secrets resolved.
+
+    Raises:
+        ConfError: the file is missing or is not valid; the message names file, key and fix.
+    """
+    path = project / "conf" / f"{env}.yaml"
+    if not path.is_file():
+        known = sorted(p.stem for p in path.parent.glob("*.yaml"))
+        raise ConfError(f"{path}: no such environment; known: {', '.join(known) or 'none'}; use --env")
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        conf = Conf.model_validate(_resolve_secrets(raw, path))
+    except yaml.YAMLError as e:
+        raise ConfError(f"{path}: not valid YAML: {' '.join(str(e).split())}") from None
+    except ValidationError as e:
+        raise ConfError(f"{path}: {_first_problem(e)}") from None
+    return conf.model_copy(update={"lake": (project / conf.lake).resolve()})
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    key = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key '{key}'; known: {', '.join(sorted(Conf.model_fields))}"
+    return f"key '{key}': {problem['msg']}"
+
+
+def _resolve_secrets(value: Any, path: Path) -> Any:
+    if isinstance(value, dict):
+        return {key: _resolve_secrets(inner, path) for key, inner in value.items()}
+    if not isinstance(value, str):
+        return value
+    if value.startswith("env:"):
+        name = value.removeprefix("env:")
+        if name not in os.environ:
+            raise ConfError(f"{path}: environment variable {name} is not set; set it or change the reference")
+        return os.environ[name]
+    if value.startswith("file:"):
+        return _read_secret(Path(value.removeprefix("file:")).expanduser(), path)
+    return value
+
+
+def _read_secret(secret: Path, path: Path) -> str:
+    if not secret.is_file():
+        raise ConfError(f"{path}: secret file {secret} does not exist; write it with mode 0600")
+    if secret.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfError(f"{path}: secret file {secret} can be read by others; run: chmod 600 {secret}")
+    return secret.read_text(encoding="utf-8").splitlines()[0]
