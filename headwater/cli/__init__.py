@@ -6,12 +6,13 @@ import sys
 
 import typer
 
-from headwater.cli import kafka, produce
+from headwater.cli import kafka, produce, run
 from headwater.errors import HeadwaterError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 app.add_typer(kafka.app, name="kafka")
 app.command("produce")(produce.produce)
+app.command("run")(run.run)
 
 
 def main() -> None:

@@ -1,0 +1,33 @@
+# Headwater. `make` says what there is; ARGS goes to the program: make test ARGS="-k broker"
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench torture
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make .venv, get Java and the JVM libraries; done again only where something changed
+	@$(PYTHON) tools/setup.py
+
+demo: $(BIN)/headwater ## run the reference project from generator to gold
+	@$(BIN)/headwater demo $(ARGS)
+
+test: $(BIN)/headwater ## run the tests
+	@$(BIN)/pytest $(ARGS)
+
+check: $(BIN)/headwater ## format, lint and types, as in CI
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy headwater
+
+bench: $(BIN)/headwater ## measure throughput and freshness
+	@$(BIN)/python -m bench $(ARGS)
+
+torture: $(BIN)/headwater ## run the long tests with real kills
+	@$(BIN)/pytest -m torture $(ARGS)
+
+$(BIN)/headwater:
+	@$(PYTHON) tools/setup.py

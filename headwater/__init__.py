@@ -1,0 +1,41 @@
+"""Headwater: a lakehouse kappa pipeline on Spark and Delta.
+
+A project's files import this module for the words they declare with: `topic`, `table`, `json`,
+`alert`, `kafka_sink`. A notebook imports it for `connect` (DuckDB) and `session` (Spark).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.definitions import alert, json, kafka_sink, table, topic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import duckdb
+    from pyspark.sql import SparkSession
+
+__all__ = ["alert", "connect", "json", "kafka_sink", "session", "table", "topic"]
+
+
+def connect(project: Path | None = None, *, env: str = "local") -> duckdb.DuckDBPyConnection:
+    """A read-only DuckDB connection that has every table of the lake as a view under its own name.
+
+    Raises:
+        HeadwaterError: there is no project here, or its configuration is not valid.
+    """
+    from headwater import query
+
+    return query.connect(project, env=env)
+
+
+def session(project: Path | None = None, *, env: str = "local") -> SparkSession:
+    """The Spark session, with every table of the lake as a view under its own name.
+
+    Raises:
+        HeadwaterError: there is no project here, or its configuration is not valid.
+    """
+    from headwater import query
+
+    return query.spark(project, env=env)

@@ -1,0 +1,215 @@
+"""Aggregates that are kept up to date by the rows that are new.
+
+A definition `SELECT keys, aggregates FROM stream GROUP BY keys` is taken apart as Spark has analysed
+it. A batch of new rows is aggregated by the same keys (the partial result); the table itself is the
+state it is merged into. So no watermark is needed, late rows correct their group whenever they come,
+and the result does not depend on where batches were cut.
+
+    output     partial columns       merged                       value
+    count(x)   count                 t + s                        itself
+    sum(x)     sum                   t + s (NULL: the other)      itself
+    min, max   min, max              least, greatest              itself
+    avg(x)     sum, count            t + s each                   sum / count
+
+What is not itself its own partial (avg) is kept in the trailing struct column `_partial`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater import jvm, plans, stored
+from headwater.errors import ProjectError
+
+PARTIAL = "_partial"
+
+_KINDS = {"Sum": "sum", "Count": "count", "Min": "min", "Max": "max", "Average": "avg"}
+_FUNCTIONS = {"sum": F.sum, "count": F.count, "min": F.min, "max": F.max}
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of the table: a key, or an aggregate (`count`, `sum`, `min`, `max`, `avg`)."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A maintainable aggregate: its columns in order, of which the keys identify a row.
+
+    `windowed` says whether it groups by a window of time.
+    """
+
+    outputs: tuple[Output, ...]
+    windowed: bool
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that identify a row."""
+        return tuple(output.name for output in self.outputs if output.kind == "key")
+
+    def merged(self) -> dict[str, str]:
+        """{column → its value after a merge}: SQL over the table `t` and the partial result `s`."""
+        values = {o.name: _merge(o.kind, f't."{o.name}"', f's."{o.name}"') for o in self.outputs}
+        averages = [o.name for o in self.outputs if o.kind == "avg"]
+        parts: list[str] = []
+        for name in averages:
+            total = _merge("sum", f"t.{PARTIAL}['{name}_sum']", f"s.{PARTIAL}['{name}_sum']")
+            count = _merge("count", f"t.{PARTIAL}['{name}_count']", f"s.{PARTIAL}['{name}_count']")
+            values[name] = f"CASE WHEN {count} > 0 THEN {total} / {count} END"
+            parts += [f"'{name}_sum', {total}, '{name}_count', {count}"]
+        if parts:
+            values[PARTIAL] = f"named_struct({', '.join(parts)})"
+        return {name: value for name, value in values.items() if name not in self.keys}
+
+
+def find(frame: DataFrame, where: str) -> Aggregate | None:
+    """How `frame` aggregates; None when it does not.
+
+    Raises:
+        ProjectError: it aggregates in a way that can't be maintained from new rows alone.
+    """
+    found = [node for node in plans.nodes(plans.analysed(frame)) if plans.kind(node) == "Aggregate"]
+    if not found:
+        return None
+    taken = _take(frame, where)
+    windowed = any(plans.metadata_key(group, "spark.timeWindow") for group in taken.grouping)
+    return Aggregate(tuple(Output(name, kind) for name, kind, _ in taken.columns), windowed)
+
+
+def partial(frame: DataFrame, where: str) -> DataFrame:
+    """The partial result of the rows that `frame` aggregates: the table's columns, `_partial` at the end."""
+    taken = _take(frame, where)
+    spark = frame.sparkSession
+    columns: list[Column] = []
+    for at, (_, kind, expression) in enumerate(taken.columns):
+        if kind == "key":
+            columns.append(plans.column(expression).alias(f"_{at}"))
+            continue
+        for function in ("sum", "count") if kind == "avg" else (kind,):
+            columns.append(_aggregated(expression, function).alias(f"_{at}_{function}"))
+    rows = plans.frame(spark, taken.below).groupBy(*map(plans.column, taken.grouping)).agg(*columns)
+    outputs, parts = [], []
+    for at, (name, kind, _) in enumerate(taken.columns):
+        if kind == "avg":
+            total, count = F.col(f"_{at}_sum").cast("double"), F.col(f"_{at}_count")
+            outputs.append(F.when(count > 0, total / count).alias(name))
+            parts += [total.alias(f"{name}_sum"), count.alias(f"{name}_count")]
+        else:
+            outputs.append(F.col(f"_{at}" if kind == "key" else f"_{at}_{kind}").alias(name))
+    return rows.select(*outputs, *([F.struct(*parts).alias(PARTIAL)] if parts else []))
+
+
+def schema(frame: DataFrame, where: str) -> pa.Schema:
+    """The columns of the table that keeps `frame`'s aggregate, as Arrow has them."""
+    return stored.schema(partial(frame, where).schema)
+
+
+def to_arrow(rows: DataFrame, arrow: pa.Schema) -> pa.Table:
+    """A partial result, in this process."""
+    return rows.toArrow().cast(arrow)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """An aggregate taken apart: what it groups by, its columns (name, kind, expression), its input."""
+
+    grouping: list[Any]
+    columns: list[tuple[str, str, Any]]
+    below: Any
+
+
+def _take(frame: DataFrame, where: str) -> _Taken:
+    plan = plans.analysed(frame)
+    above: list[Any] = []
+    while plans.kind(plan) in ("Project", "SubqueryAlias"):
+        if plans.kind(plan) == "Project":
+            above.append(plan)
+        plan = plan.child()
+    if plans.kind(plan) != "Aggregate":
+        raise ProjectError(
+            f"{where}: {_OTHERS.get(plans.kind(plan), plans.kind(plan))} above or beside GROUP BY can't be "
+            "maintained; aggregate at the top, and filter in a table below"
+        )
+    if any(plans.kind(node) == "Aggregate" for node in plans.nodes(plan.child())):
+        raise ProjectError(f"{where}: an aggregate of an aggregate; make the inner one a table of its own")
+    grouping = list(jvm.items(plan.groupingExpressions()))
+    for group in grouping:
+        if plans.metadata_key(group, "spark.sessionWindow"):
+            raise ProjectError(f"{where}: session windows are not supported yet; use window()")
+    columns = [_column(e, where) for e in jvm.items(plan.aggregateExpressions())]
+    for project in reversed(above):
+        columns = [_renamed(e, columns, where) for e in jvm.items(project.projectList())]
+    covered = [e for _, kind, e in columns if kind == "key"]
+    for group in grouping:
+        if not any(_uses(e, group) for e in covered):
+            raise ProjectError(f"{where}: GROUP BY {group.sql()} is not among its columns; add it to SELECT")
+    return _Taken(grouping, columns, plan.child())
+
+
+_OTHERS = {"Filter": "HAVING", "Sort": "ORDER BY", "Join": "a join"}
+
+
+def _column(expression: Any, where: str) -> tuple[str, str, Any]:
+    name = str(expression.name())
+    inner = expression.child() if plans.kind(expression) == "Alias" else expression
+    aggregates = [e for e in plans.within(inner) if plans.kind(e) == "AggregateExpression"]
+    if not aggregates:
+        return name, "key", inner
+    text = str(inner.sql())
+    if plans.kind(inner) != "AggregateExpression":
+        raise ProjectError(f"{where}: {name} = {text} computes with an aggregate; do that in a query or a table below")
+    function = inner.aggregateFunction()
+    kind = _KINDS.get(plans.kind(function))
+    if kind is None or inner.isDistinct() or len(list(jvm.items(function.children()))) != 1:
+        raise ProjectError(
+            f"{where}: {name} = {text} can't be maintained from new rows alone; known: {', '.join(_KINDS.values())}"
+        )
+    if kind == "avg" and "decimal" in str(function.dataType().sql()).lower():
+        raise ProjectError(f"{where}: {name} = {text}: avg of DECIMAL is not supported; keep sum and count")
+    return name, kind, inner
+
+
+def _renamed(
+    expression: Any, columns: list[tuple[str, str, Any]], where: str
+) -> tuple[str, str, Any]:
+    """A column of a projection above the aggregate: one of its columns, or a field of one, by another name."""
+    name = str(expression.name())
+    inner = expression.child() if plans.kind(expression) == "Alias" else expression
+    below = {column[0]: column for column in columns}
+    if plans.kind(inner) == "AttributeReference" and str(inner.name()) in below:
+        return (name, *below[str(inner.name())][1:])
+    if plans.kind(inner) == "GetStructField" and plans.kind(inner.child()) == "AttributeReference":
+        _, kind, source = below[str(inner.child().name())]
+        if kind == "key":
+            return name, kind, inner.withNewChildren(jvm.gateway().jvm.PythonUtils.toSeq([source]))
+    raise ProjectError(f"{where}: {name} = {inner.sql()} computes with an aggregate's columns; do that in a query")
+
+
+def _uses(expression: Any, group: Any) -> bool:
+    return any(bool(e.semanticEquals(group)) for e in plans.within(expression))
+
+
+def _aggregated(expression: Any, function: str) -> Column:
+    child = plans.column(next(jvm.items(expression.aggregateFunction().children())))
+    condition = expression.filter()
+    if condition.isDefined():
+        child = F.when(plans.column(condition.get()), child)
+    return _FUNCTIONS[function](child)
+
+
+def _merge(kind: str, t: str, s: str) -> str:
+    if kind == "count":
+        return f"({t} + {s})"
+    if kind == "sum":
+        return f"(CASE WHEN {t} IS NULL THEN {s} WHEN {s} IS NULL THEN {t} ELSE {t} + {s} END)"
+    bigger = {"min": "<", "max": ">"}.get(kind)
+    return f"(CASE WHEN {t} IS NULL OR {s} {bigger} {t} THEN {s} ELSE {t} END)"
+

@@ -1,0 +1,250 @@
+"""What a definition needs, found by analysing it once on empty inputs, before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from headwater import aggregate, decode, jvm, plans, stored
+from headwater.aggregate import Aggregate
+from headwater.definitions import Declaration, Table, Topic
+from headwater.errors import ProjectError
+from headwater.project import Project
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
+BRONZE = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("headers", ArrayType(_HEADER)),
+        StructField("cluster", StringType()),
+        StructField("ingested_at", TimestampType()),
+    ]
+)
+
+QUARANTINE = StructType(
+    [
+        *(BRONZE[name] for name in decode.RAW),
+        StructField("reason", StringType()),
+        StructField("quarantined_at", TimestampType()),
+    ]
+)
+
+_SOURCE = StructType(
+    [
+        StructField("cluster", StringType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """A table as the engine runs it.
+
+    Attributes:
+        name: `<layer>.<name>`.
+        columns: what readers of the table see.
+        stored: what the Delta table holds: the columns, and partial results behind them.
+        keys: the columns that identify a row; none for a table of appended rows.
+        aggregate: how it is maintained; None where rows are appended.
+        fingerprint: changes when the definition does.
+    """
+
+    name: str
+    columns: StructType
+    stored: pa.Schema
+    keys: tuple[str, ...]
+    aggregate: Aggregate | None
+    fingerprint: str
+
+
+def analyse(spark: SparkSession, project: Project) -> dict[str, Analysed]:
+    """Every table of the project, analysed, each after what it reads.
+
+    Raises:
+        ProjectError: a wrong column, a missing watermark, or what can't be done on a stream.
+    """
+    found: dict[str, Analysed] = {}
+    for topic in project.topics.values():
+        found[topic.name] = Analysed(topic.name, BRONZE, stored.schema(BRONZE), (), None, _fingerprint(topic))
+    for table in project.tables.values():
+        found[table.name] = _analyse(spark, project, table, found)
+    return found
+
+
+def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> DataFrame:
+    """The definition, called with one DataFrame per source.
+
+    Raises:
+        ProjectError: the definition does not fit its sources.
+    """
+    where = f"{table.file}: {table.name}"
+    try:
+        if table.sql is None:
+            result = table(*frames)
+            if not isinstance(result, DataFrame):
+                raise ProjectError(f"{where} returns {type(result).__name__}; return a DataFrame")
+            return result
+        views = {f"s{at}": f"`_{name}`" for at, name in enumerate(table.sources)}
+        for name, frame in zip(table.sources, frames, strict=True):
+            frame.createOrReplaceTempView(f"`_{name}`")
+        return spark.sql(table.sql.text.format(**views))
+    except AnalysisException as e:
+        raise ProjectError(f"{where}: {_first_line(e)}; mend the definition") from None
+    except (PySparkException, TypeError, AttributeError) as e:
+        raise ProjectError(f"{where}: {type(e).__name__}: {_first_line(e)}; mend the definition") from e
+
+
+def input_columns(project: Project, table: Table, source: Analysed) -> StructType:
+    """What the function sees of its stream: the source's columns, or the decoder's."""
+    if table.decode is None:
+        return source.columns
+    fields = decode.fields(table.decode, f"{table.file}: {table.name}")
+    return StructType([*fields, StructField(decode.SOURCE, _SOURCE), BRONZE["ingested_at"]])
+
+
+def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping[str, Analysed]) -> Analysed:
+    where = f"{table.file}: {table.name}"
+    frames, stream = [], None
+    for name in table.sources:
+        if name in project.references:
+            columns = project.references[name].schema(spark)
+        else:
+            if found[name].keys:
+                raise ProjectError(f"{where} reads {name}, whose rows change in place; that is not supported yet")
+            columns = input_columns(project, table, found[name])
+        frames.append(spark.createDataFrame([], columns))
+        stream = frames[-1] if name not in project.references else stream
+    assert stream is not None
+    result = apply(spark, table, frames)
+    _check_columns(result, where)
+    _check_repeatable(result, where)
+    maintained = aggregate.find(result, where)
+    if maintained is None:
+        _check_row_by_row(result, stream, where)
+        if table.decode and decode.SOURCE not in result.columns:
+            raise ProjectError(f"{where} drops the column {decode.SOURCE}; keep it, it says where a row came from")
+        return Analysed(
+            table.name, result.schema, stored.schema(result.schema), table.keys, None, _fingerprint(table)
+        )
+    if maintained.windowed and table.delay is None:
+        raise ProjectError(
+            f"{where} has windows but no watermark; say how late rows may be: in SQL after the stream, WATERMARK "
+            "<column> DELAY OF INTERVAL 10 SECONDS; in Python event_time= and delay="
+        )
+    if table.keys and set(table.keys) != set(maintained.keys):
+        raise ProjectError(f"{where}: keys {table.keys} are not its GROUP BY {maintained.keys}; leave them out")
+    held = aggregate.schema(result, where)
+    return Analysed(table.name, result.schema, held, maintained.keys, maintained, _fingerprint(table))
+
+
+def _check_columns(result: DataFrame, where: str) -> None:
+    lower = [name.lower() for name in result.columns]
+    twice = sorted({name for name in lower if lower.count(name) > 1})
+    if twice:
+        raise ProjectError(f"{where}: column {twice[0]} comes twice; rename or drop one")
+    for field in result.schema:
+        if "void" in field.dataType.simpleString():
+            raise ProjectError(f"{where}: column {field.name} has no type; cast it")
+        try:
+            stored.schema(StructType([field]))
+        except PySparkException:
+            raise ProjectError(
+                f"{where}: column {field.name} is {field.dataType.simpleString()}, which can't be stored; cast it"
+            ) from None
+
+
+def _check_repeatable(result: DataFrame, where: str) -> None:
+    for node in plans.nodes(plans.analysed(result)):
+        for expression in plans.expressions(node):
+            name = plans.UNREPEATABLE.get(plans.kind(expression))
+            if name is not None:
+                raise ProjectError(f"{where}: {name} differs when a batch is done again; use the column ingested_at")
+            if plans.kind(expression) != "AggregateExpression" and not expression.deterministic():
+                raise ProjectError(f"{where}: {expression.sql()} differs when a batch is done again; take it out")
+
+
+def _check_row_by_row(result: DataFrame, stream: DataFrame, where: str) -> None:
+    """Each row of the result follows from one row of the stream, and from reference tables."""
+    ids = _ids(plans.analysed(stream))
+    for node in plans.nodes(plans.analysed(result)):
+        name = plans.kind(node)
+        if name in plans.ACROSS_ROWS:
+            raise ProjectError(
+                f"{where}: {plans.ACROSS_ROWS[name]} looks across rows, but would see one batch at a time; "
+                "leave it to a query, or aggregate in a gold table"
+            )
+        if name == "Join":
+            side = {"LeftOuter": "left", "LeftSemi": "left", "LeftAnti": "left", "RightOuter": "right"}
+            kind = str(node.joinType().toString())
+            keeps = side.get(kind, "none" if kind == "FullOuter" else "either")
+            on_left, on_right = ids & _ids(node.left()), ids & _ids(node.right())
+            if keeps == "none" or (keeps == "left" and not on_left) or (keeps == "right" and not on_right):
+                raise ProjectError(
+                    f"{where}: this {kind} join would repeat rows of a reference table in every batch; keep the "
+                    "rows of the stream: stream LEFT JOIN reference"
+                )
+
+
+def _ids(plan: Any) -> set[int]:
+    """The ids of all columns that the leaves of a plan put out."""
+    leaves = jvm.items(plan.collectLeaves())
+    return {int(attribute.exprId().id()) for leaf in leaves for attribute in jvm.items(leaf.output())}
+
+
+def _fingerprint(definition: Declaration) -> str:
+    """A hash of what the definition says; comments and other definitions of its file aside."""
+    if isinstance(definition, Topic):
+        text = definition.topic
+    elif isinstance(definition, Table) and definition.sql is not None:
+        text = definition.sql.text
+    elif isinstance(definition, Table) and definition.function is not None:
+        text = f"{definition.decode} {inspect.getsource(definition.function)}"
+    else:
+        text = repr(definition)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def type_names(columns: StructType) -> dict[str, str]:
+    """{column → type}, as Spark writes types."""
+    return {field.name: _type_name(field.dataType) for field in columns}
+
+
+def _type_name(kind: DataType) -> str:
+    return kind.simpleString().upper() if not isinstance(kind, StructType) else kind.simpleString()
+
+
+def definition_file(project: Project, name: str) -> Path:
+    """The file that declares the table."""
+    return project.definition(name).file

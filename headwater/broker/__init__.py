@@ -1,0 +1,14 @@
+"""Kafka without containers: the embedded broker, and the topics of any broker."""
+
+from headwater.broker.embedded import BrokerStatus, EmbeddedBroker
+from headwater.broker.topics import Topic, TopicInfo, TopicOutcome, create_topics, list_topics
+
+__all__ = [
+    "BrokerStatus",
+    "EmbeddedBroker",
+    "Topic",
+    "TopicInfo",
+    "TopicOutcome",
+    "create_topics",
+    "list_topics",
+]

@@ -1,0 +1,147 @@
+"""The topics of a broker, embedded or not: make those missing, list what is there.
+
+`options` are those of `headwater.kafka.client_options`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetadata
+
+from headwater.broker.wait import until
+from headwater.errors import BrokerError
+
+Options = Mapping[str, str | int | bool]
+TIMEOUT = 15.0  # seconds for one request
+QUIET: Options = {"log_level": 0}  # what goes wrong is raised, not printed by the client too
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as it is wanted.
+
+    Attributes:
+        name: of the topic.
+        partitions: their number.
+        compacted: keep the last record of each key instead of all records.
+    """
+
+    name: str
+    partitions: int = 1
+    compacted: bool = False
+
+
+@dataclass(frozen=True)
+class TopicOutcome:
+    """What came of one wanted topic: `partitions` is the number that it has."""
+
+    topic: Topic
+    created: bool
+    partitions: int
+
+    @property
+    def differs(self) -> str:
+        """One line when the topic was there with another number of partitions, else empty."""
+        if self.partitions == self.topic.partitions:
+            return ""
+        return f"topic {self.topic.name} has {self.partitions} partition(s), not {self.topic.partitions}"
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """A topic as it is: `end` is the sum of its partitions' end offsets."""
+
+    name: str
+    partitions: int
+    end: int
+
+
+def create_topics(options: Options, topics: Sequence[Topic]) -> list[TopicOutcome]:
+    """Make the topics that are missing, wait until they can be used, and say what came of each.
+
+    A topic that is there is never altered; compare `TopicOutcome.differs`.
+
+    Raises:
+        BrokerError: the broker can't be reached, or refuses.
+    """
+    client = AdminClient({**QUIET, **options})
+    there = _metadata(client, options)
+    missing = [topic for topic in topics if topic.name not in there]
+    created = {topic.name for topic in missing if _create(client, topic)}
+    if missing:
+        there = _once_usable(client, options, {topic.name for topic in missing})
+    return [TopicOutcome(topic, topic.name in created, len(there[topic.name].partitions)) for topic in topics]
+
+
+def list_topics(options: Options) -> list[TopicInfo]:
+    """The topics, by name, without Kafka's own.
+
+    Raises:
+        BrokerError: the broker can't be reached.
+    """
+    client = AdminClient({**QUIET, **options})
+    there = _metadata(client, options)
+    partitions = [TopicPartition(name, each) for name, topic in there.items() for each in topic.partitions]
+    ends = dict.fromkeys(there, 0)
+    if partitions:
+        asked = client.list_offsets(
+            {each: OffsetSpec.latest() for each in partitions},
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=TIMEOUT,
+        )
+        for partition, answer in asked.items():
+            result: Any = answer.result()
+            ends[partition.topic] += result.offset
+    return [TopicInfo(name, len(there[name].partitions), ends[name]) for name in sorted(there)]
+
+
+def kafka_error(exception: KafkaException) -> KafkaError:
+    """What Kafka said; the client library puts it into the exception's only argument."""
+    error = exception.args[0]
+    assert isinstance(error, KafkaError)
+    return error
+
+
+def _create(client: AdminClient, topic: Topic) -> bool:
+    """Whether this call made the topic; another process may have been faster."""
+    config = {"cleanup.policy": "compact"} if topic.compacted else {}
+    wanted = NewTopic(topic.name, num_partitions=topic.partitions, replication_factor=-1, config=config)
+    try:
+        client.create_topics([wanted], request_timeout=TIMEOUT)[topic.name].result()
+    except KafkaException as e:
+        error = kafka_error(e)
+        if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise BrokerError(
+            f"topic {topic.name} could not be made: {error.str()}; make it, or change it"
+        ) from e
+    return True
+
+
+def _once_usable(client: AdminClient, options: Options, names: set[str]) -> dict[str, TopicMetadata]:
+    """The topics, once each of the named has a leader for every partition."""
+    there: dict[str, TopicMetadata] = {}
+
+    def usable() -> bool:
+        there.update(_metadata(client, options))
+        known = [there[name] for name in names if name in there]
+        return len(known) == len(names) and all(p.leader >= 0 for t in known for p in t.partitions.values())
+
+    if not until(usable, within=TIMEOUT):
+        raise BrokerError(
+            f"topics {', '.join(sorted(names))}: no leader within {TIMEOUT:.0f} s; look at the broker"
+        )
+    return there
+
+
+def _metadata(client: AdminClient, options: Options) -> dict[str, TopicMetadata]:
+    try:
+        found = client.list_topics(timeout=TIMEOUT).topics
+    except KafkaException as e:
+        servers = options.get("bootstrap.servers")
+        raise BrokerError(f"{servers}: no answer from Kafka: {kafka_error(e).str()}; is it running?") from e
+    return {name: topic for name, topic in found.items() if not name.startswith("__")}

@@ -1,0 +1,110 @@
+"""Kafka: the project's embedded broker, and a look into topics."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from headwater import kafka, tail
+from headwater.broker import EmbeddedBroker, list_topics
+from headwater.cli.options import Env, Project
+from headwater.conf import KafkaOptions, load
+from headwater.errors import BrokerError
+from headwater.paths import find_project
+
+app = typer.Typer(no_args_is_help=True, help=__doc__)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def start(project: Project = None, env: Env = "local") -> None:
+    """Start the embedded broker; it goes on running until `stop`."""
+    print(_embedded(project, env).start())
+
+
+@app.command()
+def stop(project: Project = None, env: Env = "local") -> None:
+    """Stop the embedded broker; its records stay."""
+    print("stopped" if _embedded(project, env).stop() else "was not running")
+
+
+@app.command()
+def status(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
+    """Say whether the embedded broker runs, and where."""
+    known = _embedded(project, env).status()
+    if as_json:
+        print(json.dumps(asdict(known), default=str))
+    elif known.running:
+        print(f"running on {known.bootstrap} (PID {known.pid}, Kafka {known.version}, data in {known.data})")
+    else:
+        print(f"not running (Kafka {known.version}, data in {known.data}); start it: headwater kafka start")
+
+
+@app.command()
+def topics(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
+    """List the topics, with the sum of their partitions' end offsets."""
+    found = list_topics(_options(project, env))
+    if as_json:
+        print(json.dumps([asdict(topic) for topic in found]))
+        return
+    table = Table("topic", "partitions", "end", box=None)
+    for topic in found:
+        table.add_row(topic.name, str(topic.partitions), str(topic.end))
+    Console().print(table)
+
+
+@app.command("tail")
+def tail_topic(
+    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    start_at: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            "-o",
+            help="earliest | latest | OFFSET (negative: from each end) | ISO time (UTC unless it says)",
+        ),
+    ] = "earliest",
+    count: Annotated[int | None, typer.Option("--n", "-c", min=1, help="End after N records.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow/--no-follow", " /-e", help="Wait for new records, or end at the end.")
+    ] = True,
+    form: Annotated[
+        str, typer.Option("--format", "-f", help="text | json | kcat's tokens, such as '%p %o %k %s\\n'")
+    ] = "text",
+    project: Project = None,
+    env: Env = "local",
+) -> None:
+    """Print a topic's records as kcat would: partition:offset, timestamp, key, value, headers."""
+    try:
+        begin = tail.parse_start(start_at)
+        tail.check_format(form)
+    except ValueError as e:
+        raise typer.BadParameter(str(e)) from None
+    for message in islice(tail.records(_options(project, env), topic, begin, follow=follow), count):
+        sys.stdout.write(tail.render(message, form))
+        sys.stdout.flush()
+
+
+def _embedded(project: Path | None, env: str) -> EmbeddedBroker:
+    root = find_project(project)
+    conf = load(root, env)
+    if conf.kafka != "embedded":
+        raise BrokerError(
+            f"conf/{env}.yaml names a Kafka cluster: it has no embedded broker; use another --env"
+        )
+    return kafka.embedded_broker(root, conf)
+
+
+def _options(project: Path | None, env: str) -> KafkaOptions:
+    root = find_project(project)
+    conf = load(root, env)
+    return kafka.client_options(conf, kafka.ensure_running(root, conf))

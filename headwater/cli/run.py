@@ -1,0 +1,39 @@
+"""`headwater run`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from headwater.cli.options import Env, Project
+
+
+def run(
+    tables: Annotated[list[str] | None, typer.Argument(help="Tables to run, with all they depend on [all]")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Drain what is there, then end")] = False,
+    trigger: Annotated[
+        str | None, typer.Option(help="How often Kafka is read, e.g. '500 milliseconds' or 500ms")
+    ] = None,
+    start: Annotated[str, typer.Option(help="Where a new source begins: earliest, latest or a time")] = "earliest",
+    json: Annotated[bool, typer.Option("--json", help="One JSON line per batch")] = False,
+    project: Project = None,
+    env: Env = "local",
+) -> None:
+    """Run the flows: Kafka to bronze, and each commit on to the tables below."""
+    from headwater import project as projects
+    from headwater.progress import Board
+    from headwater.run import Options, Run, with_signals
+
+    loaded = projects.load(project, env)
+    board = Board(sys.stdout if json else None)
+    running = Run(loaded, Options(tables or (), once, start, trigger), board)
+    with_signals(running.stop)
+    code = running()
+    if not json:
+        for name, flow in board.flows.items():
+            typer.echo(f"{name}: {flow.rows_in} rows in, {flow.rows_out} out, {flow.quarantined} quarantined")
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,118 @@
+"""Exactly once: how a batch becomes part of its tables, whatever is killed when.
+
+1. **Pin** the intent in a small file, atomically: what is read, at which versions, by which clock, and
+   the flow's next sequence number.
+2. **Build**: read what was pinned, run the function, write the rows as files that no reader sees. With
+   rows for more than one target, the intent then lists all files: they are staged.
+3. **Commit** each target, the table itself last: one Delta commit each, which carries (flow, generation,
+   sequence, consumed).
+4. **Seal** the intent, and wake the flows below.
+
+After a restart the intent says what to do. Sealed: nothing. Not sealed, and staged: the staged files are
+committed to the targets that lack them. Not staged: if the table has the batch it is done, else it is
+built again from what was pinned. So a batch is in every target once, and is never split two ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from headwater import failpoints
+from headwater.aggregate import Aggregate
+from headwater.intent import Intent, IntentFile
+from headwater.target import Identity, Target
+
+
+@dataclass(frozen=True)
+class Built:
+    """A batch, built but not committed.
+
+    Attributes:
+        files: per target, in the order of their commits (the table last), the files written.
+        rows: a partial result to be merged into the table instead.
+    """
+
+    files: dict[str, list[str]]
+    rows: pa.Table | None = None
+
+
+class Committer:
+    """The commit of one flow.
+
+    Args:
+        table: the flow's table.
+        intents: where the flow pins its intents.
+        aggregate: how partial results are merged; None where rows are appended.
+        open_target: opens another target of the flow by name, making its table where there is none.
+    """
+
+    def __init__(
+        self,
+        table: Target,
+        intents: IntentFile,
+        *,
+        aggregate: Aggregate | None = None,
+        open_target: Callable[[str], Target] | None = None,
+    ) -> None:
+        self.table = table
+        self._intents = intents
+        self._aggregate = aggregate
+        self._open_target = open_target
+        self._targets = {table.place.name: table}
+
+    def unsealed(self) -> Intent | None:
+        """The batch that a killed process left behind; None when all is done.
+
+        An intent that is not of the table's last batch, nor of its next, is of a table that was removed.
+        """
+        intent = self._intents.read()
+        if intent is None or intent.sealed:
+            return None
+        last = self.table.flows.get(intent.flow, {"sequence": -1})["sequence"]
+        return intent if last <= intent.sequence <= last + 1 else None
+
+    def carry_out(self, intent: Intent, build: Callable[[Intent], Built]) -> int:
+        """Do the batch, or what is left of it; the table's version that has it.
+
+        Raises:
+            CommitError: something else wrote to a target.
+        """
+        flow = intent.flow
+        identity = Identity(flow, intent.generation, intent.sequence, intent.consumed)
+        # 1. Pin
+        if intent.staged is None:
+            self._intents.write(intent)
+        failpoints.reach("pinned", flow)
+        if not self.table.done(identity):
+            # 2. Build
+            if intent.staged is None:
+                built = build(intent)
+                failpoints.reach("built", flow)
+                if len(built.files) > 1:
+                    intent = self._intents.write(replace(intent, staged=built.files))
+                    failpoints.reach("staged", flow)
+            else:
+                built = Built(intent.staged)
+            # 3. Commit
+            for other, files in built.files.items():
+                target = self.target(other)
+                if not target.done(identity):
+                    target.append(files, identity)
+                failpoints.reach("committing", flow)
+            if built.rows is not None and self._aggregate is not None:
+                self.table.merge(built.rows, self._aggregate, identity)
+            failpoints.reach("committed", flow)
+        # 4. Seal
+        self._intents.seal(intent)
+        failpoints.reach("sealed", flow)
+        return self.table.version
+
+    def target(self, name: str) -> Target:
+        """One of the flow's targets, opened on first use."""
+        if name not in self._targets:
+            assert self._open_target is not None
+            self._targets[name] = self._open_target(name)
+        return self._targets[name]

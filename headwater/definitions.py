@@ -1,0 +1,228 @@
+"""What a project declares: topics, tables, alerts and sinks, as frozen values.
+
+A declaration does nothing by itself. `headwater.project` loads the project's files, gives each
+declaration its name, `<folder>.<variable or function>`, and the engine interprets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from headwater.errors import ProjectError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Function = Callable[..., "DataFrame"]
+
+
+@dataclass(frozen=True)
+class Json:
+    """A decoder for values that are one JSON object each.
+
+    Attributes:
+        schema: the fields to take, as Spark DDL (`hostname STRING, usage DOUBLE`).
+    """
+
+    schema: str
+
+
+def json(schema: str) -> Json:
+    """Decode each value as one JSON object with the fields of `schema` (Spark DDL).
+
+    A missing field is NULL, an unknown one is ignored (bronze keeps the bytes). A row that is not one
+    well-formed object of these types goes to the quarantine, never to the table: see `headwater.decode`.
+    """
+    return Json(schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What bounds one batch of a flow; None takes the environment's default."""
+
+    parallelism: int | None = None
+    max_rows_per_batch: int | None = None
+    trigger: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """Something a project file declares; `name` and `file` are set when the project is loaded."""
+
+    name: str = ""
+    file: Path = Path()
+    comment: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic(Declaration):
+    """A bronze table: the records of one Kafka topic, as they arrive."""
+
+    topic: str
+    partitions: int = 4
+    compacted: bool = False
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(Declaration):
+    """A table that a function or a SQL query derives from others.
+
+    Attributes:
+        sources: what the function gets, one DataFrame each, in this order. Exactly one is a stream;
+            the others are reference tables.
+        decode: how the stream's `value` becomes columns; None where the source is already decoded.
+        function: from DataFrames to one DataFrame; None where `sql` says it.
+        sql: the query, its text and where each source stands in it.
+        keys: the columns that identify a row.
+        event_time: the column that says when a row happened; `delay` how much later rows may come.
+        emit: `update`: rows change as their inputs come.
+        publish: the topic that the table's changes are sent to (in SQL; in Python see `kafka_sink`).
+        properties: further properties of the Delta table (`delta.*`).
+    """
+
+    sources: tuple[str, ...]
+    decode: Json | None = None
+    function: Function | None = None
+    sql: Query | None = None
+    keys: tuple[str, ...] = ()
+    event_time: str | None = None
+    delay: str | None = None
+    emit: Literal["update"] = "update"
+    publish: str | None = None
+    limits: Limits = Limits()
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        """Call the definition itself, as a test does with batch DataFrames."""
+        if self.function is None:
+            raise ProjectError(f"{self.file}: {self.name} is SQL; run it with spark.sql")
+        return self.function(*frames)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """A SQL query with a place for each source: `text.format(source=view, …)` is runnable Spark SQL.
+
+    Attributes:
+        text: the query; each source is a field `{s0}`, `{s1}`, … in the order of `sources`.
+        streams: the sources read as streams, in the order of the text.
+    """
+
+    text: str
+    streams: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alert(Declaration):
+    """A stateless flow from a bronze table's topic to another topic, in milliseconds.
+
+    Attributes:
+        topic: where its rows go, as JSON.
+        source: the bronze table whose topic is read.
+        key: the column that becomes the record's key; None: no key.
+    """
+
+    topic: str
+    source: str
+    decode: Json
+    function: Function
+    key: str | None = None
+    partitions: int = 1
+
+    def __call__(self, metrics: DataFrame) -> DataFrame:
+        """Call the definition itself, as a test does with a batch DataFrame."""
+        return self.function(metrics)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaSink(Declaration):
+    """A table's changes, published to a topic: at least once, keyed by the table's keys.
+
+    Attributes:
+        table: the table that is published.
+        topic: where its rows go, as JSON; `on="update"` sends a row each time it changes.
+    """
+
+    table: str
+    topic: str
+    on: Literal["update"] = "update"
+    partitions: int = 1
+
+
+def topic(name: str, *, partitions: int = 4, compacted: bool = False, **limits: Any) -> Topic:
+    """Declare a bronze table: one row per record of the Kafka topic `name`, nothing parsed or lost.
+
+    Columns: key and value (BINARY), topic, partition, offset, timestamp (Kafka's, UTC), headers,
+    cluster, ingested_at (UTC). `partitions` and `compacted` are used where the topic has to be created.
+    """
+    return Topic(topic=name, partitions=partitions, compacted=compacted, limits=Limits(**limits))
+
+
+def table(
+    *,
+    source: str | Sequence[str],
+    decode: Json | None = None,
+    keys: Sequence[str] = (),
+    event_time: str | None = None,
+    delay: str | None = None,
+    **limits: Any,
+) -> Callable[[Function], Table]:
+    """Declare a table by a function from its sources' DataFrames to its own.
+
+    The table's name is `<folder>.<function>`, its comment the function's docstring. The function is
+    pure: what it returns depends on its arguments alone. It keeps the column `_source`, which says
+    where in Kafka a row came from.
+    """
+    sources = (source,) if isinstance(source, str) else tuple(source)
+
+    def declare(function: Function) -> Table:
+        return Table(
+            name=function.__name__,
+            comment=(function.__doc__ or "").strip(),
+            sources=sources,
+            decode=decode,
+            function=function,
+            keys=tuple(keys),
+            event_time=event_time,
+            delay=delay,
+            limits=Limits(**limits),
+        )
+
+    return declare
+
+
+def alert(
+    *, topic: str, source: str, decode: Json, key: str | None = None, partitions: int = 1
+) -> Callable[[Function], Alert]:
+    """Declare an alert: rows of a bronze table's topic that reach `topic` in milliseconds.
+
+    The function sees the decoded columns and filters or projects them; it may not aggregate. Each row
+    it returns becomes one JSON record, at least once.
+    """
+
+    def declare(function: Function) -> Alert:
+        return Alert(
+            name=function.__name__,
+            comment=(function.__doc__ or "").strip(),
+            topic=topic,
+            source=source,
+            decode=decode,
+            function=function,
+            key=key,
+            partitions=partitions,
+        )
+
+    return declare
+
+
+def kafka_sink(table: str, *, topic: str, on: Literal["update"] = "update", partitions: int = 1) -> KafkaSink:
+    """Publish the changes of `table` to the Kafka topic `topic`, from the file that declares the table.
+
+    Each record's key is the row's keys and its value the row, both JSON; a reader that keeps the last
+    value of each key has the table, however often a record is sent again.
+    """
+    return KafkaSink(table=table, topic=topic, on=on, partitions=partitions)

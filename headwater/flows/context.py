@@ -1,0 +1,51 @@
+"""What every flow of one run shares."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from headwater.analysis import Analysed
+from headwater.lake import Lake
+from headwater.progress import Board
+from headwater.project import Project
+from headwater.wake import Heads
+
+
+@dataclass(frozen=True)
+class Context:
+    """A run.
+
+    Attributes:
+        project: the definitions.
+        tables: the same, analysed.
+        spark: the session of which each flow gets a child.
+        lake: where the tables lie.
+        bootstrap: Kafka's address; "" where no flow of the run needs it.
+        once: whether the run ends when all is drained.
+        start: where a source that has read nothing yet begins: earliest, latest or ISO 8601.
+        trigger: how often Kafka is read; None: as the definitions say.
+        board: where the flows say what they do.
+        heads: how commits wake the flows below.
+        stop: set when the run shall end.
+    """
+
+    project: Project
+    tables: dict[str, Analysed]
+    spark: SparkSession
+    lake: Lake
+    bootstrap: str
+    once: bool
+    start: str
+    trigger: str | None
+    board: Board
+    heads: Heads = field(default_factory=Heads)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+def clock() -> str:
+    """Now, in UTC, as intents pin it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")

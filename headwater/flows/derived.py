@@ -1,0 +1,208 @@
+"""Bronze → silver → gold: a flow over versions.
+
+The rows that were added to the input since this flow's own last commit go through the function and
+become one commit, which records how far the input has been read: the commit is the checkpoint. A flow
+is woken by the commits of its input and takes all that is new, within its bounds.
+"""
+
+from __future__ import annotations
+
+import time
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from headwater import aggregate, analysis, decode, ranges, stored
+from headwater import spark as sessions
+from headwater.analysis import QUARANTINE
+from headwater.commit import Built, Committer
+from headwater.definitions import Table
+from headwater.errors import CommitError
+from headwater.flows.context import Context, clock
+from headwater.intent import Intent, IntentFile
+from headwater.lake import Place
+from headwater.progress import Batch
+from headwater.ranges import Position, Range
+from headwater.target import Target
+
+ROWS_PER_TASK = 50_000  # a small batch runs as one task: starting a second costs more than it saves
+
+
+def quarantine_name(table: str) -> str:
+    """The name of a table's quarantine: `quarantine.<layer>_<name>`."""
+    return f"quarantine.{table.replace('.', '_')}"
+
+
+class DerivedFlow:
+    """The flow of one table that is derived from another."""
+
+    def __init__(self, context: Context, table: Table) -> None:
+        self.name = table.name
+        self._context = context
+        self._definition = table
+        self._analysed = context.tables[table.name]
+        self._stream = next(s for s in table.sources if s not in context.project.references)
+        self._columns = context.tables[self._stream].columns
+        conf = context.project.conf
+        self._parallelism = table.limits.parallelism or conf.parallelism
+        self._max_rows = table.limits.max_rows_per_batch or conf.max_rows_per_batch
+        self._spark = sessions.child(context.spark, parallelism=self._parallelism)
+        properties = dict(table.properties)
+        if self._analysed.keys:
+            properties["delta.enableChangeDataFeed"] = "true"
+        self._place = context.lake.create(
+            table.name, self._analysed.stored, comment=table.comment, properties=properties
+        )
+        self._table = Target(self._place)
+        self._table.require(self._analysed.stored, table.file)
+        self._committer = Committer(
+            self._table,
+            IntentFile(context.lake.flow_folder(table.name)),
+            aggregate=self._analysed.aggregate,
+            open_target=self._open_quarantine,
+        )
+        self._position = self._consumed()
+        self._rows = (0, 0, 0)  # of the last batch: read, written, quarantined
+
+    def run(self) -> None:
+        """Take what is new until the run ends; with `once`, until the input has ended and is drained.
+
+        Raises:
+            FlowError, CommitError: what trying again will not mend.
+        """
+        heads = self._context.heads
+        left = self._committer.unsealed()
+        if left is not None:
+            self._carry_out(left)
+        while not self._context.stop.is_set():
+            beat, ended = heads.beat(), heads.ended(self._stream)
+            if self.step():
+                continue
+            if self._context.once and ended:
+                return
+            self._table.checkpoint()
+            heads.wait(beat)
+
+    def step(self) -> bool:
+        """Take one batch; whether there was anything to take."""
+        source = self._input()
+        if source is None:
+            return False
+        found = ranges.take(
+            source.path,
+            self._stream,
+            self._position,
+            max_rows=self._max_rows,
+            max_bytes=self._context.project.conf.max_bytes_per_batch,
+        )
+        if found is None:
+            return False
+        if found.files:
+            self._carry_out(self._intent(found))
+        self._position = found.upto
+        return True
+
+    def _intent(self, found: Range) -> Intent:
+        references = self._context.project.references
+        return Intent(
+            flow=self.name,
+            generation=self._place.generation,
+            sequence=self._table.flows.get(self.name, {"sequence": -1})["sequence"] + 1,
+            consumed={self._stream: found.upto.json()},
+            clock=clock(),
+            fingerprint=self._analysed.fingerprint,
+            files=list(found.files),
+            rows=found.rows,
+            references={
+                name: references[name].version(self._context.lake.root)
+                for name in self._definition.sources
+                if name in references
+            },
+        )
+
+    def _carry_out(self, intent: Intent) -> None:
+        began = time.monotonic()
+        self._rows = (0, 0, 0)
+        version = self._committer.carry_out(intent, self._build)
+        self._position = self._consumed()
+        self._context.heads.announce()
+        seconds = time.monotonic() - began
+        self._context.board.batch(Batch(self.name, intent.sequence, version, *self._rows, seconds, time.time()))
+
+    def _build(self, intent: Intent) -> Built:
+        raw = self._read(intent)
+        maintained = self._analysed.aggregate
+        if maintained is not None:
+            result = self._apply(raw, intent)
+            rows = aggregate.partial(result, f"{self._definition.file}: {self.name}")
+            merged = aggregate.to_arrow(rows, self._analysed.stored)
+            self._rows = (intent.rows, len(merged), 0)
+            return Built({}, merged)
+        if self._definition.decode is None:
+            files = self._write(self._apply(raw, intent), intent)
+            self._rows = (intent.rows, self._table.rows(files), 0)
+            return Built({self.name: files})
+        return self._decode_and_build(raw, intent)
+
+    def _decode_and_build(self, raw: DataFrame, intent: Intent) -> Built:
+        """One pass over the batch; a second one, for the malformed rows alone, only where there are any."""
+        decoder = self._definition.decode
+        assert decoder is not None
+        where = f"{self._definition.file}: {self.name}"
+        counts = Observation()
+        rows = decode.decoded(raw, decoder, where)
+        rows = rows.observe(counts, F.count("*").alias("all"), F.count(decode.MALFORMED).alias("malformed"))
+        good = rows.where(F.col(decode.MALFORMED).isNull()).drop(decode.MALFORMED)
+        files = self._write(self._apply(good, intent), intent)
+        seen = counts.get
+        self._rows = (seen["all"], self._table.rows(files), seen["malformed"])
+        if not seen["malformed"]:
+            return Built({self.name: files})
+        name = quarantine_name(self.name)
+        quarantine = self._committer.target(name)
+        at = F.lit(intent.clock).cast("timestamp").alias("quarantined_at")
+        rejects = quarantine.write(
+            decode.malformed(raw, decoder, where).select("*", at).coalesce(1), intent.sequence
+        )
+        quarantine.sweep(intent.sequence, rejects)
+        if quarantine.rows(rejects) != seen["malformed"]:
+            raise CommitError(
+                f"{self.name}: batch {intent.sequence} had {seen['malformed']} malformed rows, then "
+                f"{quarantine.rows(rejects)}; the input's files changed: {intent.files[0]}, …"
+            )
+        return Built({name: rejects, self.name: files})
+
+    def _apply(self, stream: DataFrame, intent: Intent) -> DataFrame:
+        references = self._context.project.references
+        frames = [
+            references[name].read(self._spark, self._context.lake.root, intent.references[name])
+            if name in references
+            else stream
+            for name in self._definition.sources
+        ]
+        return analysis.apply(self._spark, self._definition, frames)
+
+    def _write(self, result: DataFrame, intent: Intent) -> list[str]:
+        files = self._table.write(result, intent.sequence)
+        self._table.sweep(intent.sequence, files)
+        return files
+
+    def _read(self, intent: Intent) -> DataFrame:
+        rows = self._spark.read.schema(self._columns).parquet(*intent.files)
+        return rows.coalesce(1) if intent.rows <= ROWS_PER_TASK else rows
+
+    def _input(self) -> Place | None:
+        return self._context.lake.places().get(self._stream)
+
+    def _consumed(self) -> Position:
+        """How far the table's own last commit says that the input was read."""
+        mine = self._table.flows.get(self.name)
+        if mine is None:
+            return Position(generation=1)
+        return Position.parse(mine["consumed"][self._stream])
+
+    def _open_quarantine(self, name: str) -> Target:
+        comment = f"Rows that {self.name} could not take, as they came, with the reason"
+        return Target(
+            self._context.lake.create(name, stored.schema(QUARANTINE), comment=comment, properties={})
+        )

@@ -1,0 +1,123 @@
+"""The graph of a project: checked before anything runs, and drawn."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
+
+from headwater.definitions import Alert, Declaration, KafkaSink, Table, Topic
+from headwater.errors import ProjectError
+
+if TYPE_CHECKING:
+    from headwater.project import Project
+    from headwater.reference import Reference
+
+
+def check_names(declared: Iterable[Declaration]) -> None:
+    """Every name is declared once.
+
+    Raises:
+        ProjectError: two files, or two places of one, declare the same name.
+    """
+    seen: dict[str, Declaration] = {}
+    for declaration in declared:
+        if declaration.name in seen:
+            first = seen[declaration.name].file
+            raise ProjectError(f"{declaration.file}: {declaration.name} is also declared in {first}; rename one")
+        seen[declaration.name] = declaration
+
+
+def check(
+    topics: Mapping[str, Topic],
+    tables: Mapping[str, Table],
+    alerts: Mapping[str, Alert],
+    sinks: Mapping[str, KafkaSink],
+    references: Mapping[str, Reference],
+) -> list[str]:
+    """The tables' names, each after those it reads.
+
+    Raises:
+        ProjectError: an unknown source, a cycle, or sources that no flow can read; with file and fix.
+    """
+    flows = [*topics, *tables]
+    for table in tables.values():
+        for source in table.sources:
+            _known(table, source, [*flows, *references])
+        streams = [s for s in table.sources if s not in references]
+        if len(streams) != 1:
+            raise ProjectError(
+                f"{table.file}: {table.name} reads {len(streams)} streams ({', '.join(streams)}); "
+                "a table reads one, joined with reference tables"
+            )
+        if table.sql and table.sql.streams != tuple(streams):
+            raise ProjectError(f"{table.file}: {table.name} reads {streams[0]} as a table; write FROM STREAM")
+        if table.decode and streams[0] not in topics:
+            raise ProjectError(f"{table.file}: {table.name} decodes {streams[0]}, which is no bronze table")
+        if streams[0] in topics and not table.decode and table.sql:
+            raise ProjectError(
+                f"{table.file}: {table.name} reads undecoded {streams[0]}; read a silver table, or decode it in Python"
+            )
+    for alert in alerts.values():
+        _known(alert, alert.source, list(topics))
+    for sink in sinks.values():
+        _known(sink, sink.table, list(tables))
+    try:
+        order = TopologicalSorter({n: t.sources for n, t in tables.items()}).static_order()
+        return [name for name in order if name in tables]
+    except CycleError as e:
+        cycle = list(dict.fromkeys(e.args[1]))
+        first = tables[cycle[0]]
+        raise ProjectError(f"{first.file}: {' → '.join([*cycle, cycle[0]])} is a cycle; cut it") from None
+
+
+def _known(declaration: Declaration, source: str, known: list[str]) -> None:
+    if source in known:
+        return
+    near = difflib.get_close_matches(source, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
+    raise ProjectError(f"{declaration.file}: {declaration.name} reads '{source}', which is unknown; {hint}")
+
+
+def edges(project: Project) -> list[tuple[str, str]]:
+    """Every arrow of the graph, from what is read to what reads it; topics of Kafka are `kafka:<topic>`."""
+    arrows = [(f"kafka:{t.topic}", t.name) for t in project.topics.values()]
+    arrows += [(source, t.name) for t in project.tables.values() for source in t.sources]
+    for alert in project.alerts.values():
+        topic = project.topics[alert.source].topic
+        arrows += [(f"kafka:{topic}", alert.name), (alert.name, f"kafka:{alert.topic}")]
+    arrows += [(sink.table, f"kafka:{sink.topic}") for sink in project.sinks.values()]
+    return arrows
+
+
+def terminal(project: Project) -> str:
+    """The graph as an indented tree, one line per node, from Kafka's topics down."""
+    arrows = edges(project)
+    below: dict[str, list[str]] = {}
+    for source, target in arrows:
+        below.setdefault(source, []).append(target)
+    roots = list(dict.fromkeys(s for s, _ in arrows if s not in {t for _, t in arrows}))
+    lines: list[str] = []
+
+    def draw(node: str, prefix: str, tail: str) -> None:
+        lines.append(f"{prefix}{tail}{node}")
+        deeper = prefix + {"": "", "├─ ": "│  ", "└─ ": "   "}[tail]
+        children = below.get(node, [])
+        for at, child in enumerate(children):
+            draw(child, deeper, "└─ " if at == len(children) - 1 else "├─ ")
+
+    for root in roots:
+        draw(root, "", "")
+    return "\n".join(lines)
+
+
+def mermaid(project: Project) -> str:
+    """The graph as a Mermaid flowchart."""
+    arrows = edges(project)
+    ids = {node: f"n{at}" for at, node in enumerate(dict.fromkeys(n for arrow in arrows for n in arrow))}
+    lines = ["flowchart LR"]
+    for node, short in ids.items():
+        lines.append(f'  {short}(["{node[6:]}"])' if node.startswith("kafka:") else f'  {short}["{node}"]')
+    lines += [f"  {ids[source]} --> {ids[target]}" for source, target in arrows]
+    return "\n".join(lines)

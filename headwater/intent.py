@@ -1,0 +1,66 @@
+"""The intent: what a flow is about to do, pinned in a small file before it does it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Intent:
+    """One batch of one flow.
+
+    Attributes:
+        flow: the table it feeds.
+        generation: the table's life that it feeds.
+        sequence: the batch's number in that life, from 0.
+        consumed: per input, how far it has been read when this batch is committed.
+        files: what the batch reads, absolute paths; empty for a source flow.
+        rows: how many rows those files hold, as the input's log says.
+        references: the version of each reference table that it reads.
+        clock: the time of the batch, UTC, ISO 8601: what every "now" in it means.
+        fingerprint: the definition's.
+        staged: per target, the files that are written and only need committing; None while the batch
+            is not built, or has one target alone, whose commit decides.
+        sealed: whether all of it is done.
+    """
+
+    flow: str
+    generation: int
+    sequence: int
+    consumed: dict[str, Any]
+    clock: str
+    fingerprint: str
+    files: list[str] = field(default_factory=list)
+    rows: int = 0
+    references: dict[str, str] = field(default_factory=dict)
+    staged: dict[str, list[str]] | None = None
+    sealed: bool = False
+
+
+class IntentFile:
+    """The intent of one flow on disk, replaced atomically; at most one is open at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "intent.json"
+
+    def read(self) -> Intent | None:
+        """The last intent; None before the first."""
+        try:
+            return Intent(**json.loads(self._path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+
+    def write(self, intent: Intent) -> Intent:
+        """Keep `intent` in place of the last; after a kill, one of the two is there, whole."""
+        half = self._path.with_suffix(".part")
+        half.write_text(json.dumps(asdict(intent)), encoding="utf-8")
+        os.replace(half, self._path)
+        return intent
+
+    def seal(self, intent: Intent) -> None:
+        """Note that the batch is done; what it read is in the table's log from here on."""
+        self.write(replace(intent, sealed=True, files=[], staged=None))

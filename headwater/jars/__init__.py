@@ -1,0 +1,148 @@
+"""The JVM libraries: Delta and Kafka for Spark, and the embedded broker.
+
+They are resolved once per user by the Ivy that ships inside pyspark, checked by SHA-256 against
+`jars.lock`, and kept in `$HEADWATER_CACHE` (default `$XDG_CACHE_HOME/headwater`, else
+`~/.cache/headwater`) in a folder that is named after the lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from headwater.errors import SetupError
+from headwater.jars import ivy, lock
+from headwater.jars.lock import SETS, JarSet
+
+STAMP = "verified.json"
+WORK = ".resolving-"
+RESOLVE = f"{Path(sys.executable).name} -m headwater.jars resolve"
+
+
+def spark_jars() -> list[Path]:
+    """What Spark needs beside its own jars; resolved on the first call (about a minute).
+
+    Raises:
+        SetupError: a jar differs from the one that was verified, or cannot be had.
+    """
+    return _jars("spark")
+
+
+def kafka_jars() -> list[Path]:
+    """The class path of the embedded broker; resolved on the first call (about a minute).
+
+    Raises:
+        SetupError: a jar differs from the one that was verified, or cannot be had.
+    """
+    return _jars("kafka")
+
+
+def resolve() -> Path:
+    """Have every jar of the lock in the cache, each checked by SHA-256, and return their folder.
+
+    What is already there is read and checked in full; if it differs, it is replaced. Processes that do
+    this at once wait for the first. A folder appears complete or not at all.
+
+    Raises:
+        SetupError: a jar cannot be had, or what came is not what the lock says.
+    """
+    folder = jars_folder()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _exclusive(folder.parent / ".lock"):
+        for left_by_a_kill in folder.parent.glob(f"{WORK}*"):
+            shutil.rmtree(left_by_a_kill)
+        if not _verified(folder):
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=WORK) as work:
+                _put(_resolve_into(Path(work)), folder)
+    return folder
+
+
+def jars_folder() -> Path:
+    """Where the jars of this lock are, or will be."""
+    named = os.environ.get("HEADWATER_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(named) if named else Path(home) / "headwater"
+    return cache.absolute() / "jars" / lock.lock_hash(_lock_text())
+
+
+def _jars(jar_set: JarSet) -> list[Path]:
+    folder = jars_folder()
+    if not folder.is_dir():
+        print("headwater: resolving the JVM libraries, once per user (about a minute)", file=sys.stderr)
+        resolve()
+    jars = [jar for jar in lock.parse(_lock_text()) if jar.set == jar_set]
+    changed = lock.first_resized(jars, folder, _noted_sizes(folder))
+    if changed is not None:
+        raise SetupError(
+            f"{changed.within(folder)}: missing, or not the jar that was verified; run: {RESOLVE}"
+        )
+    return [jar.within(folder) for jar in jars]
+
+
+def _verified(folder: Path) -> bool:
+    jars = lock.parse(_lock_text())
+    complete = bool(_noted_sizes(folder)) and lock.first_missing(jars, folder) is None
+    return complete and lock.first_different(jars, folder) is None
+
+
+def _resolve_into(work: Path) -> Path:
+    """A complete, verified folder below `work`."""
+    problems = retrieve_all(work)
+    jars = lock.parse(_lock_text())
+    if missing := lock.first_missing(jars, work):
+        raise SetupError(
+            f"{missing.name}: could not be had ({problems or 'not in the resolved set'}); "
+            f"check the network, proxy or HEADWATER_IVY_SETTINGS, then run: {RESOLVE}"
+        )
+    if different := lock.first_different(jars, work):
+        raise SetupError(
+            f"{different.name}: its SHA-256 is {lock.sha256(different.within(work))}, jars.lock says "
+            f"{different.sha256}; check where the jar came from, then run: {RESOLVE}"
+        )
+    complete = work / "complete"
+    for jar in jars:
+        jar.within(complete).parent.mkdir(parents=True, exist_ok=True)
+        jar.within(work).rename(jar.within(complete))
+    sizes = {f"{jar.set}/{jar.name}": jar.within(complete).stat().st_size for jar in jars}
+    (complete / STAMP).write_text(json.dumps(sizes, indent=1), encoding="utf-8")
+    return complete
+
+
+def retrieve_all(work: Path) -> str:
+    """Resolve all sets into `<work>/<set>/` at once (Ivy mostly waits); returns its problems, in one line."""
+    with ThreadPoolExecutor(len(SETS)) as pool:
+        return " | ".join(filter(None, pool.map(lambda each: ivy.retrieve(each, work), SETS)))
+
+
+def _put(complete: Path, folder: Path) -> None:
+    if folder.exists():
+        folder.rename(complete.parent / "replaced")
+    complete.rename(folder)
+
+
+def _noted_sizes(folder: Path) -> dict[str, int]:
+    stamp = folder / STAMP
+    if not stamp.is_file():
+        return {}
+    sizes: dict[str, int] = json.loads(stamp.read_text(encoding="utf-8"))
+    return sizes
+
+
+def _lock_text() -> str:
+    return lock.lock_file().read_text(encoding="utf-8")
+
+
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    """An OS lock on a file, freed when the process ends in whatever way."""
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,90 @@
+"""The one JVM of this process: parsing needs no more than it, Spark runs in it.
+
+It ends when this process does: Spark's gateway reads its standard input, which closes with us.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JJavaError
+from pyspark.conf import SparkConf
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql.types import StructType
+
+from headwater import java, jars
+
+_LOCK = threading.Lock()
+_gateway: JavaGateway | None = None
+
+OPTIONS = (
+    "-Duser.timezone=UTC",
+    "-XX:+UseParallelGC",
+    f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}",
+)
+
+
+def gateway(memory: str = "2g") -> JavaGateway:
+    """The gateway to the JVM, which the first call starts (about 1.5 s) with a heap of `memory`.
+
+    Raises:
+        SetupError: no Java 17 or 21, or the JVM libraries can't be had.
+    """
+    global _gateway
+    with _LOCK:
+        if _gateway is None:
+            os.environ["JAVA_HOME"] = str(java.home())
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            conf = SparkConf(loadDefaults=False)
+            conf.set("spark.driver.memory", memory)
+            conf.set("spark.driver.extraJavaOptions", " ".join(OPTIONS))
+            conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, jars.spark_jars())))
+            conf.set("spark.ui.showConsoleProgress", "false")
+            _gateway = launch_gateway(conf)
+        return _gateway
+
+
+def pid() -> int:
+    """The JVM's process id."""
+    return int(gateway().jvm.java.lang.ProcessHandle.current().pid())
+
+
+def items(sequence: Any) -> Iterator[Any]:
+    """The elements of a Scala or Java collection."""
+    iterator = sequence.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def mapping(scala_map: Any) -> dict[str, str]:
+    """A Scala map of strings as a dict."""
+    return {str(pair._1()): str(pair._2()) for pair in items(scala_map)}
+
+
+def ddl(columns: str) -> StructType:
+    """The columns of a piece of Spark DDL (`hostname STRING, usage DOUBLE`).
+
+    Raises:
+        ValueError: it is not DDL.
+    """
+    try:
+        parsed = gateway().jvm.org.apache.spark.sql.types.StructType.fromDDL(columns)
+    except Py4JJavaError as e:
+        reason = next(line for line in str(e.java_exception.getMessage()).splitlines() if line.strip())
+        raise ValueError(reason) from None
+    return StructType.fromJson(json.loads(parsed.json()))
+
+
+@cache
+def scala_object(name: str) -> Any:
+    """The singleton of a Scala `object`, by its full name."""
+    return gateway().jvm.java.lang.Class.forName(f"{name}$").getField("MODULE$").get(None)

@@ -1,0 +1,107 @@
+"""Kafka as the rest of the engine sees it: an address, and the options of the two clients.
+
+The environment says its options once, in the words of Kafka's Java client, which Spark uses. The
+Python client (librdkafka) shares many of the words; what it calls differently stands under `librdkafka:`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from pathlib import Path
+
+from headwater.broker import EmbeddedBroker
+from headwater.conf import Conf, KafkaOptions
+from headwater.errors import ConfError
+from headwater.paths import engine_folder
+
+# Options with the same name and meaning in both clients.
+SHARED = {
+    "client.dns.lookup",
+    "client.id",
+    "client.rack",
+    "metadata.max.age.ms",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "sasl.kerberos.service.name",
+    "sasl.mechanism",
+    "security.protocol",
+    "ssl.endpoint.identification.algorithm",
+}
+# What the Java client alone knows, and one of which librdkafka needs in its stead.
+COUNTERPARTS = {
+    "sasl.jaas.config": ("sasl.username", "sasl.oauthbearer.config", "sasl.kerberos.keytab"),
+    "ssl.truststore.location": ("ssl.ca.location", "ssl.ca.pem"),
+    "ssl.keystore.location": ("ssl.keystore.location", "ssl.certificate.location", "ssl.certificate.pem"),
+}
+
+
+def client_options(conf: Conf, bootstrap: str) -> KafkaOptions:
+    """The options for confluent_kafka's producer, consumer and admin client.
+
+    Args:
+        conf: the environment.
+        bootstrap: what `ensure_running` returned.
+
+    Raises:
+        ConfError: the Java client has credentials that librdkafka is not told of.
+    """
+    java = {} if conf.kafka == "embedded" else conf.kafka
+    for option, counterparts in COUNTERPARTS.items():
+        if option in java and not any(each in conf.librdkafka for each in counterparts):
+            raise ConfError(
+                f"conf: 'kafka' has {option}, which only Kafka's Java client knows; "
+                f"say the same under 'librdkafka' ({' or '.join(counterparts)})"
+            )
+    shared = {name: value for name, value in java.items() if name in SHARED}
+    return {**shared, **conf.librdkafka, "bootstrap.servers": bootstrap}
+
+
+def spark_options(conf: Conf, bootstrap: str) -> dict[str, str]:
+    """The options for Spark's Kafka source and sink: each of the Java client's with `kafka.` before it."""
+    java = {} if conf.kafka == "embedded" else conf.kafka
+    return {f"kafka.{name}": _text(value) for name, value in {**java, "bootstrap.servers": bootstrap}.items()}
+
+
+def ensure_running(project: Path, conf: Conf) -> str:
+    """The bootstrap servers; the embedded broker is started where the environment asks for it.
+
+    Raises:
+        BrokerError: the embedded broker can't be started.
+        ConfError: a real cluster's options don't say where it is.
+    """
+    if conf.kafka == "embedded":
+        return embedded_broker(project, conf).start()
+    servers = conf.kafka.get("bootstrap.servers")
+    if not isinstance(servers, str) or not servers:
+        raise ConfError("conf: 'kafka' has no bootstrap.servers; add host:port, or say `kafka: embedded`")
+    _warn_if_readable_by_others(servers, str(conf.kafka.get("security.protocol", "PLAINTEXT")))
+    return servers
+
+
+def embedded_broker(project: Path, conf: Conf) -> EmbeddedBroker:
+    """The project's own broker, in `.headwater/kafka`."""
+    return EmbeddedBroker(engine_folder(project) / "kafka", conf.broker.port, conf.broker.heap)
+
+
+def _warn_if_readable_by_others(servers: str, protocol: str) -> None:
+    away = [server for server in servers.split(",") if not _is_loopback(server.strip().rpartition(":")[0])]
+    if away and protocol.upper() in ("PLAINTEXT", "SASL_PLAINTEXT"):
+        print(
+            f"headwater: warning: {protocol.upper()} to {away[0].strip()}: records go over the network "
+            "unencrypted; set security.protocol to SSL or SASL_SSL",
+            file=sys.stderr,
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False  # a name: where it leads is not ours to ask
+
+
+def _text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

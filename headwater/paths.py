@@ -1,0 +1,34 @@
+"""Where a project is: the folder with `conf/` and at least one layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headwater.errors import ProjectError
+
+LAYERS = ("bronze", "silver", "gold")
+
+
+def find_project(start: Path | None = None) -> Path:
+    """The nearest project at or above `start` (default: the current folder).
+
+    Raises:
+        ProjectError: there is none.
+    """
+    origin = (start or Path.cwd()).resolve()
+    for folder in (origin, *origin.parents):
+        if _is_project(folder):
+            return folder
+    raise ProjectError(
+        f"{origin}: no project here or above (a folder with conf/ and one of bronze/, silver/, gold/); "
+        "use --project, or run: headwater init DIR"
+    )
+
+
+def engine_folder(project: Path) -> Path:
+    """What the engine keeps beside the project's files, the embedded broker's data too."""
+    return project / ".headwater"
+
+
+def _is_project(folder: Path) -> bool:
+    return (folder / "conf").is_dir() and any((folder / layer).is_dir() for layer in LAYERS)

@@ -1,0 +1,87 @@
+"""Reading Spark's analysed plans: what a definition needs, said by Spark and not guessed from text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from headwater import jvm
+
+# Operators that look across rows: on one batch they would answer for that batch alone.
+ACROSS_ROWS = {
+    "Window": "a window function",
+    "Deduplicate": "dropDuplicates",
+    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
+    "Distinct": "DISTINCT",
+    "Sort": "ORDER BY",
+    "GlobalLimit": "LIMIT",
+    "LocalLimit": "LIMIT",
+    "Tail": "tail",
+    "Offset": "OFFSET",
+    "Sample": "a sample",
+    "Intersect": "INTERSECT",
+    "Except": "EXCEPT",
+    "SessionWindow": "a session window",
+    "FlatMapGroupsInPandas": "applyInPandas",
+    "Pivot": "PIVOT",
+}
+
+# Expressions whose value depends on when, not on what.
+UNREPEATABLE = {
+    "CurrentTimestamp": "current_timestamp()",
+    "CurrentTimestampLike": "current_timestamp()",
+    "Now": "now()",
+    "CurrentDate": "current_date()",
+    "LocalTimestamp": "localtimestamp()",
+    "CurrentTime": "current_time()",
+}
+
+
+def analysed(frame: DataFrame) -> Any:
+    """The frame's analysed logical plan."""
+    return frame._jdf.queryExecution().analyzed()
+
+
+def kind(node: Any) -> str:
+    """A plan node's or expression's class, without its package."""
+    return str(node.getClass().getSimpleName())
+
+
+def nodes(plan: Any) -> Iterator[Any]:
+    """The plan's nodes, the root first, those of subqueries too."""
+    yield plan
+    for child in jvm.items(plan.children()):
+        yield from nodes(child)
+    for subquery in jvm.items(plan.subqueries()):
+        yield from nodes(subquery)
+
+
+def expressions(node: Any) -> Iterator[Any]:
+    """Every expression of one plan node, however deep."""
+    for expression in jvm.items(node.expressions()):
+        yield from within(expression)
+
+
+def within(expression: Any) -> Iterator[Any]:
+    """An expression and all that it is made of."""
+    yield expression
+    for child in jvm.items(expression.children()):
+        yield from within(child)
+
+
+def frame(spark: SparkSession, plan: Any) -> DataFrame:
+    """The DataFrame of a logical plan."""
+    dataset = jvm.gateway().jvm.org.apache.spark.sql.classic.Dataset
+    return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)
+
+
+def column(expression: Any) -> Column:
+    """The Column of an analysed expression."""
+    return Column(jvm.gateway().jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+
+
+def metadata_key(expression: Any, key: str) -> bool:
+    """Whether a named expression carries this key of Spark's own metadata."""
+    return kind(expression) in ("AttributeReference", "Alias") and bool(expression.metadata().contains(key))

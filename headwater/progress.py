@@ -1,0 +1,104 @@
+"""What the flows are doing: one line per batch for machines, one row per flow for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from typing import TextIO
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One committed batch.
+
+    Attributes:
+        flow: the table, or the name of the sink or alert.
+        sequence: the batch's number.
+        version: the table's version that has it; -1 for flows without a table.
+        rows_in: rows read.
+        rows_out: rows written to the table, or sent.
+        quarantined: rows that went to the quarantine; rows_in = quarantined + the function's input.
+        seconds: from pin to seal.
+        at: when it was sealed, seconds since the epoch.
+    """
+
+    flow: str
+    sequence: int
+    version: int
+    rows_in: int
+    rows_out: int
+    quarantined: int
+    seconds: float
+    at: float
+
+
+@dataclass
+class FlowState:
+    """What is known of one flow since the run began."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    quarantined: int = 0
+    batches: int = 0
+    state: str = "starting"
+    error: str = ""
+    recent: deque[Batch] = field(default_factory=lambda: deque(maxlen=200))
+
+    def rate(self, seconds: float = 5.0) -> float:
+        """Rows read per second, over the last `seconds`."""
+        since = time.time() - seconds
+        return sum(batch.rows_in for batch in list(self.recent) if batch.at >= since) / seconds
+
+
+class Board:
+    """The state of every flow; safe to use from any thread.
+
+    Args:
+        lines: where each batch is written as one JSON line; None: nowhere.
+        notices: where a person is told of what happens to a flow.
+    """
+
+    def __init__(self, lines: TextIO | None = None, notices: TextIO = sys.stderr) -> None:
+        self._lock = threading.Lock()
+        self._lines = lines
+        self._notices = notices
+        self.flows: dict[str, FlowState] = {}
+
+    def batch(self, batch: Batch) -> None:
+        """A batch was sealed."""
+        with self._lock:
+            flow = self.flows.setdefault(batch.flow, FlowState())
+            flow.rows_in += batch.rows_in
+            flow.rows_out += batch.rows_out
+            flow.quarantined += batch.quarantined
+            flow.batches += 1
+            flow.state, flow.error = "running", ""
+            flow.recent.append(batch)
+            if self._lines is not None:
+                print(json.dumps({"event": "batch", **asdict(batch)}), file=self._lines, flush=True)
+
+    def state(self, name: str, state: str, error: str = "") -> None:
+        """A flow started, waits, is trying again, failed or ended; a failure is said at once."""
+        with self._lock:
+            flow = self.flows.setdefault(name, FlowState())
+            said = flow.state == state and flow.error == error
+            flow.state, flow.error = state, error
+            if error and not said:
+                print(f"headwater: {name} {state}: {error}", file=self._notices, flush=True)
+            if self._lines is not None and not said:
+                event = {"event": "state", "flow": name, "state": state, "error": error}
+                print(json.dumps(event), file=self._lines, flush=True)
+
+    def batches(self, name: str) -> int:
+        """How many batches a flow has sealed in this run."""
+        with self._lock:
+            return self.flows.setdefault(name, FlowState()).batches
+
+    def failed(self) -> list[str]:
+        """The flows that stopped for good."""
+        with self._lock:
+            return [name for name, flow in self.flows.items() if flow.state == "failed"]

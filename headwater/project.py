@@ -1,0 +1,133 @@
+"""Loading a project: every file of its layers, by path, into one checked set of definitions."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+
+from headwater import conf as configuration
+from headwater import graph, sql
+from headwater.conf import Conf
+from headwater.definitions import Alert, Declaration, KafkaSink, Table, Topic
+from headwater.errors import ProjectError
+from headwater.paths import find_project
+from headwater.reference import Reference, find_references
+
+LAYERS = ("bronze", "silver", "gold")
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project's definitions, by name, each table after what it reads."""
+
+    root: Path
+    env: str
+    conf: Conf
+    topics: dict[str, Topic]
+    tables: dict[str, Table]
+    alerts: dict[str, Alert]
+    sinks: dict[str, KafkaSink]
+    references: dict[str, Reference]
+
+    def names(self) -> list[str]:
+        """The names of all tables that flows feed, each after what it reads."""
+        return [*self.topics, *self.tables]
+
+    def definition(self, name: str) -> Topic | Table:
+        """The definition of the table `name`.
+
+        Raises:
+            ProjectError: there is none.
+        """
+        found = self.topics.get(name) or self.tables.get(name)
+        if found is None:
+            raise ProjectError(f"unknown table '{name}'; known: {', '.join(self.names())}")
+        return found
+
+    def above(self, names: list[str]) -> list[str]:
+        """The tables `names` and all they depend on; all tables when `names` is empty."""
+        wanted = {name: None for name in names}
+        todo = list(wanted)
+        while todo:
+            found = self.definition(todo.pop())
+            for source in found.sources if isinstance(found, Table) else ():
+                if source not in wanted and source not in self.references:
+                    wanted[source] = None
+                    todo.append(source)
+        return [name for name in self.names() if not names or name in wanted]
+
+
+def load(root: Path | None, env: str = "local") -> Project:
+    """The project that holds the folder `root` (default: the current one), its graph checked.
+
+    Raises:
+        ProjectError, ConfError: one line with file, table and fix.
+    """
+    root = find_project(root)
+    conf = configuration.load(root, env)
+    declared = [d for layer in LAYERS for path in _files(root / layer) for d in _declarations(path, layer)]
+    references = {reference.name: reference for reference in find_references(root)}
+    graph.check_names(declared)
+    tables = {d.name: d for d in declared if isinstance(d, Table)}
+    topics = {d.name: d for d in declared if isinstance(d, Topic)}
+    alerts = {d.name: d for d in declared if isinstance(d, Alert)}
+    sinks = {d.name: d for d in [*declared, *_published(tables)] if isinstance(d, KafkaSink)}
+    order = graph.check(topics, tables, alerts, sinks, references)
+    return Project(root, env, conf, topics, {n: tables[n] for n in order}, alerts, sinks, references)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.glob("*") if p.suffix in (".py", ".sql") and not p.name.startswith("_"))
+
+
+def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
+    if path.suffix == ".sql":
+        table = sql.parse(path)
+        if not table.name.startswith(f"{layer}."):
+            raise ProjectError(f"{path}: table '{table.name}' is in folder {layer}; name it {layer}.<name>")
+        yield table
+        return
+    seen: set[int] = set()
+    for variable, value in vars(_module(path)).items():
+        if not isinstance(value, Declaration) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, KafkaSink):
+            yield replace(value, name=_sink_name(value.table, value.topic), file=path)
+        else:
+            doc = value.comment or (sys.modules[_module_name(path)].__doc__ or "").strip()
+            yield replace(value, name=f"{layer}.{variable}", file=path, comment=doc)
+
+
+def _published(tables: dict[str, Table]) -> Iterator[KafkaSink]:
+    for table in tables.values():
+        if table.publish:
+            name = _sink_name(table.name, table.publish)
+            yield KafkaSink(name=name, file=table.file, table=table.name, topic=table.publish)
+
+
+def _sink_name(table: str, topic: str) -> str:
+    return f"{table} → {topic}"
+
+
+def _module_name(path: Path) -> str:
+    return f"headwater_project_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
+
+
+def _module(path: Path) -> ModuleType:
+    name = _module_name(path)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as e:
+        line = next((f":{e.lineno}" for _ in "1" if isinstance(e, SyntaxError)), "")
+        raise ProjectError(f"{path}{line}: {type(e).__name__}: {e}; mend the file") from e
+    return module

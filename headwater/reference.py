@@ -1,0 +1,86 @@
+"""Reference tables: small tables under `conf/reference/` that streams are joined with.
+
+`conf/reference/hosts.csv` is the table `reference.hosts`; `conf/reference/hosts.ddl` beside it holds
+its columns as Spark DDL, in the file's order. A folder `conf/reference/hosts/` is a Delta table.
+Each state of a CSV file is kept in the lake under its SHA-256, so that a batch which has pinned one
+reads the same rows when it is done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from headwater import jvm, log
+from headwater.errors import FlowError, ProjectError
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A reference table: its name, `reference.<name>`, and where it lies."""
+
+    name: str
+    path: Path
+
+    def version(self, lake: Path) -> str:
+        """Its present state: a Delta version, or the SHA-256 of the CSV, which is kept in the lake."""
+        if self.path.is_dir():
+            return str(log.head(self.path))
+        content = self.path.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        kept = self._kept(lake, digest)
+        if not kept.exists():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            half = kept.with_suffix(".part")
+            half.write_bytes(content)
+            half.rename(kept)
+        return digest
+
+    def schema(self, spark: SparkSession) -> StructType:
+        """Its columns, without reading its rows.
+
+        Raises:
+            ProjectError: the DDL file is missing or is not DDL.
+        """
+        if self.path.is_dir():
+            return spark.read.format("delta").load(str(self.path)).schema
+        ddl = self.path.with_suffix(".ddl")
+        if not ddl.is_file():
+            raise ProjectError(f"{ddl}: missing; write the columns of {self.path.name} (hostname STRING, …)")
+        try:
+            return jvm.ddl(" ".join(ddl.read_text(encoding="utf-8").split()))
+        except ValueError as e:
+            raise ProjectError(f"{ddl}: not a list of columns: {e}") from None
+
+    def read(self, spark: SparkSession, lake: Path, version: str) -> DataFrame:
+        """Its rows at `version`.
+
+        Raises:
+            FlowError: the CSV's header or a value does not fit its columns.
+        """
+        if self.path.is_dir():
+            return spark.read.format("delta").option("versionAsOf", version).load(str(self.path))
+        schema = self.schema(spark)
+        kept = self._kept(lake, version)
+        header = kept.read_text(encoding="utf-8").splitlines()[:1]
+        if [name.strip() for name in ",".join(header).split(",")] != schema.fieldNames():
+            raise FlowError(f"{self.path}: its header is not {','.join(schema.fieldNames())}; mend the file")
+        rows = spark.read.schema(schema).options(header=True, mode="FAILFAST").csv(str(kept))
+        try:
+            return spark.createDataFrame(rows.collect(), schema)
+        except Exception as e:
+            raise FlowError(f"{self.path}: a row does not fit {self.path.stem}.ddl; mend the file") from e
+
+    def _kept(self, lake: Path, digest: str) -> Path:
+        return lake / "_reference" / self.name / f"{digest}.csv"
+
+
+def find_references(project: Path) -> list[Reference]:
+    """The project's reference tables."""
+    folder = project / "conf" / "reference"
+    found = [p for p in folder.glob("*") if p.suffix == ".csv" or (p / "_delta_log").is_dir()]
+    return [Reference(f"reference.{p.stem}", p) for p in sorted(found)]

@@ -1,0 +1,212 @@
+"""`headwater run`: every flow of the project in one Spark session, one worker each."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Protocol
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+
+from headwater import analysis, kafka
+from headwater import spark as sessions
+from headwater.broker import Topic as KafkaTopic
+from headwater.broker import create_topics
+from headwater.errors import HeadwaterError
+from headwater.flows.context import Context
+from headwater.flows.derived import DerivedFlow, quarantine_name
+from headwater.flows.source import SourceFlow
+from headwater.lake import Lake
+from headwater.lease import Lease
+from headwater.progress import Board
+from headwater.project import Project
+
+BACKOFF = (1.0, 30.0)  # seconds: the first wait after a transient fault, and the longest
+GRACE = 12.0  # seconds that flows get to end their commit after SIGINT or SIGTERM
+
+# Java exceptions, anywhere in the chain of causes, that a later try may not meet.
+TRANSIENT = (
+    "org.apache.kafka.common.errors.TimeoutException",
+    "org.apache.kafka.common.errors.DisconnectException",
+    "org.apache.kafka.common.errors.NetworkException",
+    "org.apache.kafka.common.errors.RetriableException",
+    "org.apache.kafka.clients.consumer.internals.NoAvailableBrokersException",
+    "org.apache.kafka.common.KafkaException: Failed to create new KafkaAdminClient",
+    "java.net.ConnectException",
+)
+
+
+class Flow(Protocol):
+    """What the runner runs: `run` returns when the run ends, or raises what stopped the flow."""
+
+    name: str
+
+    def run(self) -> None:
+        """Work until the run ends."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `headwater run` was asked for; see `flows.context.Context`."""
+
+    tables: Sequence[str] = ()
+    once: bool = False
+    start: str = "earliest"
+    trigger: str | None = None
+
+
+class Run:
+    """A run of a project's flows.
+
+    Args:
+        project: the definitions.
+        options: what was asked for.
+        board: where the flows say what they do.
+    """
+
+    def __init__(self, project: Project, options: Options, board: Board) -> None:
+        self.board = board
+        self._project = project
+        self._options = options
+        self._names = project.above(list(options.tables))
+        self._stop = threading.Event()
+        self._jvm_gone = threading.Event()
+
+    def stop(self) -> None:
+        """End the run after the current commits."""
+        self._stop.set()
+
+    def __call__(self) -> int:
+        """Run until stopped; with `once`, until all is drained. The exit code: 0, or 1 when a flow failed.
+
+        Raises:
+            HeadwaterError: the run can't begin.
+        """
+        project = self._project
+        bootstrap = kafka.ensure_running(project.root, project.conf)
+        self._create_topics(bootstrap)
+        spark = sessions.start(project.conf)
+        context = Context(
+            project=project,
+            tables=analysis.analyse(spark, project),
+            spark=spark,
+            lake=Lake(project.conf.lake),
+            bootstrap=bootstrap,
+            once=self._options.once,
+            start=self._options.start,
+            trigger=self._options.trigger,
+            board=self.board,
+            stop=self._stop,
+        )
+        leases = [Lease(name, context.lake.flow_folder(name)) for name in self._names]
+        threads = [self._worker(context, name) for name in self._names]
+        for thread in threads:
+            thread.start()
+        self._wait(context, threads)
+        for lease in leases:
+            if not self._jvm_gone.is_set():
+                lease.release()
+        return 1 if self.board.failed() else 0
+
+    def _create_topics(self, bootstrap: str) -> None:
+        project = self._project
+        topics = [
+            KafkaTopic(t.topic, t.partitions, t.compacted) for t in project.topics.values() if t.name in self._names
+        ]
+        create_topics(kafka.client_options(project.conf, bootstrap), topics)
+
+    def _flow(self, context: Context, name: str) -> Flow:
+        if name in context.project.topics:
+            return SourceFlow(context, context.project.topics[name])
+        return DerivedFlow(context, context.project.tables[name])
+
+    def _worker(self, context: Context, name: str) -> threading.Thread:
+        def work() -> None:
+            context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+            try:
+                self._until_done(context, name)
+            finally:
+                context.heads.end(name)
+
+        return threading.Thread(target=work, name=name, daemon=True)
+
+    def _until_done(self, context: Context, name: str) -> None:
+        """Run one flow; after a transient fault begin it again, later and later; any other stops it alone."""
+        tries = 0
+        while not self._stop.is_set():
+            done = self.board.batches(name)
+            try:
+                flow = self._flow(context, name)
+                self.board.state(name, "running")
+                flow.run()
+                self.board.state(name, "done")
+                return
+            except Exception as e:
+                if self._stop.is_set():
+                    return
+                if isinstance(e, Py4JNetworkError) or _jvm_is_gone(context):
+                    self.board.state(name, "failed", "the JVM has ended; run again to go on where it stopped")
+                    self._jvm_gone.set()
+                    self._stop.set()
+                    return
+                if not transient(e):
+                    self.board.state(name, "failed", describe(e))
+                    return
+                tries = 0 if self.board.batches(name) > done else tries + 1
+                wait = min(BACKOFF[1], BACKOFF[0] * 2**tries) * random.uniform(0.5, 1.0)
+                self.board.state(name, "waiting", f"{describe(e)}; trying again in {wait:.0f} s")
+                self._stop.wait(wait)
+
+    def _wait(self, context: Context, threads: list[threading.Thread]) -> None:
+        """Wait for all flows; from the moment of stopping, only so long."""
+        while any(thread.is_alive() for thread in threads) and not self._stop.is_set():
+            for thread in threads:
+                thread.join(0.1)
+        if self._stop.is_set():
+            context.heads.announce()
+            for thread in threads:
+                thread.join(GRACE / len(threads))
+
+
+def with_signals(stop: Callable[[], None]) -> None:
+    """Let SIGINT and SIGTERM call `stop`; a second one ends the process at once."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+        stop()
+
+    signal.signal(signal.SIGINT, handle)
+    signal.signal(signal.SIGTERM, handle)
+
+
+def transient(error: Exception) -> bool:
+    """Whether trying again later may help: Kafka can't be reached, or did not answer in time."""
+    if isinstance(error, HeadwaterError):
+        return False
+    text = str(error)
+    return any(name in text for name in TRANSIENT)
+
+
+def describe(error: Exception) -> str:
+    """An error in one line."""
+    if isinstance(error, HeadwaterError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:600]
+
+
+def _jvm_is_gone(context: Context) -> bool:
+    try:
+        context.spark.sparkContext._jvm.java.lang.System.nanoTime()  # type: ignore[union-attr]
+    except (Py4JError, OSError):
+        return True
+    return False
+
+
+__all__ = ["Options", "Run", "describe", "quarantine_name", "transient", "with_signals"]

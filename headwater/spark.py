@@ -1,0 +1,69 @@
+"""The one builder of Spark sessions."""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from headwater import jvm
+from headwater.conf import Conf
+
+# Settings that the engine's correctness or speed rests on; each is explained in docs/spark.md.
+SETTINGS: dict[str, str] = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.filterPushdown": "true",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.hadoop.parquet.summary.metadata.level": "none",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.pollingDelay": "20ms",
+    "spark.sql.streaming.stopTimeout": "10s",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.scheduler.mode": "FAIR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.python.worker.reuse": "true",
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|jaas|sasl|ssl.*key",
+}
+
+
+def start(conf: Conf, *, realtime_slots: int = 0) -> SparkSession:
+    """The session of this process, started on first use (about 3 s).
+
+    Args:
+        conf: the environment.
+        realtime_slots: task slots on top of `conf.cores`, which real-time flows hold while they run.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    gateway = jvm.gateway(conf.memory)
+    spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
+    spark_conf.setMaster(f"local[{conf.cores + realtime_slots}]").setAppName("headwater")
+    spark_conf.set("spark.sql.shuffle.partitions", str(conf.parallelism))
+    spark_conf.set("spark.default.parallelism", str(conf.parallelism))
+    spark_conf.set("spark.pyspark.python", sys.executable)
+    for key, value in {**SETTINGS, **{k: str(v) for k, v in conf.spark.items()}}.items():
+        spark_conf.set(key, value)
+    context = SparkContext(gateway=gateway, conf=spark_conf)
+    context.setLogLevel("OFF")
+    return SparkSession(context)
+
+
+def child(spark: SparkSession, *, parallelism: int) -> SparkSession:
+    """A session for one flow: its own settings and temporary views, the same Spark beneath."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", str(parallelism))
+    return session

@@ -1,0 +1,116 @@
+"""SQL definitions, read by Spark's own parser: `CREATE STREAMING TABLE … AS SELECT … FROM STREAM t`.
+
+Nothing here knows SQL's grammar: Spark's parser gives a tree whose nodes know where in the text they
+stand, and the sources are replaced at those places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from headwater import jvm
+from headwater.definitions import Query, Table
+from headwater.errors import ProjectError
+from headwater.properties import from_properties
+
+_LATER = {
+    "CreateMaterializedViewAsSelect": "CREATE MATERIALIZED VIEW",
+    "CreateFlowCommand": "CREATE FLOW",
+    "CreateStreamingTable": "CREATE STREAMING TABLE without AS SELECT",
+}
+
+
+def parse(path: Path) -> Table:
+    """The table that the SQL file `path` declares.
+
+    Raises:
+        ProjectError: not SQL, or another statement than `CREATE STREAMING TABLE … AS SELECT`.
+    """
+    text = path.read_text(encoding="utf-8").strip().rstrip(";")
+    try:
+        plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(text)
+    except Py4JJavaError as e:
+        reason = str(e.java_exception.getMessage()).strip().splitlines()
+        raise ProjectError(f"{path}: {next(line for line in reason if line)}") from None
+    statement = plan.getClass().getSimpleName()
+    if statement != "CreateStreamingTableAsSelect":
+        what = _LATER.get(statement, f"a {statement} statement")
+        raise ProjectError(f"{path}: {what} is not supported; write CREATE STREAMING TABLE … AS SELECT …")
+    name = ".".join(jvm.items(plan.name().nameParts()))
+    relations = sorted(_relations(plan.query()), key=lambda r: r.start)
+    streams = tuple(dict.fromkeys(r.table for r in relations if r.stream))
+    sources = streams + tuple(s for s in dict.fromkeys(r.table for r in relations) if s not in streams)
+    watermark = next(_watermarks(plan.query()), (None, None))
+    comment = plan.tableSpec().comment()
+    return from_properties(
+        Table(
+            name=name,
+            file=path,
+            comment=comment.get() if comment.isDefined() else "",
+            sources=sources,
+            sql=Query(text=_template(text, plan.originalText(), relations, sources), streams=streams),
+            event_time=watermark[0],
+            delay=watermark[1],
+        ),
+        jvm.mapping(plan.tableSpec().properties()),
+    )
+
+
+class _Relation:
+    """A source's place in the text: `[start, stop)`, and the name by which the query calls it."""
+
+    def __init__(self, node: Any, alias: str | None) -> None:
+        self.table = ".".join(jvm.items(node.multipartIdentifier()))
+        self.stream = bool(node.isStreaming())
+        self.start = int(node.origin().startIndex().get())
+        self.stop = int(node.origin().stopIndex().get()) + 1
+        self.alias = alias
+
+    def replacement(self, view: str) -> str:
+        """What stands in the text instead; the span of a stream takes in its alias, that of a table not."""
+        own = self.table.rsplit(".", 1)[-1]
+        if self.stream or self.alias is None:
+            return f"{view} AS `{self.alias or own}`"
+        return view
+
+
+def _relations(node: Any, alias: str | None = None) -> Iterator[_Relation]:
+    kind = node.getClass().getSimpleName()
+    if kind == "UnresolvedRelation":
+        yield _Relation(node, alias)
+    inherited = alias if kind == "NamedStreamingRelation" else None
+    below = str(node.alias()) if kind == "SubqueryAlias" else inherited
+    for child in jvm.items(node.children()):
+        yield from _relations(child, below)
+    for plan in _subqueries(node):
+        yield from _relations(plan)
+
+
+def _watermarks(node: Any) -> Iterator[tuple[str, str]]:
+    if node.getClass().getSimpleName() == "UnresolvedEventTimeWatermark":
+        yield node.eventTimeColExpr().sql().replace("`", ""), node.delay().toString()
+    for child in jvm.items(node.children()):
+        yield from _watermarks(child)
+
+
+def _subqueries(node: Any) -> Iterator[Any]:
+    """The plans inside a node's expressions, and those of a WITH clause."""
+    if node.getClass().getSimpleName() == "UnresolvedWith":
+        for relation in jvm.items(node.cteRelations()):
+            yield relation._2()
+    yield from jvm.items(node.subqueries())
+
+
+def _template(text: str, query: str, relations: list[_Relation], sources: tuple[str, ...]) -> str:
+    begin = text.rindex(query)
+    parts, at = [], begin
+    for relation in relations:
+        parts.append(text[at : relation.start].replace("{", "{{").replace("}", "}}"))
+        parts.append(relation.replacement(f"{{s{sources.index(relation.table)}}}"))
+        at = relation.stop
+    parts.append(text[at:].replace("{", "{{").replace("}", "}}"))
+    return "".join(parts)

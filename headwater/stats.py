@@ -1,0 +1,71 @@
+"""What readers need to know of a file so as not to read it: rows, and bounds of its plain columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+_LONGEST = 32  # characters; longer strings get no bounds
+
+
+def of(file: Path) -> tuple[int, str]:
+    """The rows of a Parquet file, and its statistics as Delta's log has them (JSON).
+
+    Bounds come from the file's footer. Floating-point columns get none: NaN stands outside them.
+    """
+    footer = pq.read_metadata(file)
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for at in range(footer.num_columns):
+        chunks = [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
+        name = footer.schema.column(at).path
+        if "." in name or not all(chunk.is_stats_set for chunk in chunks):
+            continue
+        found = [chunk.statistics for chunk in chunks]
+        if all(s.has_null_count for s in found):
+            nulls[name] = sum(s.null_count for s in found)
+        bounds = [(s.min, s.max) for s in found if s.has_min_max]
+        if len(bounds) == len(found) and bounds and all(_plain(v) for pair in bounds for v in pair):
+            low[name] = _text(min(b[0] for b in bounds))
+            high[name] = _text(max(b[1] for b in bounds), up=True)
+    text = {"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+    return footer.num_rows, json.dumps(text)
+
+
+def bounds(rows: pa.Table, keys: Iterable[str]) -> list[str]:
+    """Conditions on the table `t` that hold for every row which has the keys of one of `rows`.
+
+    They let a merge leave out files by their bounds. Only keys of time give any.
+    """
+    conditions = []
+    for key in keys:
+        column = rows[key]
+        if pa.types.is_timestamp(column.type) and column.null_count == 0:
+            ends = pc.min_max(column).as_py()
+            conditions.append(f"t.\"{key}\" >= '{_text(ends['min'])}'")
+            conditions.append(f"t.\"{key}\" <= '{_text(ends['max'], up=True)}'")
+    return conditions
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _LONGEST
+    return isinstance(value, (int, date, datetime)) and not isinstance(value, bool)
+
+
+def _text(value: Any, *, up: bool = False) -> Any:
+    """A bound as the log writes it; times have milliseconds, an upper bound the next one."""
+    if isinstance(value, datetime):
+        whole = value.replace(tzinfo=UTC, microsecond=value.microsecond // 1000 * 1000)
+        if up and whole.microsecond != value.microsecond:
+            whole += timedelta(milliseconds=1)
+        return whole.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return value.isoformat() if isinstance(value, date) else value

@@ -1,0 +1,69 @@
+"""One set of options in conf, two clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headwater.conf import Conf, KafkaOptions
+from headwater.errors import ConfError
+from headwater.kafka import client_options, ensure_running, spark_options
+
+HERE = Path("unused")
+
+
+def test_embedded_needs_only_the_address() -> None:
+    assert client_options(Conf(), "127.0.0.1:1") == {"bootstrap.servers": "127.0.0.1:1"}
+    assert spark_options(Conf(), "127.0.0.1:1") == {"kafka.bootstrap.servers": "127.0.0.1:1"}
+
+
+def test_each_client_gets_its_own_words() -> None:
+    java = {
+        "bootstrap.servers": "k:9093",
+        "security.protocol": "SASL_SSL",
+        "sasl.jaas.config": "x",
+        "a.flag": True,
+    }
+    conf = Conf(kafka=java, librdkafka={"sasl.username": "u", "sasl.password": "p"})
+    assert client_options(conf, "k:9093") == {
+        "bootstrap.servers": "k:9093",
+        "security.protocol": "SASL_SSL",
+        "sasl.username": "u",
+        "sasl.password": "p",
+    }
+    assert spark_options(conf, "k:9093") == {
+        "kafka.bootstrap.servers": "k:9093",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.jaas.config": "x",
+        "kafka.a.flag": "true",
+    }
+
+
+def test_credentials_that_only_java_knows_are_refused() -> None:
+    conf = Conf(kafka={"bootstrap.servers": "k:9093", "sasl.jaas.config": "secret"})
+    with pytest.raises(ConfError, match=r"sasl.jaas.config.*'librdkafka' \(sasl.username") as e:
+        client_options(conf, "k:9093")
+    assert "secret" not in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("servers", "protocol", "warned"),
+    [
+        ("127.0.0.1:9092,[::1]:9092,localhost:9092", "PLAINTEXT", False),
+        ("127.0.0.1:9092,kafka.example:9092", "PLAINTEXT", True),
+        ("192.0.2.7:9092", "SASL_PLAINTEXT", True),
+        ("kafka.example:9093", "SASL_SSL", False),
+    ],
+)
+def test_plain_text_over_the_network_is_warned_of(
+    servers: str, protocol: str, warned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf = Conf(kafka={"bootstrap.servers": servers, "security.protocol": protocol})
+    assert ensure_running(HERE, conf) == servers
+    assert ("unencrypted" in capsys.readouterr().err) is warned
+
+
+def test_a_cluster_without_an_address() -> None:
+    with pytest.raises(ConfError, match=r"no bootstrap\.servers"):
+        ensure_running(HERE, Conf(kafka={"security.protocol": "SSL"}))

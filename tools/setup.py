@@ -1,0 +1,185 @@
+"""Set up this checkout: `make setup`. Needs Python's standard library only; each step is done once.
+
+Steps: Python environment `.venv` → requirements.lock (hashes checked) → this package, editable → Java →
+JVM libraries. What each step was done for is noted in `.venv/headwater-setup.json`; a step is done again
+when that has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+VENV_PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "headwater-setup.json"
+SUITABLE = ((3, 11), (3, 12), (3, 13))
+FREE_BYTES = 3 * 10**9
+JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
+
+
+def main() -> None:
+    """Do the steps that are not done yet; one line each."""
+    done, wanted = noted(), digests()
+    if all(current(step, done, wanted) for step in wanted):
+        print("set-up is current")
+        return
+    require_disk()
+    for step in wanted:
+        if not current(step, done, wanted):
+            print(f"set-up: {step}", flush=True)
+            done[step] = wanted[step] | {"made": STEPS[step](done)}
+            STAMP.write_text(json.dumps(done, indent=1), encoding="utf-8")
+    print("set-up is done; next: make demo")
+
+
+def digests() -> dict[str, dict[str, str]]:
+    """What each step is done for: while it is the same, the step is current."""
+    cache = os.environ.get("HEADWATER_CACHE", "") + os.pathsep + os.environ.get("XDG_CACHE_HOME", "")
+    return {
+        "Python environment": {"for": str(ROOT)},
+        "Python packages": {"for": file_hash("requirements.lock")},
+        "headwater": {"for": file_hash("pyproject.toml")},
+        "Java": {"for": os.environ.get("JAVA_HOME", "")},
+        "JVM libraries": {"for": file_hash("headwater/jars/jars.lock") + cache},
+    }
+
+
+def current(step: str, done: dict[str, dict[str, str]], wanted: dict[str, dict[str, str]]) -> bool:
+    """Whether a step was done for what is there now, and what it made still is."""
+    before = done.get(step, {})
+    return before.get("for") == wanted[step]["for"] and Path(before.get("made", "/nowhere")).exists()
+
+
+def noted() -> dict[str, dict[str, str]]:
+    """The steps done; none in a fresh checkout."""
+    notes: dict[str, dict[str, str]] = (
+        json.loads(STAMP.read_text(encoding="utf-8")) if STAMP.is_file() else {}
+    )
+    return notes
+
+
+def make_environment(done: dict[str, dict[str, str]]) -> str:
+    """`.venv`, made anew when it was made elsewhere (a moved checkout) or by an unsuitable Python."""
+    python = suitable_python()
+    usable = VENV_PYTHON.exists() and version_of(str(VENV_PYTHON)) in SUITABLE and not done
+    if run(python, "-c", "import ensurepip, venv", quiet=True):
+        fail(f"{python} can't make environments; run: apt-get install --yes python3-venv")
+    if run(python, "-m", "venv", *([] if usable else ["--clear"]), str(VENV)):
+        fail(f"{VENV} could not be made; see above")
+    done.clear()
+    return str(VENV_PYTHON)
+
+
+def install_packages(done: dict[str, dict[str, str]]) -> str:
+    """Everything in requirements.lock."""
+    pip("--require-hashes", "-r", str(ROOT / "requirements.lock"))
+    return str(VENV / "bin" / "pytest")
+
+
+def install_headwater(done: dict[str, dict[str, str]]) -> str:
+    """This package, editable; its dependencies and its build tools are in the lock."""
+    pip("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    return str(VENV / "bin" / "headwater")
+
+
+def have_java(done: dict[str, dict[str, str]]) -> str:
+    """Java 17 or 21, installed where we may."""
+    home, problem = module("headwater.java")
+    if not home and shutil.which("apt-get") and os.geteuid() == 0:
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        run("apt-get", "update", "--quiet", quiet=True, env=environment)
+        for package in JAVA_PACKAGES:
+            print(f"set-up: apt-get install {package}", flush=True)
+            if run("apt-get", "install", "--yes", package, quiet=True, env=environment) == 0:
+                break
+        home, problem = module("headwater.java")
+    if not home:
+        fail(problem)
+    return str(Path(home) / "bin" / "java")
+
+
+def resolve_jars(done: dict[str, dict[str, str]]) -> str:
+    """The JVM libraries of jars.lock, in the user's cache (about a minute)."""
+    folder, problem = module("headwater.jars", "resolve")
+    if not folder:
+        fail(problem)
+    return folder
+
+
+STEPS = {
+    "Python environment": make_environment,
+    "Python packages": install_packages,
+    "headwater": install_headwater,
+    "Java": have_java,
+    "JVM libraries": resolve_jars,
+}
+
+
+def suitable_python() -> str:
+    """This Python, or the first on the PATH that is suitable."""
+    names = ["python{}.{}".format(*version) for version in reversed(SUITABLE)]
+    for python in [sys.executable, *filter(None, map(shutil.which, names))]:
+        if version_of(python) in SUITABLE:
+            return python
+    fail(
+        f"Python 3.11, 3.12 or 3.13 is needed, this is {sys.version.split()[0]}; "
+        "install one, then run: make setup PYTHON=python3.11"
+    )
+
+
+def version_of(python: str) -> tuple[int, ...]:
+    """(3, 11) for Python 3.11; () if it does not run."""
+    asked = [python, "-c", "import sys; print(*sys.version_info[:2])"]
+    said = subprocess.run(
+        asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
+    ).stdout
+    return tuple(map(int, said.split()))
+
+
+def require_disk() -> None:
+    """Refuse before anything is downloaded."""
+    free = shutil.disk_usage(ROOT).free
+    if free < FREE_BYTES:
+        fail(f"{ROOT}: 3 GB of free disk are needed, {free / 10**9:.1f} GB are there; make room")
+
+
+def pip(*arguments: str) -> None:
+    """pip install, or the end."""
+    quietly = ["--quiet", "--disable-pip-version-check", "--no-input"]
+    if run(str(VENV_PYTHON), "-m", "pip", "install", *quietly, *arguments):
+        fail("pip could not install; see above, then run: make setup")
+
+
+def module(*arguments: str) -> tuple[str, str]:
+    """What a module of headwater prints, and what it complains of."""
+    asked = [str(VENV_PYTHON), "-m", *arguments]
+    said = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    return (said.stdout.strip(), "") if said.returncode == 0 else ("", said.stderr.strip())
+
+
+def run(*command: str, quiet: bool = False, env: dict[str, str] | None = None) -> int:
+    """A command's exit code; its output is shown unless `quiet`."""
+    out = subprocess.DEVNULL if quiet else None
+    return subprocess.run(command, stdout=out, stderr=out, env=env, check=False).returncode
+
+
+def file_hash(path: str) -> str:
+    """The SHA-256 of a file of the checkout."""
+    return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()
+
+
+def fail(message: str) -> NoReturn:
+    """The end, in one line."""
+    sys.exit(f"set-up: {message}")
+
+
+if __name__ == "__main__":
+    main()
