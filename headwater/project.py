@@ -112,7 +112,7 @@ def _published(tables: dict[str, Table]) -> Iterator[KafkaSink]:
 
 
 def _sink_name(table: str, topic: str) -> str:
-    return f"{table} → {topic}"
+    return f"{table}->{topic}"
 
 
 def _module_name(path: Path) -> str:

@@ -16,10 +16,13 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from headwater import analysis, kafka
 from headwater import spark as sessions
 from headwater.broker import Topic as KafkaTopic
-from headwater.broker import create_topics
+from headwater.broker import create_topics, list_topics
 from headwater.errors import HeadwaterError
+from headwater.flows import realtime
 from headwater.flows.context import Context
-from headwater.flows.derived import DerivedFlow, quarantine_name
+from headwater.flows.derived import DerivedFlow
+from headwater.flows.publish import PublishFlow
+from headwater.flows.realtime import RealtimeFlow
 from headwater.flows.source import SourceFlow
 from headwater.lake import Lake
 from headwater.lease import Lease
@@ -73,7 +76,10 @@ class Run:
         self.board = board
         self._project = project
         self._options = options
-        self._names = project.above(list(options.tables))
+        tables = project.above(list(options.tables))
+        self._alerts = [a for a in project.alerts.values() if a.source in tables]
+        self._sinks = [s for s in project.sinks.values() if s.table in tables]
+        self._names = [*tables, *(a.name for a in self._alerts), *(s.name for s in self._sinks)]
         self._stop = threading.Event()
         self._jvm_gone = threading.Event()
 
@@ -89,8 +95,8 @@ class Run:
         """
         project = self._project
         bootstrap = kafka.ensure_running(project.root, project.conf)
-        self._create_topics(bootstrap)
-        spark = sessions.start(project.conf)
+        slots = self._prepare_topics(bootstrap)
+        spark = sessions.start(project.conf, realtime_slots=0 if self._options.once else slots)
         context = Context(
             project=project,
             tables=analysis.analyse(spark, project),
@@ -103,6 +109,8 @@ class Run:
             board=self.board,
             stop=self._stop,
         )
+        for alert in project.alerts.values():
+            realtime.check(spark, alert)
         leases = [Lease(name, context.lake.flow_folder(name)) for name in self._names]
         threads = [self._worker(context, name) for name in self._names]
         for thread in threads:
@@ -113,17 +121,27 @@ class Run:
                 lease.release()
         return 1 if self.board.failed() else 0
 
-    def _create_topics(self, bootstrap: str) -> None:
+    def _prepare_topics(self, bootstrap: str) -> int:
+        """Create the topics that the definitions ask for; how many slots the real-time flows hold."""
         project = self._project
+        client = kafka.client_options(project.conf, bootstrap)
         topics = [
             KafkaTopic(t.topic, t.partitions, t.compacted) for t in project.topics.values() if t.name in self._names
         ]
-        create_topics(kafka.client_options(project.conf, bootstrap), topics)
+        topics += [KafkaTopic(t.topic, t.partitions) for t in (*self._alerts, *self._sinks)]
+        create_topics(client, topics)
+        sizes = {topic.name: topic.partitions for topic in list_topics(client)}
+        return sum(sizes[project.topics[alert.source].topic] for alert in self._alerts)
 
     def _flow(self, context: Context, name: str) -> Flow:
-        if name in context.project.topics:
-            return SourceFlow(context, context.project.topics[name])
-        return DerivedFlow(context, context.project.tables[name])
+        project = context.project
+        if name in project.topics:
+            return SourceFlow(context, project.topics[name])
+        if name in project.alerts:
+            return RealtimeFlow(context, project.alerts[name])
+        if name in project.sinks:
+            return PublishFlow(context, project.sinks[name])
+        return DerivedFlow(context, project.tables[name])
 
     def _worker(self, context: Context, name: str) -> threading.Thread:
         def work() -> None:
@@ -208,5 +226,3 @@ def _jvm_is_gone(context: Context) -> bool:
         return True
     return False
 
-
-__all__ = ["Options", "Run", "describe", "quarantine_name", "transient", "with_signals"]

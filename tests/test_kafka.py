@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.conf import Conf, KafkaOptions
+from headwater.conf import Conf
 from headwater.errors import ConfError
 from headwater.kafka import client_options, ensure_running, spark_options
 

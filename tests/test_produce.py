@@ -324,3 +324,13 @@ def test_a_signal_ends_the_command_with_everything_delivered(
     assert running.returncode == 0
     said = json.loads(out)["ledger"]["produced"]
     assert said == sum(map(len, received(broker, target).values())) > 0
+
+
+def test_the_command_refuses_a_topic_with_other_partitions(broker: str, topic: str, project: Path) -> None:
+    generator = project / "generators" / "mine.py"
+    text = generator.read_text().replace(f"{topic}-iot", topic).replace("partitions=4", "partitions=8")
+    generator.write_text(text)
+    options = ["mine", "--project", str(project), "--count", "1"]
+    done = subprocess.run([*COMMAND, *options], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert f"topic {topic} has 4 partition(s), not 8" in done.stderr

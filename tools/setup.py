@@ -35,7 +35,7 @@ def main() -> None:
     for step in wanted:
         if not current(step, done, wanted):
             print(f"set-up: {step}", flush=True)
-            done[step] = wanted[step] | {"made": STEPS[step](done)}
+            done[step] = {**wanted[step], "made": STEPS[step](done)}
             STAMP.write_text(json.dumps(done, indent=1), encoding="utf-8")
     print("set-up is done; next: make demo")
 

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.options import Env, Project
+from headwater.errors import BrokerError
 
 Share = Annotated[float, typer.Option(min=0, max=1, metavar="FRACTION")]
 
@@ -49,7 +50,9 @@ def produce(
     records = generator.records(seed=seed, faults=faults, clock=producing.event_clock(rate=rate, start=first))
     with _stop_on_signals() as stop:
         client = kafka.client_options(settings, kafka.ensure_running(root, settings))
-        broker.create_topics(client, generator.topics)
+        for outcome in broker.create_topics(client, generator.topics):
+            if outcome.differs:
+                raise BrokerError(f"{outcome.differs}; delete the topic or change generators/{name}.py")
         sent = producing.run_producer(records, client=client, rate=rate, count=count, stop=stop)
     if as_json:
         timing = {"seconds": round(sent.seconds, 3), "rate": round(sent.rate, 1)}

@@ -72,7 +72,7 @@ class SourceFlow:
             "maxOffsetsPerTrigger": self._topic.limits.max_rows_per_batch or conf.max_rows_per_batch,
             "includeHeaders": "true",
             "failOnDataLoss": "true",
-            **_starting(self._context.start),
+            **starting(self._context.start),
         }
         writer = (
             self._spark.readStream.format("kafka")
@@ -162,7 +162,7 @@ def milliseconds(start: str) -> int:
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _starting(start: str) -> dict[str, str]:
+def starting(start: str) -> dict[str, str]:
     """Spark's option for where a source begins; a time is ISO 8601."""
     if start in ("earliest", "latest"):
         return {"startingOffsets": start}

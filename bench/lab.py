@@ -1,0 +1,74 @@
+"""What the benchmarks share: a project of their own beside a broker of their own."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from headwater import kafka
+from headwater.broker import create_topics
+from headwater.paths import engine_folder
+from headwater.produce import Faults, load_generator, run_producer, stepped
+from headwater.produce import DEFAULT_START, DEFAULT_STEP
+from headwater.progress import Board
+from headwater.project import Project, load
+from headwater.run import Options, Run
+
+ROOT = Path(__file__).parent.parent
+
+
+def prepare() -> Path:
+    """A copy of the reference project whose gold also keeps each window's newest event; its folder."""
+    home = engine_folder(ROOT) / "bench"
+    for layer in ("bronze", "silver", "gold", "generators", "conf"):
+        shutil.rmtree(home / layer, ignore_errors=True)
+        shutil.copytree(ROOT / layer, home / layer)
+    shutil.copytree(Path(__file__).parent / "project", home, dirs_exist_ok=True)
+    (home / "conf" / "local.yaml").write_text("kafka: embedded\nbroker: {port: 0}\n")
+    shutil.rmtree(home / ".headwater" / "lake", ignore_errors=True)
+    return home
+
+
+def preload(project: Project, count: int) -> None:
+    """Fill the topic with `count` records, once: a topic that has them is left as it is."""
+    bootstrap = kafka.ensure_running(project.root, project.conf)
+    client = kafka.client_options(project.conf, bootstrap)
+    generator = load_generator(project.root, "iot")
+    create_topics(client, generator.topics)
+    if records(project) >= count:
+        return
+    events = generator.records(seed=1, faults=Faults(), clock=stepped(DEFAULT_START, DEFAULT_STEP))
+    run_producer(islice(events, count), client=client, count=count)
+
+
+def records(project: Project) -> int:
+    """How many records the topic holds."""
+    from headwater.broker import list_topics
+
+    client = kafka.client_options(project.conf, kafka.ensure_running(project.root, project.conf))
+    return next((t.end for t in list_topics(client) if t.name == "iot-data-input"), 0)
+
+
+def in_lake(project: Project, lake: str, *, fresh: bool = False) -> Project:
+    """The same project over another lake, which is emptied if it shall be `fresh`."""
+    path = project.root / ".headwater" / lake
+    if fresh:
+        shutil.rmtree(path, ignore_errors=True)
+    return replace(project, conf=project.conf.model_copy(update={"lake": path}), alerts={}, sinks={})
+
+
+def drain(project: Project, *tables: str) -> tuple[float, int]:
+    """Run the tables until they are drained: seconds of the last table's batches, and its rows."""
+    board = Board()
+    code = Run(project, Options(tables=tables, once=True), board)()
+    if code:
+        raise SystemExit(f"a flow failed: {board.failed()}")
+    batches = list(board.flows[tables[-1]].recent)
+    everything = [batch for flow in board.flows.values() for batch in flow.recent]
+    began = min(batch.at - batch.seconds for batch in everything)
+    return max(batch.at for batch in batches) - began, sum(batch.rows_in for batch in batches)
+
+
+__all__ = ["drain", "in_lake", "load", "preload", "prepare", "records"]

@@ -1,0 +1,64 @@
+"""Throughput, rung by rung: 3 M rows preloaded in Kafka, warm, each rung a ratio to Kafka → nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from bench import lab
+from headwater import kafka
+from headwater import spark as sessions
+
+ROWS = 3_000_000
+REPEATS = 3  # after one run that warms up
+
+
+def measure(rows: int = ROWS) -> dict[str, Any]:
+    """{rung → rows/s (median), its runs, and the ratio to Kafka → nothing}."""
+    project = lab.load(lab.prepare())
+    lab.preload(project, rows)
+    spark = sessions.start(project.conf)
+    options = kafka.spark_options(project.conf, kafka.ensure_running(project.root, project.conf))
+
+    def noop() -> tuple[float, int]:
+        began = time.monotonic()
+        frame = spark.read.format("kafka").options(**options).option("subscribe", "iot-data-input").load()
+        frame.write.format("noop").mode("overwrite").save()
+        return time.monotonic() - began, lab.records(project)
+
+    def from_full(lake: str, above: str, table: str) -> Callable[[], tuple[float, int]]:
+        """Drain one table whose input is full already."""
+
+        def run() -> tuple[float, int]:
+            filled = lab.in_lake(project, lake, fresh=True)
+            lab.drain(filled, above)
+            return lab.drain(filled, table)
+
+        return run
+
+    def chain(*tables: str) -> Callable[[], tuple[float, int]]:
+        return lambda: lab.drain(lab.in_lake(project, "bench", fresh=True), *tables)
+
+    rungs = {
+        "kafka_to_noop": noop,
+        "kafka_to_bronze": chain("bronze.iot_metrics"),
+        "bronze_to_silver": from_full("bench", "bronze.iot_metrics", "silver.cpu_metrics"),
+        "silver_to_gold": from_full("bench", "silver.cpu_metrics", "gold.cpu_usage_5m"),
+        "whole_chain": chain("gold.cpu_usage_5m"),
+    }
+    found = {name: _rates(rung) for name, rung in rungs.items()}
+    base = median(found["kafka_to_noop"])
+    return {
+        name: {"rows_per_second": round(median(runs)), "runs": runs, "ratio": round(median(runs) / base, 3)}
+        for name, runs in found.items()
+    }
+
+
+def _rates(rung: Callable[[], tuple[float, int]]) -> list[int]:
+    rung()
+    runs = [rung() for _ in range(REPEATS)]
+    return [round(rows / seconds) for seconds, rows in runs]
+
+

@@ -1,0 +1,119 @@
+"""Kafka → Kafka in milliseconds: stateless flows with Spark's real-time trigger, at least once.
+
+No Python and no table stands in the way: the value is decoded inside Spark, and a malformed one is left
+out (the table's own flow puts it into quarantine). Each input partition holds a task slot for good.
+After a restart, what was sent since the last checkpoint is sent again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headwater import decode, kafka
+from headwater import spark as sessions
+from headwater.analysis import BRONZE
+from headwater.definitions import Alert
+from headwater.errors import ProjectError
+from headwater.flows.context import Context
+from headwater.flows.source import starting
+from headwater.progress import Batch
+
+CHECKPOINT_EVERY = "30 seconds"
+
+
+def records(raw: DataFrame, alert: Alert) -> DataFrame:
+    """The alert's Kafka records: key and value, from a bronze table's columns.
+
+    Raises:
+        ProjectError: the definition does not fit its source, or its key is no column of it.
+    """
+    where = f"{alert.file}: {alert.name}"
+    try:
+        rows = alert(decode.native(raw, alert.decode, where))
+    except (AnalysisException, TypeError, AttributeError) as e:
+        raise ProjectError(f"{where}: {str(e).strip().splitlines()[0]}; mend the definition") from None
+    if alert.key is not None and alert.key not in rows.columns:
+        raise ProjectError(f"{where}: its key {alert.key} is no column of it; known: {', '.join(rows.columns)}")
+    key = F.col(alert.key) if alert.key else F.lit(None)
+    return rows.select(key.cast("string").alias("key"), F.to_json(F.struct("*")).alias("value"))
+
+
+def check(spark: SparkSession, alert: Alert) -> None:
+    """Analyse an alert on no rows.
+
+    Raises:
+        ProjectError: see `records`.
+    """
+    records(spark.createDataFrame([], BRONZE), alert)
+
+
+class RealtimeFlow:
+    """The flow of one alert."""
+
+    def __init__(self, context: Context, alert: Alert) -> None:
+        self.name = alert.name
+        self._context = context
+        self._alert = alert
+        self._topic = context.project.topics[alert.source]
+        self._spark = sessions.child(context.spark, parallelism=1)
+        self._checkpoint = context.lake.flow_folder(alert.name) / "checkpoint"
+
+    def run(self) -> None:
+        """Run until the run ends; with `once`, until what is in the topic now is done.
+
+        Raises:
+            Exception: what made the query fail.
+        """
+        query = self._start()
+        seen = -1
+        try:
+            while not query.awaitTermination(0.2):
+                seen = self._report(query, seen)
+                if self._context.stop.is_set():
+                    break
+            self._report(query, seen)
+        finally:
+            query.stop()
+
+    def _start(self) -> StreamingQuery:
+        conf = self._context.project.conf
+        options = kafka.spark_options(conf, self._context.bootstrap)
+        reader = self._spark.readStream.format("kafka").options(**options, **starting(self._context.start))
+        raw = reader.option("subscribe", self._topic.topic).option("failOnDataLoss", "true").load()
+        writer = (
+            records(raw, self._alert)
+            .writeStream.queryName(self.name)
+            .format("kafka")
+            .options(**options)
+            .option("kafka.linger.ms", "0")
+            .option("topic", self._alert.topic)
+            .option("checkpointLocation", str(self._checkpoint))
+            .outputMode("update")
+        )
+        if self._context.once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(realTime=CHECKPOINT_EVERY).start()
+
+    def _report(self, query: StreamingQuery, seen: int) -> int:
+        """Say what each finished batch did; the number of the last one said."""
+        for progress in query.recentProgress:
+            batch = _plain(progress)
+            if batch["batchId"] > seen:
+                seen = int(batch["batchId"])
+                read = int(batch.get("numInputRows", 0))
+                sent = max(0, int((batch.get("sink") or {}).get("numOutputRows", 0)))
+                seconds = float(batch.get("batchDuration", 0)) / 1000
+                if read:
+                    self._context.board.batch(Batch(self.name, seen, -1, read, sent, 0, seconds, time.time()))
+        return seen
+
+
+def _plain(progress: Any) -> dict[str, Any]:
+    return dict(json.loads(progress.json if isinstance(progress.json, str) else progress.json()))

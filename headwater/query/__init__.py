@@ -1,0 +1,84 @@
+"""Ad-hoc SQL over the lake, by DuckDB (the default) or Spark: the same names, the same results.
+
+Every table is a view under its own name, `<layer>.<name>`, without the column in which partial results
+are kept. DuckDB runs locked down and reads the lake and the reference tables, nothing else; Spark runs
+queries, no other statement, but it is no sandbox: it can do what the project's own code can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from headwater import conf as configuration
+from headwater.paths import find_project
+from headwater.query import on_duckdb, sources
+from headwater.query.result import Result
+
+if TYPE_CHECKING:
+    import duckdb
+    from pyspark.sql import SparkSession
+
+__all__ = ["Engine", "Result", "connect", "run", "spark"]
+
+Engine = Literal["duckdb", "spark"]
+
+
+def run(
+    sql: str,
+    *,
+    project: Path | None = None,
+    env: str = "local",
+    engine: Engine = "duckdb",
+    at: str | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> Result:
+    """The result of one query.
+
+    Args:
+        sql: one SELECT-like statement in the engine's dialect; `$name` stands for a parameter.
+        project: the project's folder, or one below it (default: the current one).
+        env: the environment.
+        engine: `duckdb` or `spark`.
+        at: read the tables as they were: a version (of the one table that the query names) or an ISO 8601
+            time (UTC unless it names a zone; each table's newest commit not after it).
+        params: the parameters' values.
+
+    Raises:
+        QueryError: an unknown table, a statement that is no query, a wrong parameter, or no such past.
+        HeadwaterError: there is no project here, or its configuration is not valid.
+    """
+    root = find_project(project)
+    found = sources.Sources(root, env, configuration.load(root, env))
+    if engine == "spark":
+        from headwater.query import on_spark
+
+        return on_spark.run(found, sql, at=at, params=params or {})
+    return on_duckdb.run(found, sql, at=at, params=params or {})
+
+
+def connect(project: Path | None = None, *, env: str = "local") -> duckdb.DuckDBPyConnection:
+    """A locked DuckDB connection with a view for every table of the lake, and every reference table.
+
+    The views read the tables' newest versions whenever they are queried, of the generations that were
+    live when the connection was made. Unlike `run`, the connection takes every statement that DuckDB
+    takes then: temporary tables are made in memory.
+
+    Raises:
+        HeadwaterError: there is no project here, or its configuration is not valid.
+    """
+    root = find_project(project)
+    return on_duckdb.connect(sources.Sources(root, env, configuration.load(root, env)))
+
+
+def spark(project: Path | None = None, *, env: str = "local") -> SparkSession:
+    """The Spark session, with a view for every table of the lake, and every reference table.
+
+    Raises:
+        HeadwaterError: there is no project here, or its configuration is not valid.
+    """
+    from headwater.query import on_spark
+
+    root = find_project(project)
+    return on_spark.session(sources.Sources(root, env, configuration.load(root, env)))

@@ -1,0 +1,187 @@
+"""Queries by DuckDB, locked down: the lake and the reference tables can be read, nothing else.
+
+The order matters (https://duckdb.org/docs/stable/operations_manual/securing_duckdb/overview): load the
+extension, name the folders, shut the rest out, set the limits, and lock all of that. What the lock would
+let through, a COPY into the lake, is no SELECT: only statements that DuckDB's own parser calls so are run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import duckdb_extension_delta
+from pyspark.sql.types import DataType, DecimalType
+
+from headwater.aggregate import PARTIAL
+from headwater.errors import QueryError
+from headwater.query import at as past
+from headwater.query import params as parameters
+from headwater.query.result import Result
+from headwater.query.sources import Source, Sources
+
+MEMORY = "1GB"  # of one query; what needs more is spilled
+SPILL = "4GB"
+
+_TYPES = {
+    "string": "VARCHAR",
+    "boolean": "BOOLEAN",
+    "tinyint": "TINYINT",
+    "smallint": "SMALLINT",
+    "int": "INTEGER",
+    "bigint": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
+    "timestamp_ntz": "TIMESTAMP",
+    "binary": "BLOB",
+}
+
+
+def connect(sources: Sources) -> duckdb.DuckDBPyConnection:
+    """A locked connection with a view for every table and every reference table."""
+    connection = _locked(sources)
+    _make_views(connection, [*sources.tables.values(), *sources.references.values()], {})
+    return connection
+
+
+def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]) -> Result:
+    """The result of one query; see `headwater.query.run`.
+
+    Raises:
+        QueryError: it is refused, or DuckDB can't do it.
+    """
+    with _locked(sources) as connection:
+        statement = _one_statement(connection, sql)
+        tree = _tree(connection, statement)
+        parameters.check(statement.named_parameters, params)
+        named = sources.named(_tables(connection, tree))
+        versions = past.versions(named, at)
+        others = [] if at else [table for table in sources.tables.values() if table not in named]
+        _make_views(connection, [*named, *others], versions)
+        try:
+            rows = connection.execute(statement, dict(params)).fetchall()
+        except duckdb.Error as e:
+            raise QueryError(_reason(e)) from None
+        return Result(tuple(str(column[0]) for column in connection.description or ()), rows)
+
+
+def _locked(sources: Sources) -> duckdb.DuckDBPyConnection:
+    spill = sources.conf.lake.parent / "duckdb"
+    settings = {
+        "autoload_known_extensions": "false",
+        "autoinstall_known_extensions": "false",
+        "temp_directory": str(spill),
+    }
+    connection = duckdb.connect(":memory:", config=settings)
+    connection.execute(f"LOAD {_literal(_extension())}")
+    folders = ", ".join(_literal(folder) for folder in (sources.conf.lake, sources.reference_folder))
+    for statement in (
+        "SET TimeZone = 'UTC'",
+        f"SET allowed_directories = [{folders}]",
+        "SET enable_external_access = false",
+        f"SET memory_limit = '{MEMORY}'",
+        f"SET max_temp_directory_size = '{SPILL}'",
+        f"SET threads = {sources.conf.cores}",
+        "SET lock_configuration = true",
+    ):
+        connection.execute(statement)
+    return connection
+
+
+def _extension() -> Path:
+    """The Delta extension, as its wheel brings it: signed, and not downloaded."""
+    folder = Path(duckdb_extension_delta.__file__).parent / "extensions"
+    return next(folder.glob("*/delta.duckdb_extension"))
+
+
+def _make_views(
+    connection: duckdb.DuckDBPyConnection, tables: Iterable[Source], versions: Mapping[str, int | None]
+) -> None:
+    for table in tables:
+        schema, name = (_identifier(part) for part in table.name.split(".", 1))
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        connection.execute(f"CREATE VIEW {schema}.{name} AS {_select(table, versions.get(table.name))}")
+
+
+def _select(table: Source, version: int | None) -> str:
+    if not table.is_delta:
+        columns = {f.name: _type(table, f.name, f.dataType) for f in table.csv_columns()}
+        struct = ", ".join(f"{_literal(name)}: {_literal(kind)}" for name, kind in columns.items())
+        options = f"header = true, auto_detect = false, delim = ',', quote = '\"', columns = {{{struct}}}"
+        return f"SELECT * FROM read_csv({_literal(table.path)}, {options})"
+    which = "" if version is None else f", version => {version}"
+    columns_ = f"* EXCLUDE ({PARTIAL})" if table.has_partial(version) else "*"
+    return f"SELECT {columns_} FROM delta_scan({_literal(table.path)}{which})"
+
+
+def _type(table: Source, column: str, kind: DataType) -> str:
+    name = kind.simpleString()
+    if isinstance(kind, DecimalType):
+        return name
+    if name not in _TYPES:
+        raise QueryError(f"{table.path}: column {column} is {name}, which DuckDB can't read from CSV; use Spark")
+    return _TYPES[name]
+
+
+def _one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    try:
+        statements = connection.extract_statements(sql)
+    except duckdb.Error as e:
+        raise QueryError(_reason(e)) from None
+    if len(statements) != 1:
+        raise QueryError(f"a query is one SELECT statement, and this has {len(statements)}; run them one by one")
+    kind = statements[0].type
+    if kind != duckdb.StatementType.SELECT:
+        raise QueryError(f"queries only read: a {kind.name} statement is refused; write a SELECT")
+    return statements[0]
+
+
+def _tree(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> Any:
+    """The statement as DuckDB's parser sees it, which only SELECTs have: PRAGMA, which passes as one, has none."""
+    row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [statement.query]).fetchone()
+    tree = json.loads(row[0]) if row else {"error": True, "error_message": ""}
+    if tree["error"]:
+        raise QueryError(f"queries only read: {tree['error_message']} write a SELECT".replace("! ", "; "))
+    return tree
+
+
+def _tables(connection: duckdb.DuckDBPyConnection, tree: Any) -> Iterator[str]:
+    """The names of tables in a parsed statement: not those of its WITH clauses, nor of DuckDB's own views."""
+    own = connection.execute("SELECT schema_name, view_name FROM duckdb_views() WHERE internal").fetchall()
+    schemas, names = {schema for schema, _ in own} - {"main"}, {name for _, name in own}
+    nodes = list(_objects(tree))
+    ctes = {entry["key"] for node in nodes for entry in (node.get("cte_map") or {}).get("map", ())}
+    for node in nodes:
+        if node.get("type") != "BASE_TABLE" or node.get("schema_name") in schemas:
+            continue
+        name = node["table_name"]
+        if node.get("schema_name"):
+            yield f"{node['schema_name']}.{name}"
+        elif name not in ctes and name not in names:
+            yield name
+
+
+def _objects(tree: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(tree, dict):
+        yield tree
+    children: Sequence[Any] = list(tree.values()) if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    for child in children:
+        yield from _objects(child)
+
+
+def _reason(error: duckdb.Error) -> str:
+    """DuckDB's message in one line, without its drawing of the place."""
+    return " ".join(str(error).split("\n\nLINE ")[0].split())
+
+
+def _literal(value: object) -> str:
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

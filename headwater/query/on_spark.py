@@ -1,0 +1,138 @@
+"""Queries by Spark: views over the same Delta tables, in databases named after the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from headwater import jvm
+from headwater import spark as sessions
+from headwater.aggregate import PARTIAL
+from headwater.errors import QueryError
+from headwater.paths import engine_folder
+from headwater.query import at as past
+from headwater.query import params as parameters
+from headwater.query.result import Result
+from headwater.query.sources import Source, Sources
+
+_LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
+_NO_QUERY = (f"{_LOGICAL}.Command", f"{_LOGICAL}.ParsedStatement")
+_NO_QUERY_NAMES = {"UnresolvedExecuteImmediate", "CompoundBody", "Call", "PlanWithUnresolvedIdentifier"}
+
+
+def session(sources: Sources) -> SparkSession:
+    """The session, with a view for every table and every reference table."""
+    spark = _start(sources)
+    _make_views(spark, sources, [*sources.tables.values(), *sources.references.values()], {})
+    return spark
+
+
+def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]) -> Result:
+    """The result of one query; see `headwater.query.run`.
+
+    Raises:
+        QueryError: it is refused, or Spark can't do it.
+    """
+    text, wanted = parameters.for_spark(sql.strip().rstrip(";"))
+    parameters.check(wanted, params)
+    plan = _parse(text)
+    named = sources.named(_tables(plan))
+    versions = past.versions(named, at)
+    spark = _start(sources)
+    _make_views(spark, sources, named, versions)
+    try:
+        table = spark.sql(text, args=dict(params)).toArrow()
+    except PySparkException as e:
+        raise QueryError(_reason(str(e))) from None
+    columns = [column.to_pylist(maps_as_pydicts="lossy") for column in table.columns]
+    return Result(tuple(table.column_names), list(zip(*columns, strict=True)))
+
+
+def _start(sources: Sources) -> SparkSession:
+    # PySpark writes each error of a query to stderr, as JSON with Java's stack, before it raises it.
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+    return sessions.start(sources.conf)
+
+
+def _make_views(
+    spark: SparkSession, sources: Sources, tables: Iterable[Source], versions: Mapping[str, int | None]
+) -> None:
+    for table in tables:
+        layer, name = table.name.split(".", 1)
+        folder = str(engine_folder(sources.root) / "spark" / layer).replace("'", "\\'")
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {_identifier(layer)} LOCATION '{folder}'")
+        full = f"{_identifier(layer)}.{_identifier(name)}"
+        if not table.is_delta:
+            spark.sql(f"DROP TABLE IF EXISTS {full}")
+            options = {"header": "true", "mode": "FAILFAST"}
+            spark.catalog.createTable(
+                full, path=str(table.path), source="csv", schema=table.csv_columns(), **options
+            )
+            continue
+        version = versions.get(table.name)
+        columns = f"* EXCEPT ({PARTIAL})" if table.has_partial(version) else "*"
+        which = "" if version is None else f" VERSION AS OF {version}"
+        path = f"delta.{_identifier(str(table.path))}"
+        spark.sql(f"CREATE OR REPLACE VIEW {full} AS SELECT {columns} FROM {path}{which}")
+
+
+def _parse(sql: str) -> Any:
+    """The query as Spark's parser sees it, which needs no session.
+
+    Raises:
+        QueryError: not SQL, or a statement that is no query.
+    """
+    try:
+        plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(sql)
+    except Py4JJavaError as e:
+        raise QueryError(_reason(str(e.java_exception.getMessage()))) from None
+    gateway = jvm.gateway()
+    for node in _nodes(plan):
+        kind = str(node.getClass().getSimpleName())
+        if kind in _NO_QUERY_NAMES or any(is_instance_of(gateway, node, name) for name in _NO_QUERY):
+            raise QueryError(f"queries only read: a statement with {kind} is refused; write a SELECT")
+    return plan
+
+
+def _tables(plan: Any) -> Iterator[str]:
+    """The names of tables in a parsed query, not those of its WITH clauses."""
+    nodes = list(_nodes(plan))
+    ctes = {str(r._1()).lower() for n in nodes if _kind(n) == "UnresolvedWith" for r in jvm.items(n.cteRelations())}
+    for node in nodes:
+        if _kind(node) == "UnresolvedRelation":
+            name = ".".join(jvm.items(node.multipartIdentifier())).removeprefix("spark_catalog.")
+            if name.lower() not in ctes:
+                yield name
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    if _kind(plan) == "RelationTimeTravel":
+        yield from _nodes(plan.relation())
+    if _kind(plan) == "UnresolvedWith":
+        for relation in jvm.items(plan.cteRelations()):
+            yield from _nodes(relation._2())
+    for child in jvm.items(plan.children()):
+        yield from _nodes(child)
+    for query in jvm.items(plan.subqueries()):
+        yield from _nodes(query)
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _reason(message: str) -> str:
+    """Spark's message in one line, without the query and the plan that follow it."""
+    lines = [line.strip() for line in message.split("== SQL")[0].splitlines()]
+    return next((line for line in lines if line), "Spark can't run the query")
+
+
+def _identifier(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,114 @@
+"""What a query may name: the lake's tables, the engine's own among them, and the reference tables."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from deltalake import DeltaTable
+from pyspark.sql.types import StructType
+
+from headwater.aggregate import PARTIAL
+from headwater.conf import Conf
+from headwater.errors import QueryError
+from headwater.lake import Lake
+from headwater.reference import Reference, find_references
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table that can be read: a Delta table at `path`, or the CSV file `path`."""
+
+    name: str
+    path: Path
+
+    @property
+    def is_delta(self) -> bool:
+        """Whether it has versions."""
+        return self.path.suffix != ".csv"
+
+    def has_partial(self, version: int | None) -> bool:
+        """Whether partial results are kept beside its columns."""
+        table = DeltaTable(self.path, version=version, without_files=True)
+        return any(field.name == PARTIAL for field in table.schema().fields)
+
+    def csv_columns(self) -> StructType:
+        """The declared columns of a CSV file, which its header has too.
+
+        Raises:
+            ProjectError: the DDL file is missing or is not DDL.
+            QueryError: the header names other columns.
+        """
+        columns = Reference(self.name, self.path).schema(None)
+        with self.path.open(encoding="utf-8") as lines:
+            header = [name.strip() for name in next(lines, "").split(",")]
+        if header != columns.fieldNames():
+            raise QueryError(f"{self.path}: its header is not {','.join(columns.fieldNames())}; mend the file")
+        return columns
+
+
+class Sources:
+    """The tables that queries of one project can name.
+
+    Args:
+        root: the project's folder.
+        env: the environment.
+        conf: its configuration.
+    """
+
+    def __init__(self, root: Path, env: str, conf: Conf) -> None:
+        self.root = root
+        self.conf = conf
+        self._env = env
+
+    @cached_property
+    def tables(self) -> dict[str, Source]:
+        """The live generation of every table that something has been written to, by name."""
+        places = Lake(self.conf.lake).places()
+        return {name: Source(name, places[name].path) for name in sorted(places)}
+
+    @cached_property
+    def references(self) -> dict[str, Source]:
+        """The reference tables, by name."""
+        return {r.name: Source(r.name, r.path) for r in find_references(self.root)}
+
+    @property
+    def reference_folder(self) -> Path:
+        """Where the reference tables lie."""
+        return self.root / "conf" / "reference"
+
+    def named(self, names: Iterable[str]) -> list[Source]:
+        """The tables of these names.
+
+        Raises:
+            QueryError: one is unknown, or has not been written yet; the message says which, and what to do.
+        """
+        known = {name.lower(): source for name, source in {**self.tables, **self.references}.items()}
+        found = []
+        for name in dict.fromkeys(names):
+            if name.lower() not in known:
+                raise QueryError(self._why_not(name, [source.name for source in known.values()]))
+            found.append(known[name.lower()])
+        return found
+
+    def _why_not(self, name: str, readable: list[str]) -> str:
+        """Why there is no such table; this alone loads the definitions, which takes seconds with SQL ones."""
+        from headwater import project as projects
+        from headwater.flows.derived import quarantine_name
+
+        loaded = projects.load(self.root, self._env)
+        if name in loaded.names():
+            return f"{name} holds nothing yet; run: headwater run {name} --once"
+        for table in loaded.tables:
+            if name == quarantine_name(table):
+                return f"{name} holds nothing: {table} has rejected no row yet"
+        if name in loaded.alerts:
+            return f"{name} is an alert, which goes to the topic {loaded.alerts[name].topic} and to no table"
+        known = [*readable, *(n for n in loaded.names() if n not in readable)]
+        near = [n for n in known if n.endswith(f".{name}")] or difflib.get_close_matches(name, known, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
+        return f"unknown table '{name}'; {hint}"
+
