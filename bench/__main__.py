@@ -6,9 +6,9 @@ import json
 import os
 import sys
 
-from bench import ladder
+from bench import freshness, ladder
 
-PARTS = {"ladder": ladder.measure}
+PARTS = {"ladder": ladder.measure, "freshness": freshness.measure}
 
 
 def main() -> None:

@@ -33,10 +33,12 @@ class Built:
     Attributes:
         files: per target, in the order of their commits (the table last), the files written.
         rows: a partial result to be merged into the table instead.
+        newest: what the build found to be `Intent.newest`, where that was not known before.
     """
 
     files: dict[str, list[str]]
     rows: pa.Table | None = None
+    newest: int | None = None
 
 
 class Committer:
@@ -81,7 +83,7 @@ class Committer:
             CommitError: something else wrote to a target.
         """
         flow = intent.flow
-        identity = Identity(flow, intent.generation, intent.sequence, intent.consumed)
+        identity = _identity(intent)
         # 1. Pin
         if intent.staged is None:
             self._intents.write(intent)
@@ -90,6 +92,7 @@ class Committer:
             # 2. Build
             if intent.staged is None:
                 built = build(intent)
+                identity = replace(identity, newest=built.newest or intent.newest)
                 failpoints.reach("built", flow)
                 if len(built.files) > 1:
                     intent = self._intents.write(replace(intent, staged=built.files))
@@ -116,3 +119,7 @@ class Committer:
             assert self._open_target is not None
             self._targets[name] = self._open_target(name)
         return self._targets[name]
+
+
+def _identity(intent: Intent) -> Identity:
+    return Identity(intent.flow, intent.generation, intent.sequence, intent.consumed, intent.newest)

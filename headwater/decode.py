@@ -13,13 +13,13 @@ neighbours. Well-formed is what Spark's `from_json` reads without loss; malforme
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -84,11 +84,24 @@ def decoded(raw: DataFrame, decoder: Json, where: str) -> DataFrame:
     return rows.select(*(f"`{f.name}`" for f in schema), source, "ingested_at", MALFORMED)
 
 
-def malformed(raw: DataFrame, decoder: Json, where: str) -> DataFrame:
-    """The malformed rows of a bronze table alone, as they came: its columns and `reason`."""
-    picked = raw.select(*RAW)
-    rejects = StructType([*picked.schema, StructField("reason", StringType())])
-    return picked.mapInArrow(partial(_reject_batches, fields(decoder, where)), rejects)
+def rejects(raw: DataFrame, malformed: Sequence[Row]) -> DataFrame:
+    """The rows of a bronze table that were found malformed, as they came: its columns and `reason`.
+
+    Args:
+        raw: the rows of the batch.
+        malformed: where each malformed row stands in Kafka (cluster, topic, partition, offset), and its
+            reason; see `found`.
+    """
+    places = "cluster STRING, topic STRING, partition INT, offset BIGINT, reason STRING"
+    reasons = raw.sparkSession.createDataFrame(list(malformed), places)
+    keys = ["cluster", "topic", "partition", "offset"]
+    return raw.select(*RAW).join(F.broadcast(reasons), keys).select(*RAW, "reason")
+
+
+def found() -> Column:
+    """An aggregate: the malformed rows of decoded ones, as `rejects` takes them."""
+    place = F.struct(*(F.col(f"{SOURCE}.{name}") for name in ("cluster", "topic", "partition", "offset")), MALFORMED)
+    return F.collect_list(F.when(F.col(MALFORMED).isNotNull(), place))
 
 
 def native(raw: DataFrame, decoder: Json, where: str) -> DataFrame:
@@ -115,13 +128,6 @@ def _decode_batches(schema: StructType, batches: Iterator[pa.RecordBatch]) -> It
         columns[MALFORMED] = reasons
         columns.update({name: batch.column(name) for name in _CARRIED})
         yield from pa.table(columns).combine_chunks().to_batches()
-
-
-def _reject_batches(schema: StructType, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    parse = parser(schema)
-    for batch in batches:
-        _, reasons = parse(batch.column("value"))
-        yield batch.append_column("reason", reasons).filter(pc.is_valid(reasons))
 
 
 def _supported(kind: DataType, where: str) -> None:

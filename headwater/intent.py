@@ -20,6 +20,7 @@ class Intent:
         consumed: per input, how far it has been read when this batch is committed.
         files: what the batch reads, absolute paths; empty for a source flow.
         rows: how many rows those files hold, as the input's log says.
+        newest: Kafka's timestamp (epoch milliseconds) of the newest record in those files, where known.
         references: the version of each reference table that it reads.
         clock: the time of the batch, UTC, ISO 8601: what every "now" in it means.
         fingerprint: the definition's.
@@ -36,6 +37,7 @@ class Intent:
     fingerprint: str
     files: list[str] = field(default_factory=list)
     rows: int = 0
+    newest: int | None = None
     references: dict[str, str] = field(default_factory=dict)
     staged: dict[str, list[str]] | None = None
     sealed: bool = False

@@ -24,6 +24,7 @@ class Batch:
         quarantined: rows that went to the quarantine; rows_in = quarantined + the function's input.
         seconds: from pin to seal.
         at: when it was sealed, seconds since the epoch.
+        newest: Kafka's timestamp of the newest record in the table then, milliseconds since the epoch.
     """
 
     flow: str
@@ -34,6 +35,11 @@ class Batch:
     quarantined: int
     seconds: float
     at: float
+    newest: int | None = None
+
+    def freshness(self) -> float | None:
+        """How old, in seconds, the newest record was when a reader could first see it."""
+        return None if self.newest is None else max(0.0, self.at - self.newest / 1000)
 
 
 @dataclass

@@ -30,11 +30,15 @@ class Position:
 
 @dataclass(frozen=True)
 class Range:
-    """The files to read next, and the position after them."""
+    """The files to read next, and the position after them.
+
+    `newest` is Kafka's timestamp (epoch milliseconds) of the newest record that the table had by then.
+    """
 
     files: tuple[str, ...]
     rows: int
     upto: Position
+    newest: int | None
 
 
 def take(table: Path, name: str, start: Position, *, max_rows: int, max_bytes: int) -> Range | None:
@@ -47,7 +51,9 @@ def take(table: Path, name: str, start: Position, *, max_rows: int, max_bytes: i
         CommitError: the log was cleaned past `start`.
     """
     newest = log.head(table)
-    at, files, rows, size = start, [], 0, 0
+    at, rows, size = start, 0, 0
+    files: list[str] = []
+    newest_record: int | None = None
     for commit in log.commits(table, after=start.version, upto=newest):
         if commit.removed:
             raise FlowError(
@@ -57,12 +63,17 @@ def take(table: Path, name: str, start: Position, *, max_rows: int, max_bytes: i
         skip = at.files if commit.version == at.version + 1 else 0
         for index, file in enumerate(commit.added[skip:], start=skip):
             if files and (rows + max(file.rows, 0) > max_rows or size + file.size > max_bytes):
-                return Range(tuple(files), rows, Position(at.generation, commit.version - 1, index))
+                return Range(tuple(files), rows, Position(at.generation, commit.version - 1, index), newest_record)
             files.append(file.path)
             rows += max(file.rows, 0)
             size += file.size
         at = Position(at.generation, commit.version, 0)
-    return Range(tuple(files), rows, at) if at != start else None
+        newest_record = _newest(commit)
+    return Range(tuple(files), rows, at, newest_record) if at != start else None
+
+
+def _newest(commit: log.Commit) -> int | None:
+    return max((flow["newest"] for flow in commit.flows.values() if flow.get("newest")), default=None)
 
 
 def lag(table: Path, start: Position) -> int:

@@ -40,6 +40,15 @@ def of(file: Path) -> tuple[int, str]:
     return footer.num_rows, json.dumps(text)
 
 
+def newest(file: Path, column: str) -> int | None:
+    """The greatest value of a column of time, in epoch milliseconds, as the file's footer has it."""
+    footer = pq.read_metadata(file)
+    at = next(at for at in range(footer.num_columns) if footer.schema.column(at).path == column)
+    found = [footer.row_group(group).column(at).statistics for group in range(footer.num_row_groups)]
+    times = [s.max.replace(tzinfo=UTC) for s in found if s is not None and s.has_min_max]
+    return max((int(time.timestamp() * 1000) for time in times), default=None)
+
+
 def bounds(rows: pa.Table, keys: Iterable[str]) -> list[str]:
     """Conditions on the table `t` that hold for every row which has the keys of one of `rows`.
 

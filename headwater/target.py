@@ -12,8 +12,8 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,16 @@ CHECKPOINT_EVERY = 200  # commits between two checkpoints of the log, which are 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a commit says of itself: whose it is, which one, and how far its flow has read."""
+    """What a commit says of itself: whose it is, which one, and how far its flow has read.
+
+    `newest` is Kafka's timestamp (epoch milliseconds, UTC) of the newest record that is in the table.
+    """
 
     flow: str
     generation: int
     sequence: int
     consumed: dict[str, Any]
+    newest: int | None = None
 
 
 class Target:
@@ -77,10 +81,16 @@ class Target:
             return False
         return int(mine["sequence"]) >= identity.sequence
 
-    def write(self, rows: DataFrame, sequence: int) -> list[str]:
-        """Write rows as files that no reader sees yet; their paths below the table."""
+    def write(self, rows: DataFrame, sequence: int, options: Mapping[str, str] | None = None) -> list[str]:
+        """Write rows as files that no reader sees yet; their paths below the table.
+
+        Args:
+            rows: the rows.
+            sequence: the batch that they are of.
+            options: how Parquet writes them.
+        """
         folder = f"{sequence:012d}-{uuid.uuid4().hex[:8]}"
-        rows.write.parquet(str(self.place.path / folder))
+        rows.write.options(**(options or {})).parquet(str(self.place.path / folder))
         with os.scandir(self.place.path / folder) as entries:
             names = sorted(entry.name for entry in entries if entry.name.endswith(".parquet"))
         return [f"{folder}/{name}" for name in names]
@@ -88,6 +98,12 @@ class Target:
     def rows(self, files: list[str]) -> int:
         """The rows of files that `write` wrote."""
         return sum(stats.of(self.place.path / path)[0] for path in files)
+
+    def newest(self, files: list[str], column: str) -> int | None:
+        """The greatest value of a column of time in files that `write` wrote, in epoch milliseconds."""
+        return max(
+            (at for path in files if (at := stats.newest(self.place.path / path, column)) is not None), default=None
+        )
 
     def sweep(self, sequence: int, keep: list[str]) -> None:
         """Delete what earlier tries of this batch wrote and nobody committed."""
@@ -145,8 +161,10 @@ class Target:
             DeltaTable(self.place.path).create_checkpoint()
 
     def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity) -> int:
-        mine = {"generation": identity.generation, "sequence": identity.sequence, "consumed": identity.consumed}
-        flows = {**self.flows, identity.flow: mine}
+        before = self.flows.get(identity.flow, {}).get("newest")
+        newest = max((at for at in (before, identity.newest) if at is not None), default=None)
+        mine = {name: value for name, value in asdict(identity).items() if name != "flow"}
+        flows = {**self.flows, identity.flow: {**mine, "newest": newest}}
         properties = CommitProperties(
             custom_metadata={log.IDENTITY_KEY: json.dumps(flows)},
             app_transactions=[Transaction(identity.flow, identity.sequence)],

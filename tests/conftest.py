@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from headwater import spark as sessions
 from headwater.broker import EmbeddedBroker
+from headwater.conf import Conf
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +22,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield embedded.start()
     finally:
         embedded.stop()
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    """The Spark session of the tests: there is one in a process."""
+    return sessions.start(Conf())

@@ -6,13 +6,18 @@ import sys
 
 import typer
 
-from headwater.cli import kafka, produce, run
+from headwater.cli import demo, kafka, produce, project, query, run
 from headwater.errors import HeadwaterError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 app.add_typer(kafka.app, name="kafka")
 app.command("produce")(produce.produce)
 app.command("run")(run.run)
+app.command("demo")(demo.demo)
+app.command("query")(query.query)
+app.command("ls")(project.ls)
+app.command("describe")(project.describe)
+app.command("graph")(project.graph)
 
 
 def main() -> None:

@@ -18,11 +18,16 @@ def query(
     engine: Annotated[Literal["duckdb", "spark"], typer.Option(help="What runs it.")] = "duckdb",
     at: Annotated[
         str | None,
-        typer.Option(help="As it was: a version of the one table named, or an ISO time (UTC unless it says)."),
+        typer.Option(
+            help="As it was: a version of the one table named, or an ISO time (UTC unless it says)."
+        ),
     ] = None,
-    form: Annotated[Literal["table", "json", "csv"], typer.Option("--format", "-f", help="How to print it.")] = "table",
+    form: Annotated[
+        Literal["table", "json", "csv"], typer.Option("--format", "-f", help="How to print it.")
+    ] = "table",
     param: Annotated[
-        list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUE", help="The value of $NAME in the SQL.")
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="The value of $NAME in the SQL."),
     ] = None,
     project: Project = None,
     env: Env = "local",
@@ -38,5 +43,7 @@ def query(
         listed = queries.Result(("query", "description"), [(q.name, q.description) for q in known])
     else:
         text = saved.resolve(root, sql)
-        listed = queries.run(text, project=root, env=env, engine=engine, at=at, params=params.parse(param or ()))
+        listed = queries.run(
+            text, project=root, env=env, engine=engine, at=at, params=params.parse(param or ())
+        )
     result.write(listed, form, sys.stdout)

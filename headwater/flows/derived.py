@@ -62,6 +62,7 @@ class DerivedFlow:
             open_target=self._open_quarantine,
         )
         self._position = self._consumed()
+        self._references: dict[tuple[str, str], DataFrame] = {}
         self._rows = (0, 0, 0)  # of the last batch: read, written, quarantined
 
     def run(self) -> None:
@@ -113,6 +114,7 @@ class DerivedFlow:
             fingerprint=self._analysed.fingerprint,
             files=list(found.files),
             rows=found.rows,
+            newest=found.newest,
             references={
                 name: references[name].version(self._context.lake.root)
                 for name in self._definition.sources
@@ -127,7 +129,9 @@ class DerivedFlow:
         self._position = self._consumed()
         self._context.heads.announce()
         seconds = time.monotonic() - began
-        self._context.board.batch(Batch(self.name, intent.sequence, version, *self._rows, seconds, time.time()))
+        self._context.board.batch(
+            Batch(self.name, intent.sequence, version, *self._rows, seconds, time.time(), intent.newest)
+        )
 
     def _build(self, intent: Intent) -> Built:
         raw = self._read(intent)
@@ -145,42 +149,45 @@ class DerivedFlow:
         return self._decode_and_build(raw, intent)
 
     def _decode_and_build(self, raw: DataFrame, intent: Intent) -> Built:
-        """One pass over the batch; a second one, for the malformed rows alone, only where there are any."""
+        """Decode each row once; the malformed are told apart in that pass, and fetched where there are any."""
         decoder = self._definition.decode
         assert decoder is not None
-        where = f"{self._definition.file}: {self.name}"
-        counts = Observation()
-        rows = decode.decoded(raw, decoder, where)
-        rows = rows.observe(counts, F.count("*").alias("all"), F.count(decode.MALFORMED).alias("malformed"))
+        seen = Observation()
+        rows = decode.decoded(raw, decoder, f"{self._definition.file}: {self.name}")
+        rows = rows.observe(seen, F.count("*").alias("all"), decode.found().alias("malformed"))
         good = rows.where(F.col(decode.MALFORMED).isNull()).drop(decode.MALFORMED)
         files = self._write(self._apply(good, intent), intent)
-        seen = counts.get
-        self._rows = (seen["all"], self._table.rows(files), seen["malformed"])
-        if not seen["malformed"]:
+        malformed = seen.get["malformed"]
+        self._rows = (seen.get["all"], self._table.rows(files), len(malformed))
+        if not malformed:
             return Built({self.name: files})
         name = quarantine_name(self.name)
         quarantine = self._committer.target(name)
         at = F.lit(intent.clock).cast("timestamp").alias("quarantined_at")
-        rejects = quarantine.write(
-            decode.malformed(raw, decoder, where).select("*", at).coalesce(1), intent.sequence
-        )
+        rejects = quarantine.write(decode.rejects(raw, malformed).select("*", at).coalesce(1), intent.sequence)
         quarantine.sweep(intent.sequence, rejects)
-        if quarantine.rows(rejects) != seen["malformed"]:
+        if quarantine.rows(rejects) != len(malformed):
             raise CommitError(
-                f"{self.name}: batch {intent.sequence} had {seen['malformed']} malformed rows, then "
-                f"{quarantine.rows(rejects)}; the input's files changed: {intent.files[0]}, …"
+                f"{self.name}: batch {intent.sequence} has {len(malformed)} malformed rows, but "
+                f"{quarantine.rows(rejects)} of them were found again in {self._stream}; that is a defect"
             )
         return Built({name: rejects, self.name: files})
 
     def _apply(self, stream: DataFrame, intent: Intent) -> DataFrame:
-        references = self._context.project.references
         frames = [
-            references[name].read(self._spark, self._context.lake.root, intent.references[name])
-            if name in references
-            else stream
+            self._reference(name, intent.references[name]) if name in intent.references else stream
             for name in self._definition.sources
         ]
         return analysis.apply(self._spark, self._definition, frames)
+
+    def _reference(self, name: str, version: str) -> DataFrame:
+        """A reference table's rows, read once per version."""
+        if (name, version) not in self._references:
+            reference = self._context.project.references[name]
+            rows = reference.read(self._spark, self._context.lake.root, version)
+            self._references = {key: kept for key, kept in self._references.items() if key[0] != name}
+            self._references[name, version] = rows
+        return self._references[name, version]
 
     def _write(self, result: DataFrame, intent: Intent) -> list[str]:
         files = self._table.write(result, intent.sequence)

@@ -28,6 +28,17 @@ from headwater.progress import Batch
 from headwater.target import Target
 
 
+# Payloads, offsets and times hardly repeat: looking for repetition and bounds in them costs a third.
+_PARQUET = {
+    "parquet.enable.dictionary#value": "false",
+    "parquet.enable.dictionary#offset": "false",
+    "parquet.enable.dictionary#timestamp": "false",
+    "parquet.column.statistics.enabled#key": "false",
+    "parquet.column.statistics.enabled#value": "false",
+    "parquet.compression.codec.zstd.level": "1",
+}
+
+
 class SourceFlow:
     """The flow of one bronze table."""
 
@@ -105,15 +116,18 @@ class SourceFlow:
 
             def build(pinned: Intent) -> Built:
                 nonlocal rows
-                files = self._table.write(self._columns(frame, pinned.clock), number)
+                files = self._table.write(self._columns(frame, pinned.clock), number, _PARQUET)
                 self._table.sweep(number, files)
                 rows = self._table.rows(files)
-                return Built({self.name: files})
+                return Built({self.name: files}, newest=self._table.newest(files, "timestamp"))
 
             version = self._committer.carry_out(intent, build)
             self._context.heads.announce()
             seconds = time.monotonic() - began
-            self._context.board.batch(Batch(self.name, number, version, rows, rows, 0, seconds, time.time()))
+            newest = self._table.flows[self.name]["newest"]
+            self._context.board.batch(
+                Batch(self.name, number, version, rows, rows, 0, seconds, time.time(), newest)
+            )
 
     def _columns(self, frame: DataFrame, pinned_clock: str) -> DataFrame:
         return frame.select(

@@ -8,16 +8,18 @@ let through, a COPY into the lake, is no SELECT: only statements that DuckDB's o
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import duckdb_extension_delta
 from pyspark.sql.types import DataType, DecimalType
 
 from headwater.aggregate import PARTIAL
 from headwater.errors import QueryError
+from headwater.paths import engine_folder
 from headwater.query import at as past
 from headwater.query import params as parameters
 from headwater.query.result import Result
@@ -57,13 +59,13 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
     """
     with _locked(sources) as connection:
         statement = _one_statement(connection, sql)
-        tree = _tree(connection, statement)
         parameters.check(statement.named_parameters, params)
+        tree = _tree(connection, sql)
         named = sources.named(_tables(connection, tree))
         versions = past.versions(named, at)
-        others = [] if at else [table for table in sources.tables.values() if table not in named]
-        _make_views(connection, [*named, *others], versions)
         try:
+            # A query that names no table may list them: SHOW ALL TABLES.
+            _make_views(connection, named or sources.tables.values(), versions)
             rows = connection.execute(statement, dict(params)).fetchall()
         except duckdb.Error as e:
             raise QueryError(_reason(e)) from None
@@ -71,8 +73,10 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
 
 
 def _locked(sources: Sources) -> duckdb.DuckDBPyConnection:
-    spill = sources.conf.lake.parent / "duckdb"
-    settings = {
+    spill = (
+        engine_folder(sources.root) / f"duckdb-{uuid.uuid4().hex[:8]}"
+    )  # made when needed, removed on close
+    settings: dict[str, str | bool | int | float | list[str]] = {
         "autoload_known_extensions": "false",
         "autoinstall_known_extensions": "false",
         "temp_directory": str(spill),
@@ -95,7 +99,7 @@ def _locked(sources: Sources) -> duckdb.DuckDBPyConnection:
 
 def _extension() -> Path:
     """The Delta extension, as its wheel brings it: signed, and not downloaded."""
-    folder = Path(duckdb_extension_delta.__file__).parent / "extensions"
+    folder = Path(str(resources.files("duckdb_extension_delta"))) / "extensions"
     return next(folder.glob("*/delta.duckdb_extension"))
 
 
@@ -124,7 +128,9 @@ def _type(table: Source, column: str, kind: DataType) -> str:
     if isinstance(kind, DecimalType):
         return name
     if name not in _TYPES:
-        raise QueryError(f"{table.path}: column {column} is {name}, which DuckDB can't read from CSV; use Spark")
+        raise QueryError(
+            f"{table.path}: column {column} is {name}, which DuckDB can't read from CSV; use Spark"
+        )
     return _TYPES[name]
 
 
@@ -134,19 +140,21 @@ def _one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.St
     except duckdb.Error as e:
         raise QueryError(_reason(e)) from None
     if len(statements) != 1:
-        raise QueryError(f"a query is one SELECT statement, and this has {len(statements)}; run them one by one")
+        count = len(statements) or "none"
+        raise QueryError(f"a query is one SELECT statement, and this has {count}; write one")
     kind = statements[0].type
     if kind != duckdb.StatementType.SELECT:
-        raise QueryError(f"queries only read: a {kind.name} statement is refused; write a SELECT")
+        raise QueryError(f"queries only read: {kind.name} is refused; write a SELECT")
     return statements[0]
 
 
-def _tree(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> Any:
-    """The statement as DuckDB's parser sees it, which only SELECTs have: PRAGMA, which passes as one, has none."""
-    row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [statement.query]).fetchone()
-    tree = json.loads(row[0]) if row else {"error": True, "error_message": ""}
+def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
+    """The query as DuckDB's parser sees it. PRAGMA and CALL pass as SELECT statements, but have no tree."""
+    row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
+    assert row is not None
+    tree = json.loads(row[0])
     if tree["error"]:
-        raise QueryError(f"queries only read: {tree['error_message']} write a SELECT".replace("! ", "; "))
+        raise QueryError("queries only read: this is no SELECT; write one")
     return tree
 
 
@@ -169,14 +177,21 @@ def _tables(connection: duckdb.DuckDBPyConnection, tree: Any) -> Iterator[str]:
 def _objects(tree: Any) -> Iterator[dict[str, Any]]:
     if isinstance(tree, dict):
         yield tree
-    children: Sequence[Any] = list(tree.values()) if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    children: Sequence[Any] = (
+        list(tree.values()) if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    )
     for child in children:
         yield from _objects(child)
 
 
 def _reason(error: duckdb.Error) -> str:
-    """DuckDB's message in one line, without its drawing of the place."""
-    return " ".join(str(error).split("\n\nLINE ")[0].split())
+    """DuckDB's message in one line, without its drawing of the place, and what to do."""
+    text = " ".join(str(error).split("\n\nLINE ")[0].split())
+    if isinstance(error, duckdb.PermissionException):
+        return f"{text}; a query reads the tables of the lake and nothing else: name them, as in gold.x"
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return f"{text}; select fewer rows or columns, or use --engine spark"
+    return text
 
 
 def _literal(value: object) -> str:

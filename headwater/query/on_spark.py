@@ -57,7 +57,10 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
 def _start(sources: Sources) -> SparkSession:
     # PySpark writes each error of a query to stderr, as JSON with Java's stack, before it raises it.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-    return sessions.start(sources.conf)
+    spark = sessions.start(sources.conf)
+    # Delta's parser loses parameters in Spark 4.1 and later: https://github.com/delta-io/delta/issues/7640
+    spark.conf.set("spark.sql.legacy.parameterSubstitution.constantsOnly", "true")
+    return spark
 
 
 def _make_views(
@@ -92,18 +95,25 @@ def _parse(sql: str) -> Any:
         plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(sql)
     except Py4JJavaError as e:
         raise QueryError(_reason(str(e.java_exception.getMessage()))) from None
+    except PySparkException as e:  # what PySpark makes of it once a session was started
+        raise QueryError(_reason(str(e))) from None
     gateway = jvm.gateway()
     for node in _nodes(plan):
         kind = str(node.getClass().getSimpleName())
         if kind in _NO_QUERY_NAMES or any(is_instance_of(gateway, node, name) for name in _NO_QUERY):
-            raise QueryError(f"queries only read: a statement with {kind} is refused; write a SELECT")
+            raise QueryError(f"queries only read: {kind} is refused; write a SELECT")
     return plan
 
 
 def _tables(plan: Any) -> Iterator[str]:
     """The names of tables in a parsed query, not those of its WITH clauses."""
     nodes = list(_nodes(plan))
-    ctes = {str(r._1()).lower() for n in nodes if _kind(n) == "UnresolvedWith" for r in jvm.items(n.cteRelations())}
+    ctes = {
+        str(r._1()).lower()
+        for n in nodes
+        if _kind(n) == "UnresolvedWith"
+        for r in jvm.items(n.cteRelations())
+    }
     for node in nodes:
         if _kind(node) == "UnresolvedRelation":
             name = ".".join(jvm.items(node.multipartIdentifier())).removeprefix("spark_catalog.")

@@ -12,14 +12,17 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Literal, TextIO
 
-from rich import box
-from rich.console import Console
+from rich.console import RenderableType
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+
+from headwater import tables
 
 Format = Literal["table", "json", "csv"]
 
 SHOWN = 1_000  # rows of a printed table; json and csv have all
+RECORDS = 20  # rows at most that are printed one below the other where the table is too wide
 
 
 @dataclass(frozen=True)
@@ -42,38 +45,45 @@ def write(result: Result, form: Format, out: TextIO) -> None:
 
 
 def _table(result: Result, out: TextIO) -> None:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    shown = result.rows[:SHOWN]
-    for at, name in enumerate(result.columns):
-        numbers = all(_is_number(row[at]) for row in shown if row[at] is not None)
-        table.add_column(Text(name), justify="right" if numbers and shown else "left", overflow="fold")
+    shown, count = result.rows[:SHOWN], len(result.rows)
+    right = [
+        at
+        for at in range(len(result.columns))
+        if shown and all(row[at] is None or _is_number(row[at]) for row in shown)
+    ]
+    table = tables.table([escape(name) for name in result.columns], right=right)
     for row in shown:
         table.add_row(*(_cell(value) for value in row))
-    console = Console(file=out)
-    if not console.is_terminal:
-        console = Console(file=out, width=100_000)
-    console.print(table)
-    count = len(result.rows)
+    end = f"{count:,} row{'' if count == 1 else 's'}"
     if count > SHOWN:
-        console.print(f"{SHOWN:,} of {count:,} rows; add LIMIT, or --format csv for all", style="dim")
-    else:
-        console.print(f"{count:,} row{'' if count == 1 else 's'}", style="dim")
+        end = f"{SHOWN:,} of {end}; add LIMIT, or --format csv for all"
+    parts = [table] if len(shown) > RECORDS or tables.fits(table, out) else _records(result)
+    tables.show([*parts, Text(end, style="dim")], out)
+
+
+def _records(result: Result) -> list[RenderableType]:
+    """Each row by itself, a line for each column: for a few wide rows."""
+    parts: list[RenderableType] = []
+    for row in result.rows:
+        record = Table.grid(padding=(0, 3, 0, 0))
+        for name, value in zip(result.columns, row, strict=True):
+            record.add_row(Text(name, style="bold"), _cell(value))
+        parts += [record, ""]
+    return parts
 
 
 def _cell(value: Any) -> Text:
     if value is None:
         return Text("NULL", style="dim")
     if isinstance(value, datetime):
-        clock = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
-        text = str(clock)
-        if clock.microsecond:
-            text = text.rstrip("0")
-        return Text(text + ("Z" if value.tzinfo else ""))
+        return Text(_iso(value).replace("T", " "))
     if isinstance(value, bytes):
         try:
             return Text(value.decode())
         except UnicodeDecodeError:
             return Text("0x" + value.hex())
+    if isinstance(value, float):
+        return Text(str(plain(value)))
     if isinstance(value, (dict, list, tuple)):
         return Text(json.dumps(plain(value), ensure_ascii=False))
     if isinstance(value, bool):
@@ -107,9 +117,7 @@ def _field(value: Any) -> Any:
 def plain(value: Any) -> Any:
     """The value as JSON has it; see `write`."""
     if isinstance(value, datetime):
-        if value.tzinfo is None:
-            return value.isoformat()
-        return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+        return _iso(value)
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -125,6 +133,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(inner) for inner in value]
     return str(value)
+
+
+def _iso(moment: datetime) -> str:
+    """ISO 8601 in seconds, milliseconds or microseconds, whichever suffices; UTC is Z, no zone is none."""
+    fraction = moment.microsecond
+    precision = "seconds" if not fraction else "microseconds" if fraction % 1000 else "milliseconds"
+    if moment.tzinfo is None:
+        return moment.isoformat(timespec=precision)
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=precision) + "Z"
 
 
 def _is_number(value: Any) -> bool:

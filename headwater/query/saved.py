@@ -36,7 +36,9 @@ def resolve(root: Path, text: str) -> str:
     if word in known:
         return known[word].sql
     if "." in word:
-        raise QueryError(f"'{word}' is no saved query; to read a table: headwater query 'SELECT * FROM {word} LIMIT 10'")
+        raise QueryError(
+            f"'{word}' is no saved query; for a table: headwater query 'SELECT * FROM {word} LIMIT 10'"
+        )
     near = difflib.get_close_matches(word, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
     raise QueryError(f"{root / 'queries' / word}.sql: no such saved query; {hint}")

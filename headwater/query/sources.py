@@ -11,11 +11,12 @@ from pathlib import Path
 from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
+from headwater import jvm
 from headwater.aggregate import PARTIAL
 from headwater.conf import Conf
 from headwater.errors import QueryError
 from headwater.lake import Lake
-from headwater.reference import Reference, find_references
+from headwater.reference import find_references
 
 
 @dataclass(frozen=True)
@@ -32,21 +33,28 @@ class Source:
 
     def has_partial(self, version: int | None) -> bool:
         """Whether partial results are kept beside its columns."""
-        table = DeltaTable(self.path, version=version, without_files=True)
+        table = DeltaTable(self.path, version=version)
         return any(field.name == PARTIAL for field in table.schema().fields)
 
     def csv_columns(self) -> StructType:
         """The declared columns of a CSV file, which its header has too.
 
         Raises:
-            ProjectError: the DDL file is missing or is not DDL.
-            QueryError: the header names other columns.
+            QueryError: the DDL file is missing or is not DDL, or the header names other columns.
         """
-        columns = Reference(self.name, self.path).schema(None)
+        ddl = self.path.with_suffix(".ddl")
+        if not ddl.is_file():
+            raise QueryError(f"{ddl}: missing; write the columns of {self.path.name} (hostname STRING, …)")
+        try:
+            columns = jvm.ddl(" ".join(ddl.read_text(encoding="utf-8").split()))
+        except ValueError as e:
+            raise QueryError(f"{ddl}: not a list of columns: {e}") from None
         with self.path.open(encoding="utf-8") as lines:
             header = [name.strip() for name in next(lines, "").split(",")]
         if header != columns.fieldNames():
-            raise QueryError(f"{self.path}: its header is not {','.join(columns.fieldNames())}; mend the file")
+            raise QueryError(
+                f"{self.path}: its header is not {','.join(columns.fieldNames())}; mend the file"
+            )
         return columns
 
 
@@ -111,4 +119,3 @@ class Sources:
         near = [n for n in known if n.endswith(f".{name}")] or difflib.get_close_matches(name, known, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
         return f"unknown table '{name}'; {hint}"
-

@@ -1,0 +1,106 @@
+"""Freshness at 1,000 events/s: event → queryable in each table by a DuckDB reader, and event → alert."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer
+
+import headwater
+from bench import lab
+from headwater import kafka
+from headwater.produce import BackgroundProducer, Record, wall_clock
+from headwater.progress import Board
+from headwater.run import Options, Run
+
+RATE = 1_000  # events per second
+WARM_UP = 40.0  # seconds before the first sample
+SECONDS = 60.0  # of sampling
+EVERY = 0.1  # seconds between two looks at a table
+
+NEWEST = {
+    "bronze": "SELECT epoch_ms(max(timestamp)) FROM bronze.iot_metrics",
+    "silver": "SELECT max(occurred_at) FROM silver.cpu_metrics",
+    "gold": "SELECT epoch_ms(max(last_event)) FROM gold.cpu_usage_5m",
+}
+
+
+def events() -> Iterator[Record]:
+    """Readings dated now, without end; one in ten above the alert's threshold."""
+    draw = random.Random(11)
+    for at, now in enumerate(wall_clock()):
+        host, usage = f"host{at % 6}", 95.0 if at % 10 == 0 else draw.random() * 90
+        value = {"hostname": host, "cpu": f"cpu{at % 5}", "usage": round(usage, 2), "occurred_at": now}
+        yield Record("iot-data-input", host.encode(), json.dumps(value).encode(), at % 4)
+
+
+def measure(seconds: float = SECONDS, rate: int = RATE) -> dict[str, Any]:
+    """{table or alert → seconds from event to reader: p50, p95, p99, max, samples}."""
+    project = lab.load(lab.prepare())
+    project = replace(lab.in_lake(project, "lake", fresh=True), alerts=project.alerts)
+    bootstrap = kafka.ensure_running(project.root, project.conf)
+    client = kafka.client_options(project.conf, bootstrap)
+    run = Run(project, Options(start="latest"), Board())
+    runner = threading.Thread(target=run, daemon=True)
+    runner.start()
+    done = threading.Event()
+    found: dict[str, list[float]] = {name: [] for name in (*NEWEST, "alert")}
+    with BackgroundProducer(events(), client=client, rate=rate):
+        time.sleep(WARM_UP)
+        probes = [threading.Thread(target=_alerts, args=(client, found["alert"], done))]
+        probes += [
+            threading.Thread(target=_probe, args=(_reader(project.root), sql, found[name], done))
+            for name, sql in NEWEST.items()
+        ]
+        for probe in probes:
+            probe.start()
+        time.sleep(seconds)
+        done.set()
+        for probe in probes:
+            probe.join()
+    run.stop()
+    runner.join()
+    return {name: _summary(samples) for name, samples in found.items()}
+
+
+def _reader(folder: Path) -> Callable[[str], Any]:
+    connection = headwater.connect(folder)
+    return lambda sql: connection.execute(sql).fetchone()
+
+
+def _probe(read: Callable[[str], Any], sql: str, samples: list[float], done: threading.Event) -> None:
+    while not done.is_set():
+        newest = read(sql)[0]
+        if newest is not None:
+            samples.append(time.time() - newest / 1000)
+        done.wait(EVERY)
+
+
+def _alerts(client: dict[str, Any], samples: list[float], done: threading.Event) -> None:
+    consumer = Consumer({**client, "group.id": f"bench-{time.time()}", "auto.offset.reset": "latest"})
+    consumer.subscribe(["iot-filtered-alert"])
+    while not done.is_set():
+        for message in consumer.consume(1000, timeout=0.02):
+            text = json.loads(message.value())["time_ltz"]
+            whole, millis = text.split(".")
+            at = time.mktime(time.strptime(whole, "%Y-%m-%d %H:%M:%S")) - time.timezone + int(millis) / 1000
+            samples.append(time.time() - at)
+    consumer.close()
+
+
+def _summary(samples: list[float]) -> dict[str, float]:
+    ordered = sorted(samples)
+    if not ordered:
+        return {"samples": 0}
+    at = {name: ordered[min(len(ordered) - 1, int(len(ordered) * share))] for name, share in _SHARES.items()}
+    return {**{name: round(value, 3) for name, value in at.items()}, "samples": len(ordered)}
+
+
+_SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}

@@ -1,0 +1,29 @@
+"""`headwater demo`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from headwater.cli.options import Env, Project
+
+
+def demo(
+    system: Annotated[str, typer.Option(help="The generator that produces: generators/SYSTEM.py")] = "iot",
+    seconds: Annotated[float, typer.Option(help="How long to watch")] = 60.0,
+    rate: Annotated[int, typer.Option(help="Records per second")] = 1000,
+    json: Annotated[bool, typer.Option("--json", help="JSON lines, for machines")] = False,
+    project: Project = None,
+    env: Env = "local",
+) -> None:
+    """Start a broker, a producer and every flow; watch them; then query gold."""
+    from headwater import project as projects
+    from headwater.demo import Show
+    from headwater.demo import demo as show_demo
+
+    code = show_demo(projects.load(project, env), Show(system, seconds, rate, json))
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,183 @@
+"""`headwater ls`, `describe` and `graph`: what a project has, and what its lake holds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headwater import tables
+from headwater.cli.options import Env, Project
+
+if TYPE_CHECKING:
+    from headwater.describe import Description
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
+    """List the tables, alerts and sinks of the project and of its lake."""
+    from headwater import inspect
+    from headwater import project as projects
+
+    loaded = projects.load(project, env)
+    lines = inspect.tables(loaded)
+    alerts = [{"name": a.name, "source": a.source, "topic": a.topic} for a in loaded.alerts.values()]
+    sinks = [{"table": s.table, "topic": s.topic, "on": s.on} for s in loaded.sinks.values()]
+    if as_json:
+        listed = [{"layer": line.layer, **asdict(line)} for line in lines]
+        _print_json({"tables": listed, "alerts": alerts, "sinks": sinks})
+        return
+    listing = tables.table(
+        ["table", "kind", "source", "rows", "version", "last commit", "state"], right=[3, 4]
+    )
+    for line in lines:
+        held = line.state
+        numbers = (_count(held.rows), str(held.version), _when(held.last_commit)) if held else ("", "", "")
+        status = line.status if line.status != "written" else ""
+        listing.add_row(line.name, line.kind, line.source, *numbers, Text(status, style="yellow"))
+    parts: list[RenderableType] = [listing]
+    for title, found in (("alert", alerts), ("sink", sinks)):
+        if found:
+            others = tables.table([title, *list(found[0])[1:]])
+            for one in found:
+                others.add_row(*one.values())
+            parts += ["", others]
+    tables.show(parts, sys.stdout)
+
+
+def describe(
+    table: Annotated[str, typer.Argument(help="A table, as ls names it.")],
+    project: Project = None,
+    env: Env = "local",
+    as_json: AsJson = False,
+) -> None:
+    """Say all that is known of one table: its definition, its columns, what it holds."""
+    from headwater import describe as describing
+    from headwater import project as projects
+
+    found = describing.describe(projects.load(project, env), table)
+    if as_json:
+        _print_json(asdict(found))
+        return
+    facts = Table.grid(padding=(0, 3, 0, 0))
+    for name, value in _facts(found):
+        facts.add_row(Text(name, style="dim"), Text(value))
+    columns = tables.table(["column", "type"])
+    for name, kind in found.columns.items():
+        columns.add_row(Text(name), Text(kind))
+    title = Text.assemble((found.name, "bold"), (f"  {found.kind}", "dim"))
+    comment = [Text(found.comment)] if found.comment else []
+    tables.show([title, *comment, "", facts, "", columns], sys.stdout)
+
+
+def graph(
+    form: Annotated[
+        Literal["terminal", "mermaid"], typer.Option("--format", help="How to draw it.")
+    ] = "terminal",
+    project: Project = None,
+    env: Env = "local",
+) -> None:
+    """Draw what reads what, from Kafka's topics to the last table."""
+    from headwater import graph as graphs
+    from headwater import project as projects
+
+    loaded = projects.load(project, env)
+    typer.echo(graphs.mermaid(loaded) if form == "mermaid" else graphs.terminal(loaded))
+
+
+def _facts(found: Description) -> list[tuple[str, str]]:
+    """What to show, in order; what does not apply is left out."""
+    facts = [
+        ("defined in", found.file or "nothing: the lake has it, the project has not"),
+        ("reads", ", ".join(found.sources)),
+        ("read by", ", ".join(found.read_by)),
+        ("published to", ", ".join(f"kafka:{topic}" for topic in found.published)),
+        ("keys", ", ".join(found.keys)),
+        ("event time", f"{found.event_time}, delay {found.delay}" if found.event_time else ""),
+        ("rows are", "changed in place as inputs come" if found.emit == "update" else "appended"),
+        ("a batch", _batch(found)),
+        ("expectations", _expectations(found)),
+        ("quarantine", f"{found.quarantine}, {_count(found.quarantined)} rows" if found.quarantine else ""),
+    ]
+    if found.kind == "reference":
+        facts = facts[:3]
+    held = found.state
+    if held is None:
+        return [fact for fact in facts if fact[1]] + (
+            [] if found.kind == "reference" else [("holds", "nothing yet")]
+        )
+    facts += [
+        ("holds", f"{_count(held.rows)} rows, {_size(held.bytes)} in {held.files} file{_plural(held.files)}"),
+        ("Delta table", _short(held.path)),
+        ("generation", str(held.generation)),
+        ("version", f"{held.version}, committed {_when(held.last_commit)}"),
+    ]
+    for flow, mine in held.flows.items():
+        consumed = "; ".join(_position(name, position) for name, position in mine["consumed"].items())
+        facts.append(("last batch", f"{mine['sequence']} of {flow}, which has consumed {consumed}"))
+    return [fact for fact in facts if fact[1]]
+
+
+def _expectations(found: Description) -> str:
+    if found.kind in ("quarantine", "engine", "unknown"):
+        return ""
+    return "none" if found.expectations is None else str(found.expectations)
+
+
+def _batch(found: Description) -> str:
+    limits = found.limits
+    if not limits:
+        return ""
+    rows, tasks = f"at most {limits['max_rows_per_batch']:,} rows", f"{limits['parallelism']} tasks"
+    if found.kind == "topic":
+        return f"{rows}, {tasks}, every {limits['trigger']}"
+    return f"{rows} or {_size(limits['max_bytes_per_batch'])}, {tasks}"
+
+
+def _position(name: str, position: dict[str, Any]) -> str:
+    if "version" not in position:
+        offsets = " ".join(f"{partition}:{offset}" for partition, offset in position.items())
+        return f"kafka:{name} to offsets {offsets}"
+    part = f" and {position['files']} files of the next" if position.get("files") else ""
+    return f"{name} to version {position['version']}{part}"
+
+
+def _print_json(value: Any) -> None:
+    json.dump(
+        value, sys.stdout, default=lambda v: _when(v, "T") if isinstance(v, datetime) else str(v), indent=2
+    )
+    sys.stdout.write("\n")
+
+
+def _when(at: datetime, between: str = " ") -> str:
+    return at.strftime(f"%Y-%m-%d{between}%H:%M:%SZ")
+
+
+def _count(number: int | None) -> str:
+    return "?" if number is None else f"{number:,}"
+
+
+def _plural(number: int) -> str:
+    return "" if number == 1 else "s"
+
+
+def _size(count: float) -> str:
+    units = iter(("B", "KiB", "MiB", "GiB"))
+    unit = next(units)
+    while count >= 1024 and unit != "GiB":
+        count, unit = count / 1024, next(units)
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+
+
+def _short(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,192 @@
+"""All that is known of one table: what its definition says, and what its Delta table holds."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from headwater import analysis, inspect, jvm
+from headwater.definitions import Limits, Table, Topic
+from headwater.errors import ProjectError
+from headwater.flows.derived import quarantine_name
+from headwater.inspect import State
+from headwater.lake import Lake, Place
+from headwater.project import Project
+
+
+@dataclass(frozen=True)
+class Description:
+    """A table, described.
+
+    Attributes:
+        name: `<layer>.<name>`.
+        kind: as in `headwater.inspect.Line`.
+        file: what defines it, relative to the project; None for a table that only the lake has.
+        comment: its description.
+        sources: what it reads.
+        read_by: the tables and alerts that read it.
+        columns: {column → type}, as Spark writes types; times are UTC.
+        keys: the columns, or the expressions of the GROUP BY, that identify a row; none where rows are
+            appended.
+        event_time, delay: the column that says when a row happened, and how much later rows may come.
+        emit: `update`: rows change in place as their inputs come; `append`: rows are added.
+        limits: what bounds one batch; the environment's where the definition has none.
+        published: the topics that its changes are sent to.
+        expectations: how many its suite has; None without a suite.
+        quarantine, quarantined: the table of rejected rows, and how many there are.
+        state: what it holds; None where nothing is written yet.
+    """
+
+    name: str
+    kind: str
+    file: str | None
+    comment: str
+    sources: tuple[str, ...]
+    read_by: tuple[str, ...]
+    columns: dict[str, str]
+    keys: tuple[str, ...]
+    event_time: str | None
+    delay: str | None
+    emit: str
+    limits: dict[str, Any]
+    published: tuple[str, ...]
+    expectations: int | None
+    quarantine: str | None
+    quarantined: int | None
+    state: State | None
+
+
+def describe(project: Project, name: str) -> Description:
+    """The description of the table `name`.
+
+    A table that is not written yet is analysed, for its columns: that starts Spark (about 5 s).
+
+    Raises:
+        ProjectError: there is no such table.
+    """
+    lake = Lake(project.conf.lake)
+    places = lake.places()
+    _check(project, name, list(places))
+    found = project.topics.get(name) or project.tables.get(name)
+    reference = project.references.get(name)
+    place = Place(name, 1, reference.path) if reference and reference.path.is_dir() else places.get(name)
+    table = found if isinstance(found, Table) else None
+    rejects = quarantine_name(name) if table and table.decode else None
+    keys = _keys(table) if table else ()
+    owner = inspect.owner(project, name)
+    changes = place is not None and _has_change_feed(place)
+    return Description(
+        name=name,
+        kind=inspect.kind(project, name),
+        file=_file(project, name, owner),
+        comment=found.comment
+        if found
+        else f"Rows that {owner} could not take, with the reason"
+        if owner
+        else "",
+        sources=_sources(found, owner),
+        read_by=_read_by(project, name),
+        columns=_columns(project, name, place),
+        keys=keys,
+        event_time=table.event_time if table else None,
+        delay=table.delay if table else None,
+        emit="update" if keys or changes else "append",
+        limits=_limits(project, found.limits) if found else {},
+        published=tuple(sink.topic for sink in project.sinks.values() if sink.table == name),
+        expectations=_expectations(project.root / "quality" / f"{name}.json"),
+        quarantine=rejects,
+        quarantined=(inspect.state(places[rejects]).rows if rejects in places else 0) if rejects else None,
+        state=inspect.state(place) if place else None,
+    )
+
+
+def _check(project: Project, name: str, written: list[str]) -> None:
+    known = list(dict.fromkeys([*project.names(), *written, *project.references]))
+    if name in known:
+        return
+    if name in project.alerts:
+        alert = project.alerts[name]
+        raise ProjectError(
+            f"{alert.file}: {name} is an alert to the topic {alert.topic}, not a table; see headwater ls"
+        )
+    near = [n for n in known if n.endswith(f".{name}")] or difflib.get_close_matches(name, known, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
+    raise ProjectError(f"unknown table '{name}'; {hint}")
+
+
+def _columns(project: Project, name: str, place: Place | None) -> dict[str, str]:
+    if place is not None:
+        return inspect.columns(place)
+    if name in project.topics:
+        return inspect.type_names(analysis.BRONZE)
+    if name in project.references:
+        ddl = project.references[name].path.with_suffix(".ddl")
+        return inspect.type_names(jvm.ddl(" ".join(ddl.read_text(encoding="utf-8").split())))
+    from headwater import spark as sessions
+
+    return inspect.type_names(analysis.analyse(sessions.start(project.conf), project)[name].columns)
+
+
+def _keys(table: Table) -> tuple[str, ...]:
+    """The declared keys, else what the query groups by; Spark's parser says that, without a session."""
+    if table.keys or table.sql is None:
+        return table.keys
+    text = table.sql.text.format(**{f"s{at}": f"`{name}`" for at, name in enumerate(table.sources)})
+    plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(text)
+    while str(plan.getClass().getSimpleName()) != "Aggregate":
+        below = list(jvm.items(plan.children()))
+        if len(below) != 1:
+            return ()
+        plan = below[0]
+    return tuple(str(e.sql()) for e in jvm.items(plan.groupingExpressions()))
+
+
+def _sources(found: Topic | Table | None, owner: str | None) -> tuple[str, ...]:
+    if isinstance(found, Topic):
+        return (f"kafka:{found.topic}",)
+    if found is not None:
+        return found.sources
+    return (owner,) if owner else ()
+
+
+def _read_by(project: Project, name: str) -> tuple[str, ...]:
+    tables = [table.name for table in project.tables.values() if name in table.sources]
+    return (*tables, *(alert.name for alert in project.alerts.values() if alert.source == name))
+
+
+def _limits(project: Project, limits: Limits) -> dict[str, Any]:
+    conf = project.conf
+    return {
+        "parallelism": limits.parallelism or conf.parallelism,
+        "max_rows_per_batch": limits.max_rows_per_batch or conf.max_rows_per_batch,
+        "max_bytes_per_batch": conf.max_bytes_per_batch,
+        "trigger": limits.trigger or conf.trigger,
+    }
+
+
+def _expectations(suite: Path) -> int | None:
+    if not suite.is_file():
+        return None
+    return len(json.loads(suite.read_text(encoding="utf-8")).get("expectations", []))
+
+
+def _has_change_feed(place: Place) -> bool:
+    """Whether rows change in place, which the engine keeps a change feed of."""
+    settings = DeltaTable(place.path).metadata().configuration
+    return settings.get("delta.enableChangeDataFeed") == "true"
+
+
+def _file(project: Project, name: str, owner: str | None) -> str | None:
+    """What declares the table, relative to the project; for a quarantine, what declares its owner."""
+    if name in project.references:
+        path = project.references[name].path
+    elif owner is not None or name in project.names():
+        path = project.definition(owner or name).file
+    else:
+        return None
+    return str(path.relative_to(project.root)) if path.is_relative_to(project.root) else str(path)

@@ -1,0 +1,424 @@
+"""Queries: the names, the lock, the past, parameters and formats, by both engines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from headwater import log, query
+from headwater.cli import app
+from headwater.errors import QueryError
+from headwater.lake import Lake
+from headwater.query import Result, params, result
+from headwater.target import Identity, Target
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+READINGS = pa.schema(
+    [("host", pa.string()), ("usage", pa.float64()), ("event_time", pa.timestamp("us", tz="UTC"))]
+)
+WINDOWS = pa.schema(
+    [
+        ("host", pa.string()),
+        ("avg_usage", pa.float64()),
+        ("_partial", pa.struct([("avg_usage_sum", pa.float64()), ("avg_usage_count", pa.int64())])),
+    ]
+)
+REJECTS = pa.schema([("value", pa.binary()), ("reason", pa.string())])
+
+SILVER = """import headwater as hw
+
+@hw.table(source="bronze.raw", decode=hw.json("host STRING, usage DOUBLE"))
+def readings(raw):
+    return raw
+"""
+
+
+def append(root: Path, name: str, rows: list[dict[str, Any]], schema: pa.Schema) -> int:
+    """Commit rows to a table of the project's lake; the new version."""
+    target = Target(Lake(root / ".headwater" / "lake").create(name, schema, properties={}))
+    sequence = target.flows.get(name, {"sequence": -1})["sequence"] + 1
+    folder = target.place.path / f"{sequence:012d}-test"
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "part.parquet")
+    return target.append([f"{folder.name}/part.parquet"], Identity(name, 1, sequence, {}))
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with two versions of silver.readings, a gold table with partial results, and a reference."""
+    root: Path = tmp_path_factory.mktemp("project")
+    for folder in ("bronze", "silver", "gold", "queries", "conf/reference"):
+        (root / folder).mkdir(parents=True)
+    (root / "conf" / "local.yaml").write_text("kafka: embedded\n")
+    (root / "conf" / "reference" / "hosts.csv").write_text("host,limit_at,since\na,90,2026-01-01\nb,,\n")
+    (root / "conf" / "reference" / "hosts.ddl").write_text("host STRING, limit_at DOUBLE,\nsince DATE\n")
+    (root / "bronze" / "raw.py").write_text("import headwater as hw\nraw = hw.topic('raw')\n")
+    (root / "silver" / "readings.py").write_text(SILVER)
+    (root / "queries" / "of_host.sql").write_text(
+        "-- Readings of one host\n"
+        "SELECT usage FROM silver.readings WHERE host = $host ORDER BY usage LIMIT $n\n"
+    )
+    append(root, "silver.readings", [reading("a", 1.5, 0), reading("b", 2.5, 1)], READINGS)
+    append(root, "silver.readings", [reading("a", 3.5, 2)], READINGS)
+    window = {"host": "a", "avg_usage": 2.5, "_partial": {"avg_usage_sum": 5.0, "avg_usage_count": 2}}
+    append(root, "gold.windows", [window], WINDOWS)
+    append(root, "quarantine.silver_readings", [{"value": b"\xff{", "reason": "not UTF-8"}], REJECTS)
+    return root
+
+
+def reading(host: str, usage: float, seconds: int) -> dict[str, Any]:
+    return {"host": host, "usage": usage, "event_time": T0 + timedelta(seconds=seconds)}
+
+
+@pytest.fixture(params=["duckdb", "spark"])
+def ask(request: pytest.FixtureRequest, project: Path) -> Callable[..., Result]:
+    """`query.run` on the project, by each engine."""
+    if request.param == "spark":
+        request.getfixturevalue("spark")
+
+    def run(sql: str, **options: Any) -> Result:
+        return query.run(sql, project=project, engine=request.param, **options)
+
+    return run
+
+
+def refusal(project: Path, sql: str, **options: Any) -> str:
+    with pytest.raises(QueryError) as refused:
+        query.run(sql, project=project, **options)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+# The names
+
+
+def test_tables_of_the_lake_are_views_by_their_names(ask: Callable[..., Result]) -> None:
+    found = ask("SELECT host, usage, event_time FROM silver.readings ORDER BY usage")
+    assert found.columns == ("host", "usage", "event_time")
+    assert [row[:2] for row in found.rows] == [("a", 1.5), ("b", 2.5), ("a", 3.5)]
+    assert found.rows[0][2] == T0 and found.rows[0][2].utcoffset() == timedelta(0)
+
+
+def test_partial_results_are_not_seen(ask: Callable[..., Result]) -> None:
+    assert ask("SELECT * FROM gold.windows") == Result(("host", "avg_usage"), [("a", 2.5)])
+
+
+def test_quarantine_is_a_table(ask: Callable[..., Result]) -> None:
+    assert ask("SELECT value, reason FROM quarantine.silver_readings").rows == [(b"\xff{", "not UTF-8")]
+
+
+def test_reference_has_its_declared_types(ask: Callable[..., Result]) -> None:
+    rows = ask("SELECT * FROM reference.hosts ORDER BY host").rows
+    assert rows == [("a", 90.0, date(2026, 1, 1)), ("b", None, None)]
+
+
+def test_names_of_with_clauses_are_no_tables(ask: Callable[..., Result]) -> None:
+    sql = """WITH x AS (SELECT host FROM silver.readings)
+        SELECT count(*) AS n FROM x WHERE host IN (SELECT host FROM x)"""
+    assert ask(sql).rows == [(3,)]
+
+
+def test_unwritten_table_says_how_to_fill_it(ask: Callable[..., Result]) -> None:
+    with pytest.raises(
+        QueryError, match=r"bronze\.raw holds nothing yet; run: headwater run bronze\.raw --once"
+    ):
+        ask("SELECT * FROM bronze.raw")
+
+
+@pytest.mark.parametrize("name", ["silver.reading", "readings"])
+def test_unknown_table_lists_near_names(ask: Callable[..., Result], name: str) -> None:
+    with pytest.raises(QueryError, match=rf"unknown table '{name}'; did you mean silver\.readings"):
+        ask(f"SELECT * FROM {name}")
+
+
+def test_header_that_is_not_the_declared_one_is_refused(project: Path) -> None:
+    bad = project / "conf" / "reference" / "bad.csv"
+    bad.write_text("b,a\n1,2\n")
+    bad.with_suffix(".ddl").write_text("a INT, b INT")
+    try:
+        assert "its header is not a,b" in refusal(project, "SELECT * FROM reference.bad")
+    finally:
+        bad.unlink()
+
+
+# The lock
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT * FROM read_csv('/etc/passwd')", "Permission Error"),
+        ("SELECT * FROM '/etc/passwd'", "unknown table"),
+        ("SELECT * FROM read_text('{root}/conf/local.yaml')", "Permission Error"),
+        ("SELECT * FROM read_text('{lake}/../../conf/local.yaml')", "Permission Error"),
+        ("SELECT * FROM glob('/etc/*')", "Permission Error"),
+        ("SELECT * FROM delta_scan('/tmp')", ""),
+        ("COPY silver.readings TO '/tmp/out.csv'", "COPY is refused"),
+        ("COPY (SELECT 1) TO '{lake}/out.csv'", "COPY is refused"),
+        ("EXPLAIN ANALYZE COPY (SELECT 1) TO '{lake}/out.csv'", "EXPLAIN is refused"),
+        ("SELECT * FROM query('COPY (SELECT 1) TO ''{lake}/out.csv''')", "SELECT"),
+        ("EXPORT DATABASE '{lake}/out'", "EXPORT is refused"),
+        ("ATTACH '/tmp/other.db'", "ATTACH is refused"),
+        ("INSTALL httpfs", "LOAD is refused"),
+        ("LOAD httpfs", "LOAD is refused"),
+        ("SET threads = 4", "SET is refused"),
+        ("SET enable_external_access = true", "SET is refused"),
+        ("RESET lock_configuration", "SET is refused"),
+        ("PRAGMA version", "no SELECT"),
+        ("PRAGMA threads = 4", "refused"),
+        ("CALL pragma_version()", "CALL is refused"),
+        ("CREATE TABLE t AS SELECT 1", "CREATE is refused"),
+        ("CREATE SECRET s (TYPE s3)", "refused"),
+        ("INSERT INTO silver.readings VALUES (1)", "INSERT is refused"),
+        ("DELETE FROM silver.readings", "DELETE is refused"),
+        ("DROP VIEW silver.readings", "DROP is refused"),
+        ("PREPARE p AS SELECT 1", "PREPARE is refused"),
+        ("SELECT 1; SELECT 2", "this has 2"),
+        ("SELECT 1; DROP VIEW silver.readings", "this has 2"),
+        ("", "this has none"),
+    ],
+)
+def test_what_is_no_query_is_refused(project: Path, sql: str, reason: str) -> None:
+    lake = project / ".headwater" / "lake"
+    before = sorted(lake.rglob("*"))
+    assert reason in refusal(project, sql.format(lake=lake, root=project))
+    assert sorted(lake.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "COPY (SELECT 1) TO '/tmp/out.csv'",
+        "ATTACH '/tmp/other.db'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+        "SET lock_configuration = false",
+        "SET allowed_directories = ['/']",
+    ],
+)
+def test_connection_for_notebooks_is_locked(project: Path, sql: str) -> None:
+    with query.connect(project) as connection:
+        assert connection.execute("SELECT count(*) FROM silver.readings").fetchall() == [(3,)]
+        with pytest.raises(duckdb.Error):
+            connection.execute(sql)
+
+
+def test_connection_has_every_table(project: Path) -> None:
+    with query.connect(project) as connection:
+        found = connection.execute("SELECT schema, name FROM (SHOW ALL TABLES)").fetchall()
+    assert {f"{schema}.{name}" for schema, name in found} >= {
+        "silver.readings",
+        "gold.windows",
+        "quarantine.silver_readings",
+        "reference.hosts",
+    }
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DROP VIEW silver.readings",
+        "CREATE TABLE t AS SELECT 1",
+        "INSERT INTO silver.readings SELECT * FROM silver.readings",
+        "WITH x AS (SELECT 1) INSERT INTO silver.readings SELECT * FROM x",
+        "SET a = 1",
+        "EXECUTE IMMEDIATE 'DROP VIEW silver.readings'",
+        "BEGIN SELECT 1; END",
+        "SELECT * FROM text.`/etc/passwd`",
+        "SELECT 1; SELECT 2",
+    ],
+)
+def test_spark_runs_queries_only(project: Path, spark: SparkSession, sql: str) -> None:
+    refusal(project, sql, engine="spark")
+
+
+# The past
+
+
+def test_version_of_one_table(ask: Callable[..., Result]) -> None:
+    sql = "SELECT count(*) AS n FROM silver.readings r LEFT JOIN reference.hosts h ON r.host = h.host"
+    assert [ask(sql, at=version).rows for version in ("0", "1", "2")] == [[(0,)], [(2,)], [(3,)]]
+
+
+def test_time_is_the_newest_commit_not_after_it(ask: Callable[..., Result], project: Path) -> None:
+    table = Lake(project / ".headwater" / "lake").place("silver.readings").path
+    first, second = log.read(table, 1).at, log.read(table, 2).at
+    assert first < second
+    sql = "SELECT count(*) AS n FROM silver.readings"
+    assert ask(sql, at=first.isoformat()).rows == [(2,)]
+    assert ask(sql, at=(second - timedelta(milliseconds=1)).isoformat()).rows == [(2,)]
+    assert ask(sql, at=second.replace(tzinfo=None).isoformat()).rows == [(3,)]  # without a zone: UTC
+    assert ask(sql, at="2999-01-01").rows == [(3,)]
+
+
+def test_past_that_is_not_there(project: Path) -> None:
+    one = "SELECT * FROM silver.readings"
+    two = "SELECT * FROM silver.readings, gold.windows"
+    assert "has no version 3; it has 0 to 2" in refusal(project, one, at="3")
+    assert "silver.readings begins at 20" in refusal(project, one, at="2020-01-01T00:00:00Z")
+    assert "names 2 (silver.readings, gold.windows); write a time" in refusal(project, two, at="1")
+    assert "write a version or a time" in refusal(project, one, at="yesterday")
+
+
+# Parameters
+
+
+def test_one_notation_of_parameters_for_both_engines(ask: Callable[..., Result]) -> None:
+    sql = """SELECT usage, '$host' AS text -- $comment
+        FROM silver.readings WHERE host = $host AND event_time < $until ORDER BY usage DESC LIMIT $n"""
+    given = params.parse(["host=a", "until=2026-01-01T00:00:02Z", "n=5"])
+    assert ask(sql, params=given).rows == [(1.5, "$host")]
+
+
+def test_parameters_are_values_not_sql(ask: Callable[..., Result]) -> None:
+    sql = "SELECT count(*) AS n FROM silver.readings WHERE host = $host"
+    assert ask(sql, params={"host": "a' OR '1'='1"}).rows == [(0,)]
+
+
+def test_missing_and_unused_parameters_are_named(ask: Callable[..., Result]) -> None:
+    with pytest.raises(QueryError, match=r"add: --param host=VALUE"):
+        ask("SELECT $host AS h")
+    with pytest.raises(QueryError, match=r"--param b is not in the query; it has: \$a"):
+        ask("SELECT $a AS a", params={"a": 1, "b": 2})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5", 5),
+        ("-5", -5),
+        ("0.5", 0.5),
+        ("1e3", 1000.0),
+        ("007", "007"),
+        ("1_000", "1_000"),
+        ("12:30", "12:30"),
+        ("true", True),
+        ("null", None),
+        ("yes", "yes"),
+        ("nan", "nan"),
+        ("'5'", "5"),
+        ('"a=b"', "a=b"),
+        ("", ""),
+        ("2026-01-31", date(2026, 1, 31)),
+        ("2026-01-31T06:00:00", datetime(2026, 1, 31, 6, tzinfo=UTC)),
+        ("2026-01-31T06:00:00+02:00", datetime(2026, 1, 31, 4, tzinfo=UTC)),
+        ("2026-13-31", "2026-13-31"),
+    ],
+)
+def test_values_are_typed_by_their_look(text: str, value: Any) -> None:
+    parsed = params.parse([f"x={text}"])["x"]
+    assert parsed == value and type(parsed) is type(value)
+
+
+@pytest.mark.parametrize("given", [["x"], ["=1"], ["a b=1"], ["x=1", "x=2"]])
+def test_params_that_are_none(given: list[str]) -> None:
+    with pytest.raises(QueryError, match="--param"):
+        params.parse(given)
+
+
+def test_markers_after_wide_characters_keep_their_place() -> None:
+    assert params.for_spark("SELECT 'é$x', $x, $y_1+$x") == ("SELECT 'é$x', :x, :y_1+:x", {"x", "y_1"})
+
+
+# Formats
+
+ROWS = Result(
+    ("n", "text", "at", "raw", "nested"),
+    [
+        (1, "a,b", datetime(2026, 1, 1, 2, tzinfo=UTC), b"\xff", {"t": [T0]}),
+        (None, None, datetime(2026, 1, 1, 2, 0, 0, 500_000), b"ok", None),
+    ],
+)
+
+
+def written(form: Any, rows: Result = ROWS) -> str:
+    out = io.StringIO()
+    result.write(rows, form, out)
+    return out.getvalue()
+
+
+def test_json_is_one_array() -> None:
+    assert json.loads(written("json")) == [
+        {
+            "n": 1,
+            "text": "a,b",
+            "at": "2026-01-01T02:00:00Z",
+            "raw": "/w==",
+            "nested": {"t": ["2026-01-01T00:00:00Z"]},
+        },
+        {"n": None, "text": None, "at": "2026-01-01T02:00:00.500", "raw": "b2s=", "nested": None},
+    ]
+    assert json.loads(written("json", Result(("a",), []))) == []
+
+
+def test_json_has_no_numbers_that_json_lacks() -> None:
+    values = [(float("nan"),), (float("inf"),), (float("-inf"),), (Decimal("0.10"),), (2**70,)]
+    found = json.loads(written("json", Result(("x",), values)), parse_constant=pytest.fail)
+    assert [row["x"] for row in found] == ["NaN", "Infinity", "-Infinity", "0.10", 2**70]
+
+
+def test_csv_reads_back() -> None:
+    rows = list(csv.reader(io.StringIO(written("csv"))))
+    assert rows[0] == list(ROWS.columns)
+    assert rows[1] == ["1", "a,b", "2026-01-01T02:00:00Z", "/w==", '{"t": ["2026-01-01T00:00:00Z"]}']
+    assert rows[2] == ["", "", "2026-01-01T02:00:00.500", "b2s=", ""]
+
+
+def test_table_is_for_people() -> None:
+    header, _, first, second, count = written("table").splitlines()
+    assert header.index("n") == first.index("1") == len("NULL") - 1 and second.startswith("NULL")
+    assert "2026-01-01 02:00:00Z" in first and "0xff" in first and "ok" in second
+    assert count == "2 rows"
+
+
+def test_long_table_says_what_it_leaves_out() -> None:
+    text = written("table", Result(("n",), [(n,) for n in range(result.SHOWN + 1)]))
+    assert text.splitlines()[-1] == "1,000 of 1,001 rows; add LIMIT, or --format csv for all"
+
+
+# The command
+
+
+def test_command_runs_saved_queries_and_lists_them(project: Path) -> None:
+    def command(*arguments: str) -> str:
+        done = CliRunner().invoke(
+            app, ["query", *arguments, "--project", str(project)], catch_exceptions=False
+        )
+        assert done.exit_code == 0
+        return done.stdout
+
+    assert "of_host   Readings of one host" in command()
+    assert json.loads(command("of_host", "-p", "host=a", "-p", "n=1", "--format", "json")) == [{"usage": 1.5}]
+    with pytest.raises(QueryError, match="did you mean of_host"):
+        command("of_hots")
+    with pytest.raises(QueryError, match=r"SELECT \* FROM silver\.readings"):
+        command("silver.readings")
+
+
+def test_saved_queries_of_the_reference_project_are_described() -> None:
+    from headwater.query import saved
+
+    found = saved.find(Path(__file__).parent.parent)
+    assert {"hottest_hosts", "host_usage", "quarantine_reasons"} <= set(found)
+    assert all(query.description for query in found.values())
+
+
+def test_nothing_is_left_behind(project: Path) -> None:
+    query.run("SELECT * FROM silver.readings", project=project)
+    assert [name for name in os.listdir(project / ".headwater") if name.startswith("duckdb")] == []
