@@ -10,8 +10,7 @@ from pathlib import Path
 from headwater import kafka
 from headwater.broker import create_topics
 from headwater.paths import engine_folder
-from headwater.produce import Faults, load_generator, run_producer, stepped
-from headwater.produce import DEFAULT_START, DEFAULT_STEP
+from headwater.produce import DEFAULT_START, DEFAULT_STEP, Faults, load_generator, run_producer, stepped
 from headwater.progress import Board
 from headwater.project import Project, load
 from headwater.run import Options, Run

@@ -60,5 +60,3 @@ def _rates(rung: Callable[[], tuple[float, int]]) -> list[int]:
     rung()
     runs = [rung() for _ in range(REPEATS)]
     return [round(rows / seconds) for seconds, rows in runs]
-
-

@@ -25,9 +25,9 @@ def connect(project: Path | None = None, *, env: str = "local") -> duckdb.DuckDB
     Raises:
         HeadwaterError: there is no project here, or its configuration is not valid.
     """
-    from headwater import query
+    from headwater.query import connect
 
-    return query.connect(project, env=env)
+    return connect(project, env=env)
 
 
 def session(project: Path | None = None, *, env: str = "local") -> SparkSession:
@@ -36,6 +36,6 @@ def session(project: Path | None = None, *, env: str = "local") -> SparkSession:
     Raises:
         HeadwaterError: there is no project here, or its configuration is not valid.
     """
-    from headwater import query
+    from headwater.query import spark
 
-    return query.spark(project, env=env)
+    return spark(project, env=env)

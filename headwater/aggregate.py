@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headwater import jvm, plans, stored
@@ -165,22 +165,23 @@ def _column(expression: Any, where: str) -> tuple[str, str, Any]:
         return name, "key", inner
     text = str(inner.sql())
     if plans.kind(inner) != "AggregateExpression":
-        raise ProjectError(f"{where}: {name} = {text} computes with an aggregate; do that in a query or a table below")
+        raise ProjectError(
+            f"{where}: {name} = {text} computes with an aggregate; do that in a query or a table below"
+        )
     function = inner.aggregateFunction()
     kind = _KINDS.get(plans.kind(function))
     if kind is None or inner.isDistinct() or len(list(jvm.items(function.children()))) != 1:
         raise ProjectError(
-            f"{where}: {name} = {text} can't be maintained from new rows alone; known: {', '.join(_KINDS.values())}"
+            f"{where}: {name} = {text} can't be maintained from new rows alone; "
+            f"known: {', '.join(_KINDS.values())}"
         )
     if kind == "avg" and "decimal" in str(function.dataType().sql()).lower():
         raise ProjectError(f"{where}: {name} = {text}: avg of DECIMAL is not supported; keep sum and count")
     return name, kind, inner
 
 
-def _renamed(
-    expression: Any, columns: list[tuple[str, str, Any]], where: str
-) -> tuple[str, str, Any]:
-    """A column of a projection above the aggregate: one of its columns, or a field of one, by another name."""
+def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: str) -> tuple[str, str, Any]:
+    """A column of a projection above the aggregate: one of the aggregate's, or a field of one, renamed."""
     name = str(expression.name())
     inner = expression.child() if plans.kind(expression) == "Alias" else expression
     below = {column[0]: column for column in columns}
@@ -190,7 +191,9 @@ def _renamed(
         _, kind, source = below[str(inner.child().name())]
         if kind == "key":
             return name, kind, inner.withNewChildren(jvm.gateway().jvm.PythonUtils.toSeq([source]))
-    raise ProjectError(f"{where}: {name} = {inner.sql()} computes with an aggregate's columns; do that in a query")
+    raise ProjectError(
+        f"{where}: {name} = {inner.sql()} computes with an aggregate's columns; do that in a query"
+    )
 
 
 def _uses(expression: Any, group: Any) -> bool:
@@ -212,4 +215,3 @@ def _merge(kind: str, t: str, s: str) -> str:
         return f"(CASE WHEN {t} IS NULL THEN {s} WHEN {s} IS NULL THEN {t} ELSE {t} + {s} END)"
     bigger = {"min": "<", "max": ">"}.get(kind)
     return f"(CASE WHEN {t} IS NULL OR {s} {bigger} {t} THEN {s} ELSE {t} END)"
-

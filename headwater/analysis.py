@@ -138,7 +138,9 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
             columns = project.references[name].schema(spark)
         else:
             if found[name].keys:
-                raise ProjectError(f"{where} reads {name}, whose rows change in place; that is not supported yet")
+                raise ProjectError(
+                    f"{where} reads {name}, whose rows change in place; that is not supported yet"
+                )
             columns = input_columns(project, table, found[name])
         frames.append(spark.createDataFrame([], columns))
         stream = frames[-1] if name not in project.references else stream
@@ -150,17 +152,22 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
     if maintained is None:
         _check_row_by_row(result, stream, where)
         if table.decode and decode.SOURCE not in result.columns:
-            raise ProjectError(f"{where} drops the column {decode.SOURCE}; keep it, it says where a row came from")
+            raise ProjectError(
+                f"{where} drops the column {decode.SOURCE}; keep it, it says where a row came from"
+            )
         return Analysed(
             table.name, result.schema, stored.schema(result.schema), table.keys, None, _fingerprint(table)
         )
     if maintained.windowed and table.delay is None:
         raise ProjectError(
-            f"{where} has windows but no watermark; say how late rows may be: in SQL after the stream, WATERMARK "
+            f"{where} has windows but no watermark; say how late rows may be: in SQL after the stream, "
+            "WATERMARK "
             "<column> DELAY OF INTERVAL 10 SECONDS; in Python event_time= and delay="
         )
     if table.keys and set(table.keys) != set(maintained.keys):
-        raise ProjectError(f"{where}: keys {table.keys} are not its GROUP BY {maintained.keys}; leave them out")
+        raise ProjectError(
+            f"{where}: keys {table.keys} are not its GROUP BY {maintained.keys}; leave them out"
+        )
     held = aggregate.schema(result, where)
     return Analysed(table.name, result.schema, held, maintained.keys, maintained, _fingerprint(table))
 
@@ -177,7 +184,8 @@ def _check_columns(result: DataFrame, where: str) -> None:
             stored.schema(StructType([field]))
         except PySparkException:
             raise ProjectError(
-                f"{where}: column {field.name} is {field.dataType.simpleString()}, which can't be stored; cast it"
+                f"{where}: column {field.name} is {field.dataType.simpleString()}, which "
+                "can't be stored; cast it"
             ) from None
 
 
@@ -186,9 +194,13 @@ def _check_repeatable(result: DataFrame, where: str) -> None:
         for expression in plans.expressions(node):
             name = plans.UNREPEATABLE.get(plans.kind(expression))
             if name is not None:
-                raise ProjectError(f"{where}: {name} differs when a batch is done again; use the column ingested_at")
+                raise ProjectError(
+                    f"{where}: {name} differs when a batch is done again; use the column ingested_at"
+                )
             if plans.kind(expression) != "AggregateExpression" and not expression.deterministic():
-                raise ProjectError(f"{where}: {expression.sql()} differs when a batch is done again; take it out")
+                raise ProjectError(
+                    f"{where}: {expression.sql()} differs when a batch is done again; take it out"
+                )
 
 
 def _check_row_by_row(result: DataFrame, stream: DataFrame, where: str) -> None:
@@ -208,7 +220,8 @@ def _check_row_by_row(result: DataFrame, stream: DataFrame, where: str) -> None:
             on_left, on_right = ids & _ids(node.left()), ids & _ids(node.right())
             if keeps == "none" or (keeps == "left" and not on_left) or (keeps == "right" and not on_right):
                 raise ProjectError(
-                    f"{where}: this {kind} join would repeat rows of a reference table in every batch; keep the "
+                    f"{where}: this {kind} join would repeat rows of a reference table in every batch; "
+                    "keep the "
                     "rows of the stream: stream LEFT JOIN reference"
                 )
 

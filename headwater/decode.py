@@ -78,7 +78,7 @@ def decoded(raw: DataFrame, decoder: Json, where: str) -> DataFrame:
     """
     schema = fields(decoder, where)
     picked = raw.select("value", *_CARRIED)
-    flat = StructType([*schema, StructField(MALFORMED, StringType()), *picked.schema[1:]])
+    flat = StructType([*schema, StructField(MALFORMED, StringType()), *picked.drop("value").schema])
     rows = picked.mapInArrow(partial(_decode_batches, schema), flat)
     source = F.struct("cluster", "topic", "partition", "offset").alias(SOURCE)
     return rows.select(*(f"`{f.name}`" for f in schema), source, "ingested_at", MALFORMED)
@@ -100,7 +100,9 @@ def rejects(raw: DataFrame, malformed: Sequence[Row]) -> DataFrame:
 
 def found() -> Column:
     """An aggregate: the malformed rows of decoded ones, as `rejects` takes them."""
-    place = F.struct(*(F.col(f"{SOURCE}.{name}") for name in ("cluster", "topic", "partition", "offset")), MALFORMED)
+    place = F.struct(
+        *(F.col(f"{SOURCE}.{name}") for name in ("cluster", "topic", "partition", "offset")), MALFORMED
+    )
     return F.collect_list(F.when(F.col(MALFORMED).isNotNull(), place))
 
 
@@ -113,7 +115,9 @@ def native(raw: DataFrame, decoder: Json, where: str) -> DataFrame:
     schema = fields(decoder, where)
     corrupt = StructType([*schema, StructField(MALFORMED, StringType())])
     text = F.when(F.expr("is_valid_utf8(value)"), F.col("value").cast("string"))
-    parsed = F.from_json(text, corrupt, {"columnNameOfCorruptRecord": MALFORMED, "allowNonNumericNumbers": "false"})
+    parsed = F.from_json(
+        text, corrupt, {"columnNameOfCorruptRecord": MALFORMED, "allowNonNumericNumbers": "false"}
+    )
     source = F.struct(F.lit("").alias("cluster"), "topic", "partition", "offset").alias(SOURCE)
     # One element in an array, inlined: a projection of a struct's fields would parse once for each.
     rows = raw.where("value IS NOT NULL").select(F.inline(F.array(parsed)), source)
@@ -152,7 +156,8 @@ def parser(schema: StructType) -> Callable[[pa.Array], Parsed]:
         lines = [_line(value) for value in values.to_pylist()]
         reasons = [None if isinstance(line, bytes) else str(line) for line in lines]
         fit = [at for at, line in enumerate(lines) if isinstance(line, bytes)]
-        tables, bad = [arrow.empty_table()], {}
+        tables = [arrow.empty_table()]
+        bad: dict[int, str] = {}
         _salvage(read, [line for line in lines if isinstance(line, bytes)], 0, tables, bad)
         for at, reason in bad.items():
             reasons[fit[at]] = reason
@@ -166,24 +171,24 @@ def parser(schema: StructType) -> Callable[[pa.Array], Parsed]:
     return parse
 
 
-class _Malformed(Exception):
+class _MalformedError(Exception):
     """Some row of these is malformed; the message says why."""
 
 
-def _line(value: bytes | None) -> bytes | _Malformed:
+def _line(value: bytes | None) -> bytes | _MalformedError:
     """A value as the reader takes it, or why it can't be one JSON object."""
     if value is None:
-        return _Malformed("no value")
+        return _MalformedError("no value")
     line = value.strip(b" \t\r\n")
     if line[:1] != b"{" or line[-1:] != b"}":
-        return _Malformed("not one JSON object")
+        return _MalformedError("not one JSON object")
     if not line.isascii():
         try:
             line.decode("utf-8")
         except UnicodeDecodeError as e:
-            return _Malformed(f"not UTF-8: {e.reason} at byte {e.start}")
+            return _MalformedError(f"not UTF-8: {e.reason} at byte {e.start}")
     if len(line) >= 2 * MAX_DEPTH and _too_deep(line):
-        return _Malformed(f"nested deeper than {MAX_DEPTH}")
+        return _MalformedError(f"nested deeper than {MAX_DEPTH}")
     return line
 
 
@@ -214,10 +219,10 @@ def _reader(arrow: pa.Schema) -> Callable[[list[bytes]], pa.Table]:
             parse_options=compact if plain else multiline,
         )
         if len(table) != len(lines):
-            raise _Malformed("not one JSON object")
+            raise _MalformedError("not one JSON object")
         for name in arrow.names:
             if not _finite(table[name]):
-                raise _Malformed(f"{name}: not a finite number")
+                raise _MalformedError(f"{name}: not a finite number")
         return table.select(arrow.names)
 
     return read
@@ -235,7 +240,7 @@ def _salvage(
         return
     try:
         tables.append(read(lines))
-    except (pa.ArrowInvalid, _Malformed) as e:
+    except (pa.ArrowInvalid, _MalformedError) as e:
         if len(lines) == 1:
             bad[start] = _ROW.sub("", " ".join(str(e).split()))[:500]
             return

@@ -21,6 +21,7 @@ from rich.table import Table as Grid
 
 from headwater import kafka, query
 from headwater.broker import Topic, create_topics
+from headwater.conf import KafkaOptions
 from headwater.errors import HeadwaterError
 from headwater.produce import BackgroundProducer, Faults, event_clock, load_generator
 from headwater.progress import Board
@@ -67,7 +68,7 @@ def demo(project: Project, show: Show, out: TextIO = sys.stdout) -> int:
             broker.stop()
 
 
-def _watch(project: Project, show: Show, client: kafka.KafkaOptions, out: TextIO) -> int:
+def _watch(project: Project, show: Show, client: KafkaOptions, out: TextIO) -> int:
     generator = load_generator(project.root, show.system)
     create_topics(client, generator.topics)
     create_topics(client, [Topic(alert.topic, alert.partitions) for alert in project.alerts.values()])
@@ -75,12 +76,16 @@ def _watch(project: Project, show: Show, client: kafka.KafkaOptions, out: TextIO
     events = generator.records(seed=random.SystemRandom().randrange(1 << 31), faults=FAULTS, clock=clock)
     board = Board(notices=StringIO() if show.json else sys.stderr)
     run = Run(project, Options(), board)
-    with Background(run) as running, AlertReader(project, client) as alerts, _screen(show, out) as draw:
-        with BackgroundProducer(events, client=client, rate=show.rate):
-            began = time.monotonic()
-            while running.alive and not _over(project, board, time.monotonic() - began, show.seconds):
-                draw(snapshot(project, board, client), alerts)
-                running.wait(EVERY)
+    with (
+        Background(run) as running,
+        AlertReader(project, client) as alerts,
+        _screen(show, out) as draw,
+        BackgroundProducer(events, client=client, rate=show.rate),
+    ):
+        began = time.monotonic()
+        while running.alive and not _over(project, board, time.monotonic() - began, show.seconds):
+            draw(snapshot(project, board, client), alerts)
+            running.wait(EVERY)
     code = running.result()
     _finish(project, show, out)
     return code
@@ -137,11 +142,15 @@ class Background:
 class AlertReader:
     """Reads the topics of the project's alerts from now on: how many came, the last one, how fast."""
 
-    def __init__(self, project: Project, client: kafka.KafkaOptions) -> None:
+    def __init__(self, project: Project, client: KafkaOptions) -> None:
         self.count = 0
         self.last = ""
         self._topics = [alert.topic for alert in project.alerts.values()]
-        group = {"group.id": f"demo-{uuid.uuid4()}", "auto.offset.reset": "latest", "enable.auto.commit": False}
+        group = {
+            "group.id": f"demo-{uuid.uuid4()}",
+            "auto.offset.reset": "latest",
+            "enable.auto.commit": False,
+        }
         self._consumer = Consumer({**client, **group, "log_level": 3})
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._read, name="alerts", daemon=True)
@@ -183,17 +192,26 @@ def _screen(show: Show, out: TextIO) -> Iterator[Draw]:
 
 
 def _print_json(out: TextIO, flows: list[Status], alerts: AlertReader) -> None:
-    picture = {"event": "status", "at": time.time(), "flows": [asdict(s) for s in flows], "alerts": alerts.count}
+    picture = {
+        "event": "status",
+        "at": time.time(),
+        "flows": [asdict(s) for s in flows],
+        "alerts": alerts.count,
+    }
     print(json.dumps(picture), file=out, flush=True)
 
 
 def _print_line(out: TextIO, flows: list[Status], alerts: AlertReader) -> None:
-    fresh = [f"{s.flow} {s.rows:,} rows ({_seconds(s.freshness)} fresh)" for s in flows if s.freshness is not None]
+    fresh = [
+        f"{s.flow} {s.rows:,} rows ({_seconds(s.freshness)} fresh)" for s in flows if s.freshness is not None
+    ]
     print(" · ".join([*(fresh or ["starting"]), f"{alerts.count:,} alerts"]), file=out, flush=True)
 
 
 def _grid(flows: list[Status], alerts: AlertReader) -> Grid:
-    grid = Grid(title="headwater: Kafka → bronze → silver → gold", caption=f"{alerts.count:,} alerts  {alerts.last}")
+    grid = Grid(
+        title="headwater: Kafka → bronze → silver → gold", caption=f"{alerts.count:,} alerts  {alerts.last}"
+    )
     grid.add_column("flow")
     grid.add_column("state")
     for name in ("rows/s", "rows", "quarantined", "lag", "freshness"):
@@ -201,7 +219,13 @@ def _grid(flows: list[Status], alerts: AlertReader) -> Grid:
     for s in flows:
         lag = "" if s.lag is None else f"{s.lag:,}"
         grid.add_row(
-            s.flow, s.state, f"{s.rows_per_second:,.0f}", f"{s.rows:,}", f"{s.quarantined:,}", lag, _seconds(s.freshness)
+            s.flow,
+            s.state,
+            f"{s.rows_per_second:,.0f}",
+            f"{s.rows:,}",
+            f"{s.quarantined:,}",
+            lag,
+            _seconds(s.freshness),
         )
     return grid
 
@@ -215,7 +239,9 @@ def _finish(project: Project, show: Show, out: TextIO) -> None:
     gold = next((name for name in reversed(project.names()) if name.startswith("gold.")), None)
     if gold is None:
         return
-    found = query.run(f"SELECT * FROM {gold} ORDER BY 1 DESC, 3, 4 LIMIT 10", project=project.root, env=project.env)
+    found = query.run(
+        f"SELECT * FROM {gold} ORDER BY 1 DESC, 3, 4 LIMIT 10", project=project.root, env=project.env
+    )
     if show.json:
         rows = StringIO()
         write(found, "json", rows)

@@ -25,7 +25,9 @@ def check_names(declared: Iterable[Declaration]) -> None:
     for declaration in declared:
         if declaration.name in seen:
             first = seen[declaration.name].file
-            raise ProjectError(f"{declaration.file}: {declaration.name} is also declared in {first}; rename one")
+            raise ProjectError(
+                f"{declaration.file}: {declaration.name} is also declared in {first}; rename one"
+            )
         seen[declaration.name] = declaration
 
 
@@ -57,7 +59,8 @@ def check(
             raise ProjectError(f"{table.file}: {table.name} decodes {streams[0]}, which is no bronze table")
         if streams[0] in topics and not table.decode and table.sql:
             raise ProjectError(
-                f"{table.file}: {table.name} reads undecoded {streams[0]}; read a silver table, or decode it in Python"
+                f"{table.file}: {table.name} reads undecoded {streams[0]}; read a silver table, "
+                "or decode it in Python"
             )
     for alert in alerts.values():
         _known(alert, alert.source, list(topics))

@@ -20,7 +20,7 @@ from pyspark.conf import SparkConf
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import StructType
 
-from headwater import java, jars
+from headwater import jars, java
 
 _LOCK = threading.Lock()
 _gateway: JavaGateway | None = None

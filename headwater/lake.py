@@ -65,7 +65,11 @@ class Lake:
         """Every table's live generation, by name."""
         version = log.head(self._catalog)
         if version != self._read_at:
-            rows = DeltaTable(self._catalog, version=version).to_pyarrow_table().to_pylist() if version >= 0 else []
+            rows = (
+                DeltaTable(self._catalog, version=version).to_pyarrow_table().to_pylist()
+                if version >= 0
+                else []
+            )
             self._places = {
                 row["name"]: Place(row["name"], row["generation"], self.root / row["path"]) for row in rows
             }
@@ -80,7 +84,9 @@ class Lake:
         """
         places = self.places()
         if name not in places:
-            raise ProjectError(f"{name} holds nothing yet: no flow has written it; run: headwater run {name} --once")
+            raise ProjectError(
+                f"{name} holds nothing yet: no flow has written it; run: headwater run {name} --once"
+            )
         return places[name]
 
     def create(self, name: str, schema: pa.Schema, *, comment: str = "", properties: dict[str, str]) -> Place:

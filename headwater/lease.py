@@ -41,7 +41,9 @@ class Lease:
         except BlockingIOError:
             holder = _holder(path).get("pid", "unknown")
             os.close(self._fd)
-            raise LeaseError(f"{table}: process {holder} is writing it; stop that one first (kill {holder})") from None
+            raise LeaseError(
+                f"{table}: process {holder} is writing it; stop that one first (kill {holder})"
+            ) from None
         try:
             self._jvm_lock = _lock_in_jvm(table, path)
         except LeaseError:
@@ -65,7 +67,9 @@ def _lock_in_jvm(table: str, path: Path) -> Any:
         if time.monotonic() > deadline:
             channel.close()
             holder = _holder(path).get("jvm", "unknown")
-            raise LeaseError(f"{table}: the JVM {holder} of an ended run still lives; end it first (kill {holder})")
+            raise LeaseError(
+                f"{table}: the JVM {holder} of an ended run still lives; end it first (kill {holder})"
+            )
         time.sleep(0.05)
     return lock
 

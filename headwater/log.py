@@ -91,7 +91,9 @@ def read(table: Path, version: int) -> Commit:
     try:
         actions = [json.loads(line) for line in path.read_bytes().splitlines() if line]
     except FileNotFoundError:
-        raise CommitError(f"{path}: version {version} is gone from the log; rebuild the tables below") from None
+        raise CommitError(
+            f"{path}: version {version} is gone from the log; rebuild the tables below"
+        ) from None
     added, changes, removed, info = [], [], 0, {}
     for action in actions:
         if "add" in action and action["add"]["dataChange"]:
@@ -121,4 +123,6 @@ def flows(table: Path) -> dict[str, Any]:
 
 def _file(table: Path, action: dict[str, Any]) -> DataFile:
     stats = json.loads(action.get("stats") or "{}")
-    return DataFile(str(table / unquote(action["path"])), int(action["size"]), int(stats.get("numRecords", -1)))
+    return DataFile(
+        str(table / unquote(action["path"])), int(action["size"]), int(stats.get("numRecords", -1))
+    )

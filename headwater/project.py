@@ -51,7 +51,7 @@ class Project:
 
     def above(self, names: list[str]) -> list[str]:
         """The tables `names` and all they depend on; all tables when `names` is empty."""
-        wanted = {name: None for name in names}
+        wanted = dict.fromkeys(names)
         todo = list(wanted)
         while todo:
             found = self.definition(todo.pop())

@@ -57,13 +57,16 @@ def take(table: Path, name: str, start: Position, *, max_rows: int, max_bytes: i
     for commit in log.commits(table, after=start.version, upto=newest):
         if commit.removed:
             raise FlowError(
-                f"{name}: version {commit.version} ({commit.operation}) took rows away from {table}, which is read "
+                f"{name}: version {commit.version} ({commit.operation}) took rows away from {table}, "
+                "which is read "
                 "as append-only; rebuild the tables below it"
             )
         skip = at.files if commit.version == at.version + 1 else 0
         for index, file in enumerate(commit.added[skip:], start=skip):
             if files and (rows + max(file.rows, 0) > max_rows or size + file.size > max_bytes):
-                return Range(tuple(files), rows, Position(at.generation, commit.version - 1, index), newest_record)
+                return Range(
+                    tuple(files), rows, Position(at.generation, commit.version - 1, index), newest_record
+                )
             files.append(file.path)
             rows += max(file.rows, 0)
             size += file.size

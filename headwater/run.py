@@ -126,9 +126,12 @@ class Run:
         project = self._project
         client = kafka.client_options(project.conf, bootstrap)
         topics = [
-            KafkaTopic(t.topic, t.partitions, t.compacted) for t in project.topics.values() if t.name in self._names
+            KafkaTopic(t.topic, t.partitions, t.compacted)
+            for t in project.topics.values()
+            if t.name in self._names
         ]
-        topics += [KafkaTopic(t.topic, t.partitions) for t in (*self._alerts, *self._sinks)]
+        topics += [KafkaTopic(alert.topic, alert.partitions) for alert in self._alerts]
+        topics += [KafkaTopic(sink.topic, sink.partitions) for sink in self._sinks]
         create_topics(client, topics)
         sizes = {topic.name: topic.partitions for topic in list_topics(client)}
         return sum(sizes[project.topics[alert.source].topic] for alert in self._alerts)
@@ -225,4 +228,3 @@ def _jvm_is_gone(context: Context) -> bool:
     except (Py4JError, OSError):
         return True
     return False
-

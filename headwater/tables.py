@@ -15,7 +15,7 @@ WIDE = 100_000  # columns; no line is broken
 
 def table(columns: Sequence[str], *, right: Sequence[int] = ()) -> Table:
     """An empty table with a rule under its header; the columns at the places `right` go to the right."""
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for at, name in enumerate(columns):
         made.add_column(name, justify="right" if at in right else "left", overflow="fold")
     return made

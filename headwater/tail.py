@@ -180,7 +180,8 @@ def _tokens(fields: Mapping[str, object], message: Message) -> dict[str, str]:
 
 
 def _headers(message: Message) -> list[tuple[str, str | bytes | None]]:
-    return list(message.headers() or [])
+    headers = message.headers() or []
+    return list(headers.items() if isinstance(headers, dict) else headers)
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

@@ -70,7 +70,8 @@ class Target:
         if old != new:
             changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
             raise ProjectError(
-                f"{file}: {self.place.name} now differs from its table in {', '.join(changed)}; undo the change, or "
+                f"{file}: {self.place.name} now differs from its table in {', '.join(changed)}; undo the change, "
+                "or "
                 f"start the table and those below it anew: remove {self.place.path.parent}"
             )
 
@@ -102,7 +103,8 @@ class Target:
     def newest(self, files: list[str], column: str) -> int | None:
         """The greatest value of a column of time in files that `write` wrote, in epoch milliseconds."""
         return max(
-            (at for path in files if (at := stats.newest(self.place.path / path, column)) is not None), default=None
+            (at for path in files if (at := stats.newest(self.place.path / path, column)) is not None),
+            default=None,
         )
 
     def sweep(self, sequence: int, keep: list[str]) -> None:
@@ -175,7 +177,8 @@ class Target:
                 commit(properties)
             except CommitFailedError as e:
                 raise CommitError(
-                    f"{self.place.name}: {self.place.path} is past version {self.version}, so something else wrote "
+                    f"{self.place.name}: {self.place.path} is past version {self.version}, so something else "
+                    "wrote "
                     "to it; only headwater may: find that writer, then run again"
                 ) from e
             self._table.update_incremental()

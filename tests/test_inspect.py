@@ -226,7 +226,7 @@ def test_describe(root: Path) -> None:
         "expectations   2",
         "quarantine     quarantine.silver_readings, 4 rows",
         "last batch     1 of silver.readings, which has consumed bronze.raw to version 4",
-        "tags     struct<Kind:string>",
+        "tags    struct<Kind:string>",
     ):
         assert line in text.splitlines()
     assert json.loads(command(root, "describe", "silver.readings", "--json"))["state"]["rows"] == 6

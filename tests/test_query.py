@@ -403,7 +403,7 @@ def test_command_runs_saved_queries_and_lists_them(project: Path) -> None:
         assert done.exit_code == 0
         return done.stdout
 
-    assert "of_host   Readings of one host" in command()
+    assert "of_host  Readings of one host" in command()
     assert json.loads(command("of_host", "-p", "host=a", "-p", "n=1", "--format", "json")) == [{"usage": 1.5}]
     with pytest.raises(QueryError, match="did you mean of_host"):
         command("of_hots")

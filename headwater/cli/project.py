@@ -36,14 +36,16 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
         listed = [{"layer": line.layer, **asdict(line)} for line in lines]
         _print_json({"tables": listed, "alerts": alerts, "sinks": sinks})
         return
-    listing = tables.table(
-        ["table", "kind", "source", "rows", "version", "last commit", "state"], right=[3, 4]
-    )
+    columns = ["table", "kind", "source", "rows", "version", "last commit"]
+    odd = any(line.status != "written" for line in lines)
+    listing = tables.table([*columns, "state"] if odd else columns, right=[3, 4])
+    for at in (0, 5):
+        listing.columns[at].no_wrap = True
     for line in lines:
         held = line.state
         numbers = (_count(held.rows), str(held.version), _when(held.last_commit)) if held else ("", "", "")
-        status = line.status if line.status != "written" else ""
-        listing.add_row(line.name, line.kind, line.source, *numbers, Text(status, style="yellow"))
+        status = [Text("" if line.status == "written" else line.status, style="yellow")] if odd else []
+        listing.add_row(line.name, line.kind, line.source, *numbers, *status)
     parts: list[RenderableType] = [listing]
     for title, found in (("alert", alerts), ("sink", sinks)):
         if found:

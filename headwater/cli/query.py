@@ -13,7 +13,9 @@ from headwater.cli.options import Env, Project
 def query(
     sql: Annotated[
         str | None,
-        typer.Argument(metavar="[SQL|NAME]", help="A query, or the NAME of queries/NAME.sql [list those]"),
+        typer.Argument(
+            metavar="SQL|NAME", help="A query, or the NAME of queries/NAME.sql; without it, those are listed"
+        ),
     ] = None,
     engine: Annotated[Literal["duckdb", "spark"], typer.Option(help="What runs it.")] = "duckdb",
     at: Annotated[

@@ -12,12 +12,16 @@ from headwater.cli.options import Env, Project
 
 
 def run(
-    tables: Annotated[list[str] | None, typer.Argument(help="Tables to run, with all they depend on [all]")] = None,
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="Tables to run, with all they depend on [all]")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Drain what is there, then end")] = False,
     trigger: Annotated[
         str | None, typer.Option(help="How often Kafka is read, e.g. '500 milliseconds' or 500ms")
     ] = None,
-    start: Annotated[str, typer.Option(help="Where a new source begins: earliest, latest or a time")] = "earliest",
+    start: Annotated[
+        str, typer.Option(help="Where a new source begins: earliest, latest or a time")
+    ] = "earliest",
     json: Annotated[bool, typer.Option("--json", help="One JSON line per batch")] = False,
     project: Project = None,
     env: Env = "local",

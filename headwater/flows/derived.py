@@ -149,7 +149,7 @@ class DerivedFlow:
         return self._decode_and_build(raw, intent)
 
     def _decode_and_build(self, raw: DataFrame, intent: Intent) -> Built:
-        """Decode each row once; the malformed are told apart in that pass, and fetched where there are any."""
+        """Decode each row once; the malformed are told apart in that pass, and fetched if there are any."""
         decoder = self._definition.decode
         assert decoder is not None
         seen = Observation()
@@ -164,7 +164,9 @@ class DerivedFlow:
         name = quarantine_name(self.name)
         quarantine = self._committer.target(name)
         at = F.lit(intent.clock).cast("timestamp").alias("quarantined_at")
-        rejects = quarantine.write(decode.rejects(raw, malformed).select("*", at).coalesce(1), intent.sequence)
+        rejects = quarantine.write(
+            decode.rejects(raw, malformed).select("*", at).coalesce(1), intent.sequence
+        )
         quarantine.sweep(intent.sequence, rejects)
         if quarantine.rows(rejects) != len(malformed):
             raise CommitError(

@@ -81,7 +81,9 @@ class PublishFlow:
         self._keep(place, commit.version)
         seconds = time.monotonic() - began
         if sent:
-            self._context.board.batch(Batch(self.name, commit.version, -1, sent, sent, 0, seconds, time.time()))
+            self._context.board.batch(
+                Batch(self.name, commit.version, -1, sent, sent, 0, seconds, time.time())
+            )
         return True
 
     def _rows(self, commit: log.Commit) -> Iterator[dict[str, Any]]:

@@ -40,7 +40,9 @@ def records(raw: DataFrame, alert: Alert) -> DataFrame:
     except (AnalysisException, TypeError, AttributeError) as e:
         raise ProjectError(f"{where}: {str(e).strip().splitlines()[0]}; mend the definition") from None
     if alert.key is not None and alert.key not in rows.columns:
-        raise ProjectError(f"{where}: its key {alert.key} is no column of it; known: {', '.join(rows.columns)}")
+        raise ProjectError(
+            f"{where}: its key {alert.key} is no column of it; known: {', '.join(rows.columns)}"
+        )
     key = F.col(alert.key) if alert.key else F.lit(None)
     return rows.select(key.cast("string").alias("key"), F.to_json(F.struct("*")).alias("value"))
 
@@ -74,7 +76,7 @@ class RealtimeFlow:
         query = self._start()
         seen = -1
         try:
-            while not query.awaitTermination(0.2):
+            while not query.awaitTermination(1):
                 seen = self._report(query, seen)
                 if self._context.stop.is_set():
                     break
@@ -99,7 +101,7 @@ class RealtimeFlow:
         )
         if self._context.once:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(realTime=CHECKPOINT_EVERY).start()
+        return writer.trigger(realTime=CHECKPOINT_EVERY).start()  # type: ignore[call-overload, no-any-return]
 
     def _report(self, query: StreamingQuery, seen: int) -> int:
         """Say what each finished batch did; the number of the last one said."""

@@ -27,7 +27,6 @@ from headwater.intent import Intent, IntentFile
 from headwater.progress import Batch
 from headwater.target import Target
 
-
 # Payloads, offsets and times hardly repeat: looking for repetition and bounds in them costs a third.
 _PARQUET = {
     "parquet.enable.dictionary#value": "false",
@@ -68,7 +67,7 @@ class SourceFlow:
         self._check_checkpoint()
         query = self._query = self._start()
         try:
-            while not query.awaitTermination(0.2):
+            while not query.awaitTermination(1):
                 if self._context.stop.is_set():
                     break
         finally:
@@ -77,7 +76,7 @@ class SourceFlow:
 
     def _start(self) -> StreamingQuery:
         conf = self._context.project.conf
-        options = {
+        options: dict[str, str | int] = {
             **kafka.spark_options(conf, self._context.bootstrap),
             "subscribe": self._topic.topic,
             "maxOffsetsPerTrigger": self._topic.limits.max_rows_per_batch or conf.max_rows_per_batch,
@@ -153,12 +152,14 @@ class SourceFlow:
         committed = any((self._checkpoint / "commits").glob("[0-9]*"))
         if written and not (self._checkpoint / "metadata").is_file():
             raise FlowError(
-                f"{self.name}: its checkpoint {self._checkpoint} is gone, so what it has read is not known; restore "
+                f"{self.name}: its checkpoint {self._checkpoint} is gone, so what it has read is not known; "
+                "restore "
                 f"that folder, or start the table anew: remove {self._place.path.parent} and run again"
             )
         if committed and not written:
             raise FlowError(
-                f"{self.name}: the checkpoint {self._checkpoint} is of a table that is gone; remove it too, and run "
+                f"{self.name}: the checkpoint {self._checkpoint} is of a table that is gone; remove it "
+                "too, and run "
                 "again to read the topic from the start"
             )
 
@@ -172,7 +173,9 @@ def milliseconds(start: str) -> int:
     try:
         at = datetime.fromisoformat(start)
     except ValueError:
-        raise ConfError(f"--start {start}: write earliest, latest or a time like 2026-01-31T06:00:00Z") from None
+        raise ConfError(
+            f"--start {start}: write earliest, latest or a time like 2026-01-31T06:00:00Z"
+        ) from None
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -184,4 +187,3 @@ def starting(start: str) -> dict[str, str]:
         "startingTimestamp": str(milliseconds(start)),
         "startingOffsetsByTimestampStrategy": "latest",
     }
-
