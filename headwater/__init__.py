@@ -20,7 +20,9 @@ __all__ = ["alert", "connect", "json", "kafka_sink", "session", "table", "topic"
 
 
 def connect(project: Path | None = None, *, env: str = "local") -> duckdb.DuckDBPyConnection:
-    """A read-only DuckDB connection that has every table of the lake as a view under its own name.
+    """A DuckDB connection that has every table of the lake as a view under its own name.
+
+    It reaches the lake and the reference tables and nothing else, and its settings are locked.
 
     Raises:
         HeadwaterError: there is no project here, or its configuration is not valid.

@@ -6,7 +6,6 @@ import hashlib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    DataType,
     IntegerType,
     LongType,
     StringType,
@@ -247,17 +245,3 @@ def _fingerprint(definition: Declaration) -> str:
 
 def _first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def type_names(columns: StructType) -> dict[str, str]:
-    """{column → type}, as Spark writes types."""
-    return {field.name: _type_name(field.dataType) for field in columns}
-
-
-def _type_name(kind: DataType) -> str:
-    return kind.simpleString().upper() if not isinstance(kind, StructType) else kind.simpleString()
-
-
-def definition_file(project: Project, name: str) -> Path:
-    """The file that declares the table."""
-    return project.definition(name).file

@@ -2,7 +2,8 @@
 
 Values are parsed by pyarrow's JSON reader a whole Arrow batch at a time, in Spark's Python workers. A
 batch that it refuses is cut until the malformed rows stand alone, so a row's fate never depends on its
-neighbours. Well-formed is what Spark's `from_json` reads without loss; malformed is:
+neighbours. Well-formed is what Spark's `from_json` reads without loss, times and dates in ISO 8601;
+malformed is:
 
 - no value (NULL), an empty one, or bytes that are not UTF-8
 - anything but exactly one JSON object: truncated, an array, trailing text, NaN or Infinity literals
@@ -21,7 +22,6 @@ import pyarrow.compute as pc
 import pyarrow.json
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -37,7 +37,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater import jvm
+from headwater import jvm, stored, strict
 from headwater.definitions import Json
 from headwater.errors import ProjectError
 
@@ -49,9 +49,13 @@ RAW = ("cluster", "topic", "partition", "offset", "timestamp", "key", "value", "
 MAX_DEPTH = 1000  # as deep as Spark's own JSON parser goes
 _PART = 128  # lines that are read alone once a batch has a malformed row
 _ROW = re.compile(r" in row (\d+)$")
-_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]')
+_STRING = re.compile(
+    rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL
+)  # one without an end goes on to the end of the line
+_STRUCTURE = re.compile(_STRING.pattern + rb"|[{}\[\]]", re.DOTALL)
+_NOT_FINITE = re.compile(rb"[:,\[\s-](?:NaN|Inf)")
 _STEP = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
-_CARRIED = ("cluster", "topic", "partition", "offset", "ingested_at")
+_CARRIED = (SOURCE, "ingested_at")
 _SIMPLE = (StringType, DoubleType, FloatType, IntegralType, BooleanType, DecimalType, DateType, TimestampType)
 
 
@@ -59,13 +63,17 @@ def fields(decoder: Json, where: str) -> StructType:
     """The decoder's columns.
 
     Raises:
-        ProjectError: not DDL, or a type that JSON does not carry.
+        ProjectError: not DDL, a type that JSON does not carry, or a name that the engine gives a column.
     """
     try:
         schema = jvm.ddl(decoder.schema)
     except ValueError as e:
         raise ProjectError(f"{where}: the schema of hw.json is not Spark DDL: {e}") from None
     for field in schema:
+        if field.name.lower() in (*_CARRIED, MALFORMED):
+            raise ProjectError(
+                f"{where}: hw.json field '{field.name}' has the name of a column that the engine adds; leave it out"
+            )
         _supported(field.dataType, f"{where}: hw.json field '{field.name}'")
     return schema
 
@@ -77,11 +85,10 @@ def decoded(raw: DataFrame, decoder: Json, where: str) -> DataFrame:
     `_malformed`: NULL, or why the row is malformed; then the decoder's columns are NULL.
     """
     schema = fields(decoder, where)
-    picked = raw.select("value", *_CARRIED)
-    flat = StructType([*schema, StructField(MALFORMED, StringType()), *picked.drop("value").schema])
-    rows = picked.mapInArrow(partial(_decode_batches, schema), flat)
     source = F.struct("cluster", "topic", "partition", "offset").alias(SOURCE)
-    return rows.select(*(f"`{f.name}`" for f in schema), source, "ingested_at", MALFORMED)
+    picked = raw.select("value", source, "ingested_at")
+    flat = StructType([*schema, *picked.drop("value").schema, StructField(MALFORMED, StringType())])
+    return picked.mapInArrow(partial(_decode_batches, schema), flat)
 
 
 def rejects(raw: DataFrame, malformed: Sequence[Row]) -> DataFrame:
@@ -109,19 +116,29 @@ def found() -> Column:
 def native(raw: DataFrame, decoder: Json, where: str) -> DataFrame:
     """Well-formed rows only, decoded by Spark's `from_json`: for real-time flows, which run no Python.
 
-    Columns: the decoder's and `_source`. Agrees with `decoded` on every row that this finds well-formed,
-    except that from_json takes a field's last value where it comes twice, and text after the object.
+    Columns: the decoder's and `_source`, its cluster empty. Takes every row that `decoded` does, and gives
+    it the same values. Leaves out what is malformed, but for what from_json can't tell: a field that comes
+    twice (its last value is taken), a DECIMAL with more digits than its scale (rounded), half a surrogate
+    pair (`?`), and text between the object and another `}`.
     """
     schema = fields(decoder, where)
-    corrupt = StructType([*schema, StructField(MALFORMED, StringType())])
-    text = F.when(F.expr("is_valid_utf8(value)"), F.col("value").cast("string"))
-    parsed = F.from_json(
-        text, corrupt, {"columnNameOfCorruptRecord": MALFORMED, "allowNonNumericNumbers": "false"}
-    )
+    wide = StructType([*strict.wider(schema), StructField(MALFORMED, StringType())])
+    text = F.col("value").cast("string")
+    options = {
+        "columnNameOfCorruptRecord": MALFORMED,
+        "allowNonNumericNumbers": "false",
+        "allowSingleQuotes": "false",
+    }
     source = F.struct(F.lit("").alias("cluster"), "topic", "partition", "offset").alias(SOURCE)
+    whole = F.trim(text, F.lit(" \t\r\n"))
+    rows = raw.where(F.expr("is_valid_utf8(value)") & whole.startswith("{") & whole.endswith("}"))
     # One element in an array, inlined: a projection of a struct's fields would parse once for each.
-    rows = raw.where("value IS NOT NULL").select(F.inline(F.array(parsed)), source)
-    return rows.where(F.col(MALFORMED).isNull()).drop(MALFORMED)
+    rows = rows.select(F.inline(F.array(F.from_json(text, wide, options))), source)
+    columns = [(F.col(f"`{field.name}`"), field) for field in schema]
+    for column, field in columns:
+        rows = rows.where(strict.fits(column, field.dataType))
+    own = [strict.own(column, field.dataType).alias(field.name) for column, field in columns]
+    return rows.where(F.col(MALFORMED).isNull()).select(*own, SOURCE)
 
 
 def _decode_batches(schema: StructType, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -129,8 +146,8 @@ def _decode_batches(schema: StructType, batches: Iterator[pa.RecordBatch]) -> It
     for batch in batches:
         table, reasons = parse(batch.column("value"))
         columns = {name: table[name] for name in table.column_names}
-        columns[MALFORMED] = reasons
         columns.update({name: batch.column(name) for name in _CARRIED})
+        columns[MALFORMED] = reasons
         yield from pa.table(columns).combine_chunks().to_batches()
 
 
@@ -149,7 +166,7 @@ Parsed = tuple[pa.Table, pa.Array]
 
 def parser(schema: StructType) -> Callable[[pa.Array], Parsed]:
     """A function from values to their columns and, per row, NULL or why the row is malformed."""
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = stored.schema(schema)
     read = _reader(arrow)
 
     def parse(values: pa.Array) -> Parsed:
@@ -206,7 +223,10 @@ def _too_deep(line: bytes) -> bool:
 
 def _reader(arrow: pa.Schema) -> Callable[[list[bytes]], pa.Table]:
     """A function from lines, each one JSON object, to their table; it raises where one is malformed."""
-    options = {"explicit_schema": arrow, "unexpected_field_behavior": "ignore"}
+    options = {
+        "explicit_schema": pa.schema([_readable(f) for f in arrow]),
+        "unexpected_field_behavior": "ignore",
+    }
     compact = pa.json.ParseOptions(**options)
     multiline = pa.json.ParseOptions(**options, newlines_in_values=True)
 
@@ -220,12 +240,35 @@ def _reader(arrow: pa.Schema) -> Callable[[list[bytes]], pa.Table]:
         )
         if len(table) != len(lines):
             raise _MalformedError("not one JSON object")
+        if (b"NaN" in joined or b"Inf" in joined) and any(map(_not_finite, lines)):
+            raise _MalformedError("NaN and Infinity are not JSON")
+        table = table.select(arrow.names).cast(arrow)
         for name in arrow.names:
             if not _finite(table[name]):
                 raise _MalformedError(f"{name}: not a finite number")
-        return table.select(arrow.names)
+        return table
 
     return read
+
+
+def _readable(field: pa.Field) -> pa.Field:
+    """A field as pyarrow's reader takes it, nullable; it reads a number for a date, so dates come as text."""
+    return field.with_type(_readable_type(field.type)).with_nullable(True)
+
+
+def _readable_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_date(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_readable(kind.value_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_readable(kind.field(at)) for at in range(kind.num_fields)])
+    return kind
+
+
+def _not_finite(line: bytes) -> bool:
+    """Whether NaN or Infinity stands in a line outside its strings."""
+    return bool(_NOT_FINITE.search(line) and _NOT_FINITE.search(_STRING.sub(b"", line)))
 
 
 def _salvage(

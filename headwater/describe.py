@@ -125,8 +125,7 @@ def _columns(project: Project, name: str, place: Place | None) -> dict[str, str]
     if name in project.topics:
         return inspect.type_names(analysis.BRONZE)
     if name in project.references:
-        ddl = project.references[name].path.with_suffix(".ddl")
-        return inspect.type_names(jvm.ddl(" ".join(ddl.read_text(encoding="utf-8").split())))
+        return inspect.type_names(project.references[name].csv_columns())
     from headwater import spark as sessions
 
     return inspect.type_names(analysis.analyse(sessions.start(project.conf), project)[name].columns)

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 from pyspark.conf import SparkConf
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import StructType
 
@@ -49,8 +50,19 @@ def gateway(memory: str = "2g") -> JavaGateway:
             conf.set("spark.driver.extraJavaOptions", " ".join(OPTIONS))
             conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, jars.spark_jars())))
             conf.set("spark.ui.showConsoleProgress", "false")
-            _gateway = launch_gateway(conf)
+            _gateway = launch_gateway(conf, {"stderr": subprocess.PIPE})
+            threading.Thread(
+                target=_copy, args=(_gateway.proc.stderr,), name="jvm-stderr", daemon=True
+            ).start()
         return _gateway
+
+
+def _copy(errors: IO[bytes]) -> None:
+    """What the JVM says on its standard error, but for its note on a module that Spark asks for."""
+    for line in errors:
+        if b"Using incubator modules" not in line:
+            sys.stderr.buffer.write(line)
+            sys.stderr.flush()
 
 
 def pid() -> int:
@@ -78,13 +90,12 @@ def ddl(columns: str) -> StructType:
     """
     try:
         parsed = gateway().jvm.org.apache.spark.sql.types.StructType.fromDDL(columns)
-    except Py4JJavaError as e:
-        reason = next(line for line in str(e.java_exception.getMessage()).splitlines() if line.strip())
-        raise ValueError(reason) from None
+    except (Py4JJavaError, PySparkException) as e:
+        raise ValueError(first_line(e)) from None
     return StructType.fromJson(json.loads(parsed.json()))
 
 
-@cache
-def scala_object(name: str) -> Any:
-    """The singleton of a Scala `object`, by its full name."""
-    return gateway().jvm.java.lang.Class.forName(f"{name}$").getField("MODULE$").get(None)
+def first_line(error: Exception) -> str:
+    """What an error of the JVM says, in one line; once a session runs, PySpark wraps it in its own."""
+    text = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
+    return next((line.strip() for line in str(text).splitlines() if line.strip()), type(error).__name__)

@@ -10,6 +10,8 @@ import ipaddress
 import sys
 from pathlib import Path
 
+from confluent_kafka import Consumer, TopicPartition
+
 from headwater.broker import EmbeddedBroker
 from headwater.conf import Conf, KafkaOptions
 from headwater.errors import ConfError
@@ -77,6 +79,26 @@ def ensure_running(project: Path, conf: Conf) -> str:
         raise ConfError("conf: 'kafka' has no bootstrap.servers; add host:port, or say `kafka: embedded`")
     _warn_if_readable_by_others(servers, str(conf.kafka.get("security.protocol", "PLAINTEXT")))
     return servers
+
+
+def average_size(client: KafkaOptions, topic: str, sample: int = 200) -> float:
+    """The bytes of a record's value, on average over the last few of a topic; 0.0 where it has none."""
+    options = {**client, "group.id": "headwater-size", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer(options)
+    try:
+        partitions = consumer.list_topics(topic, timeout=15).topics[topic].partitions
+        places = []
+        for partition in partitions:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=15)
+            if high > low:
+                places.append(TopicPartition(topic, partition, max(low, high - sample // len(partitions))))
+        if not places:
+            return 0.0
+        consumer.assign(places)
+        sizes = [len(message.value() or b"") for message in consumer.consume(sample, timeout=2)]
+        return sum(sizes) / len(sizes) if sizes else 0.0
+    finally:
+        consumer.close()
 
 
 def embedded_broker(project: Path, conf: Conf) -> EmbeddedBroker:

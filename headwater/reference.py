@@ -48,27 +48,39 @@ class Reference:
         """
         if self.path.is_dir():
             return spark.read.format("delta").load(str(self.path)).schema
+        return self.csv_columns()
+
+    def csv_columns(self) -> StructType:
+        """The columns of a CSV file, as the DDL file beside it and its own header say.
+
+        Raises:
+            ProjectError: the DDL file is missing or is not DDL, or the header has other names.
+        """
         ddl = self.path.with_suffix(".ddl")
         if not ddl.is_file():
             raise ProjectError(f"{ddl}: missing; write the columns of {self.path.name} (hostname STRING, …)")
         try:
-            return jvm.ddl(" ".join(ddl.read_text(encoding="utf-8").split()))
+            columns = jvm.ddl(" ".join(ddl.read_text(encoding="utf-8").split()))
         except ValueError as e:
             raise ProjectError(f"{ddl}: not a list of columns: {e}") from None
+        with self.path.open(encoding="utf-8") as lines:
+            header = [name.strip() for name in next(lines, "").split(",")]
+        if header != columns.fieldNames():
+            raise ProjectError(
+                f"{self.path}: its header is not {','.join(columns.fieldNames())}; mend the file"
+            )
+        return columns
 
     def read(self, spark: SparkSession, lake: Path, version: str) -> DataFrame:
         """Its rows at `version`.
 
         Raises:
-            FlowError: the CSV's header or a value does not fit its columns.
+            ProjectError, FlowError: the CSV's header or a value does not fit its columns.
         """
         if self.path.is_dir():
             return spark.read.format("delta").option("versionAsOf", version).load(str(self.path))
-        schema = self.schema(spark)
+        schema = self.csv_columns()
         kept = self._kept(lake, version)
-        header = kept.read_text(encoding="utf-8").splitlines()[:1]
-        if [name.strip() for name in ",".join(header).split(",")] != schema.fieldNames():
-            raise FlowError(f"{self.path}: its header is not {','.join(schema.fieldNames())}; mend the file")
         rows = spark.read.schema(schema).options(header=True, mode="FAILFAST").csv(str(kept))
         try:
             return spark.createDataFrame(rows.collect(), schema)

@@ -22,6 +22,7 @@ from headwater.flows import realtime
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.publish import PublishFlow
+from headwater.flows.reading import interval, starting
 from headwater.flows.realtime import RealtimeFlow
 from headwater.flows.source import SourceFlow
 from headwater.lake import Lake
@@ -94,6 +95,8 @@ class Run:
             HeadwaterError: the run can't begin.
         """
         project = self._project
+        starting(self._options.start)
+        interval(self._options.trigger or project.conf.trigger)
         bootstrap = kafka.ensure_running(project.root, project.conf)
         slots = self._prepare_topics(bootstrap)
         spark = sessions.start(project.conf, realtime_slots=0 if self._options.once else slots)

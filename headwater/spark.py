@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from pyspark import SparkConf, SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headwater import jvm
@@ -29,6 +30,8 @@ SETTINGS: dict[str, str] = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
+    # Delta's parser loses parameters in Spark 4.1 and later: https://github.com/delta-io/delta/issues/7640
+    "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -49,12 +52,15 @@ def start(conf: Conf, *, realtime_slots: int = 0) -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    # PySpark writes each error of a query to stderr, as JSON with Java's stack, before it raises it.
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     gateway = jvm.gateway(conf.memory)
     spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
     spark_conf.setMaster(f"local[{conf.cores + realtime_slots}]").setAppName("headwater")
     spark_conf.set("spark.sql.shuffle.partitions", str(conf.parallelism))
     spark_conf.set("spark.default.parallelism", str(conf.parallelism))
     spark_conf.set("spark.pyspark.python", sys.executable)
+    spark_conf.set("spark.sql.warehouse.dir", str(conf.lake.parent / "spark-warehouse"))
     for key, value in {**SETTINGS, **{k: str(v) for k, v in conf.spark.items()}}.items():
         spark_conf.set(key, value)
     context = SparkContext(gateway=gateway, conf=spark_conf)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from headwater import jvm
 from headwater.definitions import Query, Table
@@ -33,9 +34,8 @@ def parse(path: Path) -> Table:
     text = path.read_text(encoding="utf-8").strip().rstrip(";")
     try:
         plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(text)
-    except Py4JJavaError as e:
-        reason = str(e.java_exception.getMessage()).strip().splitlines()
-        raise ProjectError(f"{path}: {next(line for line in reason if line)}") from None
+    except (Py4JJavaError, PySparkException) as e:
+        raise ProjectError(f"{path}: {jvm.first_line(e)}; mend the statement") from None
     statement = plan.getClass().getSimpleName()
     if statement != "CreateStreamingTableAsSelect":
         what = _LATER.get(statement, f"a {statement} statement")

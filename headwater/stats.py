@@ -42,11 +42,20 @@ def of(file: Path) -> tuple[int, str]:
 
 def newest(file: Path, column: str) -> int | None:
     """The greatest value of a column of time, in epoch milliseconds, as the file's footer has it."""
-    footer = pq.read_metadata(file)
-    at = next(at for at in range(footer.num_columns) if footer.schema.column(at).path == column)
-    found = [footer.row_group(group).column(at).statistics for group in range(footer.num_row_groups)]
+    found = [chunk.statistics for chunk in _chunks(file, column)]
     times = [s.max.replace(tzinfo=UTC) for s in found if s is not None and s.has_min_max]
     return max((int(time.timestamp() * 1000) for time in times), default=None)
+
+
+def payload(file: Path, column: str) -> int:
+    """The bytes of a column, encoded but not compressed, as the file's footer has them."""
+    return sum(int(chunk.total_uncompressed_size) for chunk in _chunks(file, column))
+
+
+def _chunks(file: Path, column: str) -> list[Any]:
+    footer = pq.read_metadata(file)
+    at = next(at for at in range(footer.num_columns) if footer.schema.column(at).path == column)
+    return [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
 
 
 def bounds(rows: pa.Table, keys: Iterable[str]) -> list[str]:

@@ -70,9 +70,8 @@ class Target:
         if old != new:
             changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
             raise ProjectError(
-                f"{file}: {self.place.name} now differs from its table in {', '.join(changed)}; undo the change, "
-                "or "
-                f"start the table and those below it anew: remove {self.place.path.parent}"
+                f"{file}: {self.place.name} now differs from its table in {', '.join(changed)}; undo the "
+                f"change, or start the table and those below it anew: remove {self.place.path.parent}"
             )
 
     def done(self, identity: Identity) -> bool:
@@ -99,6 +98,10 @@ class Target:
     def rows(self, files: list[str]) -> int:
         """The rows of files that `write` wrote."""
         return sum(stats.of(self.place.path / path)[0] for path in files)
+
+    def payload(self, files: list[str], column: str) -> int:
+        """The bytes, before compression, of a column in files that `write` wrote."""
+        return sum(stats.payload(self.place.path / path, column) for path in files)
 
     def newest(self, files: list[str], column: str) -> int | None:
         """The greatest value of a column of time in files that `write` wrote, in epoch milliseconds."""

@@ -8,6 +8,6 @@ from typing import Annotated
 import typer
 
 Project = Annotated[
-    Path | None, typer.Option("--project", help="Project folder [default: walk up from here]")
+    Path | None, typer.Option("--project", help="Project folder (default: walk up from here)")
 ]
 Env = Annotated[str, typer.Option("--env", help="Environment: conf/ENV.yaml")]

@@ -22,7 +22,7 @@ from headwater.analysis import BRONZE
 from headwater.definitions import Alert
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
-from headwater.flows.source import starting
+from headwater.flows.reading import starting
 from headwater.progress import Batch
 
 CHECKPOINT_EVERY = "30 seconds"

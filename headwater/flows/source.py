@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,8 +20,9 @@ from headwater import kafka
 from headwater import spark as sessions
 from headwater.commit import Built, Committer
 from headwater.definitions import Topic
-from headwater.errors import ConfError, FlowError
+from headwater.errors import FlowError
 from headwater.flows.context import Context, clock
+from headwater.flows.reading import interval, starting
 from headwater.intent import Intent, IntentFile
 from headwater.progress import Batch
 from headwater.target import Target
@@ -55,7 +55,9 @@ class SourceFlow:
         self._spark: SparkSession = sessions.child(context.spark, parallelism=self._parallelism)
         self._checkpoint = self._folder / f"checkpoint-g{self._place.generation:04d}"
         self._busy = threading.Lock()
-        self._query: StreamingQuery | None = None
+        self._failure: Exception | None = None
+        self._row_bytes = 0.0  # of the records last read, on average
+        self._bound = 0  # records of one batch
 
     def run(self) -> None:
         """Read Kafka until the run ends; with `once`, until what is there now is read.
@@ -65,21 +67,45 @@ class SourceFlow:
             Exception: what made the query fail.
         """
         self._check_checkpoint()
-        query = self._query = self._start()
+        while not self._run_query() and not self._context.stop.is_set():
+            pass
+
+    def _run_query(self) -> bool:
+        """Run the query until it has ended; False if its batches have grown past their bound in bytes."""
+        self._failure = None
+        query = self._start()
         try:
             while not query.awaitTermination(1):
-                if self._context.stop.is_set():
+                if self._context.stop.is_set() or self._outgrown():
                     break
+        except Exception:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
         finally:
             with self._busy:
                 query.stop()
+        return not self._outgrown()
+
+    def _outgrown(self) -> bool:
+        return self._bound > 2 * self._admitted()
+
+    def _admitted(self) -> int:
+        """How many records a batch may have: the bound in rows, or fewer if they are large."""
+        conf = self._context.project.conf
+        rows = self._topic.limits.max_rows_per_batch or conf.max_rows_per_batch
+        return max(1, min(rows, int(conf.max_bytes_per_batch / max(self._row_bytes, 1.0))))
 
     def _start(self) -> StreamingQuery:
         conf = self._context.project.conf
+        if not self._row_bytes:
+            client = kafka.client_options(conf, self._context.bootstrap)
+            self._row_bytes = kafka.average_size(client, self._topic.topic)
+        self._bound = self._admitted()
         options: dict[str, str | int] = {
             **kafka.spark_options(conf, self._context.bootstrap),
             "subscribe": self._topic.topic,
-            "maxOffsetsPerTrigger": self._topic.limits.max_rows_per_batch or conf.max_rows_per_batch,
+            "maxOffsetsPerTrigger": self._bound,
             "includeHeaders": "true",
             "failOnDataLoss": "true",
             **starting(self._context.start),
@@ -95,38 +121,47 @@ class SourceFlow:
         if self._context.once:
             return writer.trigger(availableNow=True).start()
         trigger = self._context.trigger or self._topic.limits.trigger or conf.trigger
-        return writer.trigger(processingTime=trigger).start()
+        return writer.trigger(processingTime=interval(trigger)).start()
 
     def _batch(self, frame: DataFrame, number: int) -> None:
         with self._busy:
             if self._context.stop.is_set():
                 raise FlowError(f"{self.name}: stopped before batch {number}")
-            began = time.monotonic()
-            left = self._committer.unsealed()
-            intent = Intent(
-                flow=self.name,
-                generation=self._place.generation,
-                sequence=number,
-                consumed=self._offsets(number),
-                clock=left.clock if left is not None and left.sequence == number else clock(),
-                fingerprint=self._fingerprint,
-            )
-            rows = 0
+            try:
+                self._commit(frame, number)
+            except Exception as e:
+                self._failure = e  # as it is: Spark would wrap it
+                raise
 
-            def build(pinned: Intent) -> Built:
-                nonlocal rows
-                files = self._table.write(self._columns(frame, pinned.clock), number, _PARQUET)
-                self._table.sweep(number, files)
-                rows = self._table.rows(files)
-                return Built({self.name: files}, newest=self._table.newest(files, "timestamp"))
+    def _commit(self, frame: DataFrame, number: int) -> None:
+        began = time.monotonic()
+        left = self._committer.unsealed()
+        intent = Intent(
+            flow=self.name,
+            generation=self._place.generation,
+            sequence=number,
+            consumed=self._offsets(number),
+            clock=left.clock if left is not None and left.sequence == number else clock(),
+            fingerprint=self._fingerprint,
+        )
+        rows = 0
 
-            version = self._committer.carry_out(intent, build)
-            self._context.heads.announce()
-            seconds = time.monotonic() - began
-            newest = self._table.flows[self.name]["newest"]
-            self._context.board.batch(
-                Batch(self.name, number, version, rows, rows, 0, seconds, time.time(), newest)
-            )
+        def build(pinned: Intent) -> Built:
+            nonlocal rows
+            files = self._table.write(self._columns(frame, pinned.clock), number, _PARQUET)
+            self._table.sweep(number, files)
+            rows = self._table.rows(files)
+            if rows:
+                self._row_bytes = self._table.payload(files, "value") / rows
+            return Built({self.name: files}, newest=self._table.newest(files, "timestamp"))
+
+        version = self._committer.carry_out(intent, build)
+        self._context.heads.announce()
+        seconds = time.monotonic() - began
+        newest = self._table.flows[self.name]["newest"]
+        self._context.board.batch(
+            Batch(self.name, number, version, rows, rows, 0, seconds, time.time(), newest)
+        )
 
     def _columns(self, frame: DataFrame, pinned_clock: str) -> DataFrame:
         return frame.select(
@@ -162,28 +197,3 @@ class SourceFlow:
                 "too, and run "
                 "again to read the topic from the start"
             )
-
-
-def milliseconds(start: str) -> int:
-    """An ISO 8601 time as milliseconds since the epoch; one without a zone is UTC.
-
-    Raises:
-        ConfError: it is not such a time.
-    """
-    try:
-        at = datetime.fromisoformat(start)
-    except ValueError:
-        raise ConfError(
-            f"--start {start}: write earliest, latest or a time like 2026-01-31T06:00:00Z"
-        ) from None
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def starting(start: str) -> dict[str, str]:
-    """Spark's option for where a source begins; a time is ISO 8601."""
-    if start in ("earliest", "latest"):
-        return {"startingOffsets": start}
-    return {
-        "startingTimestamp": str(milliseconds(start)),
-        "startingOffsetsByTimestampStrategy": "latest",
-    }

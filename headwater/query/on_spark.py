@@ -8,7 +8,6 @@ from typing import Any
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headwater import jvm
@@ -28,7 +27,7 @@ _NO_QUERY_NAMES = {"UnresolvedExecuteImmediate", "CompoundBody", "Call", "PlanWi
 
 def session(sources: Sources) -> SparkSession:
     """The session, with a view for every table and every reference table."""
-    spark = _start(sources)
+    spark = sessions.start(sources.conf)
     _make_views(spark, sources, [*sources.tables.values(), *sources.references.values()], {})
     return spark
 
@@ -44,7 +43,7 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
     plan = _parse(text)
     named = sources.named(_tables(plan))
     versions = past.versions(named, at)
-    spark = _start(sources)
+    spark = sessions.start(sources.conf)
     _make_views(spark, sources, named, versions)
     try:
         table = spark.sql(text, args=dict(params)).toArrow()
@@ -52,15 +51,6 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
         raise QueryError(_reason(str(e))) from None
     columns = [column.to_pylist(maps_as_pydicts="lossy") for column in table.columns]
     return Result(tuple(table.column_names), list(zip(*columns, strict=True)))
-
-
-def _start(sources: Sources) -> SparkSession:
-    # PySpark writes each error of a query to stderr, as JSON with Java's stack, before it raises it.
-    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-    spark = sessions.start(sources.conf)
-    # Delta's parser loses parameters in Spark 4.1 and later: https://github.com/delta-io/delta/issues/7640
-    spark.conf.set("spark.sql.legacy.parameterSubstitution.constantsOnly", "true")
-    return spark
 
 
 def _make_views(

@@ -11,12 +11,11 @@ from pathlib import Path
 from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
-from headwater import jvm
 from headwater.aggregate import PARTIAL
 from headwater.conf import Conf
 from headwater.errors import QueryError
 from headwater.lake import Lake
-from headwater.reference import find_references
+from headwater.reference import Reference, find_references
 
 
 @dataclass(frozen=True)
@@ -40,22 +39,9 @@ class Source:
         """The declared columns of a CSV file, which its header has too.
 
         Raises:
-            QueryError: the DDL file is missing or is not DDL, or the header names other columns.
+            ProjectError: the DDL file is missing or is not DDL, or the header has other names.
         """
-        ddl = self.path.with_suffix(".ddl")
-        if not ddl.is_file():
-            raise QueryError(f"{ddl}: missing; write the columns of {self.path.name} (hostname STRING, …)")
-        try:
-            columns = jvm.ddl(" ".join(ddl.read_text(encoding="utf-8").split()))
-        except ValueError as e:
-            raise QueryError(f"{ddl}: not a list of columns: {e}") from None
-        with self.path.open(encoding="utf-8") as lines:
-            header = [name.strip() for name in next(lines, "").split(",")]
-        if header != columns.fieldNames():
-            raise QueryError(
-                f"{self.path}: its header is not {','.join(columns.fieldNames())}; mend the file"
-            )
-        return columns
+        return Reference(self.name, self.path).csv_columns()
 
 
 class Sources:

@@ -1,0 +1,124 @@
+"""A day of records through every command: produce, run, query; and what a second run changes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from harness import BRONZE, GOLD, QUARANTINE, SILVER, Project, assert_lake_equals_oracle, gold
+
+from headwater import tail
+from headwater.produce import Faults, Record
+
+COUNT, FAULTS = 200_000, Faults(late=0.01, duplicate=0.01, malformed=0.01)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """200,000 records, produced and drained by the command line."""
+    project = Project(tmp_path_factory.mktemp("day") / "project", seed=7, faults=FAULTS)
+    try:
+        shares = ("--late", "0.01", "--duplicate", "0.01", "--malformed", "0.01")
+        text = project.headwater("produce", "iot", "--count", str(COUNT), "--seed", "7", *shares, "--json")
+        ledger = json.loads(text)["ledger"]
+        project.note(COUNT)
+        assert ledger["produced"] == COUNT
+        assert sum(ledger["malformed"].values()) == sum(
+            1 for r in project.records if r.fault and r.fault.startswith("malformed/")
+        )
+        project.ledger = ledger  # type: ignore[attr-defined]
+        project.first = project.once()  # type: ignore[attr-defined]
+        yield project
+    finally:
+        project.broker.stop()
+
+
+def topic(project: Project, name: str) -> Iterator[tuple[dict[str, Any] | None, dict[str, Any]]]:
+    """Key and value of each record of a topic, from its start."""
+    for message in tail.records(project.client(), name, "earliest", follow=False):
+        key, value = message.key(), message.value()
+        assert value is not None
+        yield (json.loads(key) if key and key.startswith(b"{") else None), json.loads(value)
+
+
+def test_the_lake_equals_the_oracle(project: Project) -> None:
+    assert_lake_equals_oracle(project)
+
+
+def test_a_query_counts_what_was_produced(project: Project) -> None:
+    text = project.headwater("query", "--format", "json", f"select count(*) n from {BRONZE}")
+    assert json.loads(text) == [{"n": COUNT}]
+
+
+def test_each_batch_adds_up(project: Project) -> None:
+    batches = project.first  # type: ignore[attr-defined]
+    silver = [batch for batch in batches if batch["flow"] == SILVER]
+    assert all(batch["rows_in"] == batch["rows_out"] + batch["quarantined"] for batch in silver)
+    malformed = sum(project.ledger["malformed"].values())  # type: ignore[attr-defined]
+    assert sum(batch["quarantined"] for batch in silver) == malformed
+    assert sum(batch["rows_in"] for batch in batches if batch["flow"] == BRONZE) == COUNT
+    assert sum(batch["rows_in"] for batch in batches if batch["flow"] == GOLD) == COUNT - malformed
+
+
+def test_the_alert_topic_holds_exactly_the_oracles_alerts(project: Project) -> None:
+    got = Counter(tuple(sorted(alert.items())) for _, alert in topic(project, "iot-filtered-alert"))
+    want = Counter(tuple(sorted(a._asdict().items())) for a in project.generator.alerts(project.records))
+    assert got == want, f"missing {list((want - got).items())[:5]}, too many {list((got - want).items())[:5]}"
+
+
+def test_the_last_value_of_each_published_key_is_gold(project: Project) -> None:
+    assert_published_equals_gold(project)
+
+
+def test_a_second_run_changes_nothing(project: Project) -> None:
+    before = project.versions()
+    assert project.once() == []
+    assert project.versions() == before
+    assert {BRONZE, SILVER, GOLD, QUARANTINE} <= set(before)
+
+
+def test_a_changed_reference_table_and_headers_come_with_the_next_batch(project: Project) -> None:
+    hosts = project.root / "conf" / "reference" / "hosts.csv"
+    old = dict.fromkeys((r[0] for r in project.rows(SILVER, "DISTINCT hostname")), None)
+    old |= {row[0]: row[1] for row in project.rows(SILVER, "DISTINCT hostname, site")}
+    hosts.write_text(hosts.read_text().replace("doc,north,90", "doc,east,70") + "extra,east,50\n")
+    before = project.versions()[SILVER]
+
+    value = b'{"hostname":"extra","cpu":"cpu1","usage":12.5,"occurred_at":1767225600000}'
+    extra = Record("iot-data-input", b"extra", value, 0)
+    producer = Producer(project.client())
+    producer.produce(extra.topic, value, b"extra", extra.partition, headers=[("trace", b"\x00\xff"), ("none", None)])
+    assert producer.flush(30) == 0
+    project.records.append(extra)
+    project.produce(5_000)
+    project.once()
+
+    assert_lake_equals_oracle(project)
+    assert project.versions()[SILVER] == before + 1
+    rows = project.rows(SILVER, "hostname, site, alert_threshold, count(*)  GROUP BY ALL".replace("GROUP BY ALL", ""))
+    found = Counter((host, site, threshold) for host, site, threshold, _ in rows)
+    assert found
+    headers = project.rows(BRONZE, "key, headers")
+    assert [h for k, h in headers if k == b"extra"] == [
+        [{"key": "trace", "value": b"\x00\xff"}, {"key": "none", "value": None}]
+    ]
+    assert_published_equals_gold(project)
+
+
+def assert_published_equals_gold(project: Project) -> None:
+    """Keeping the last value of each key of the topic gives the table."""
+    last: dict[str, dict[str, Any]] = {}
+    for key, value in topic(project, "iot-avg-output"):
+        assert key is not None
+        last[json.dumps(key, sort_keys=True)] = value
+    stamp = "strftime(%s, '%%Y-%%m-%%dT%%H:%%M:%%S.000Z')"
+    columns = f"{stamp % 'window_start'}, {stamp % 'window_end'}, hostname, cpu, avg_usage, max_usage"
+    names = ("window_start", "window_end", "hostname", "cpu", "avg_usage", "max_usage")
+    want = [dict(zip(names, row, strict=True)) for row in project.rows(GOLD, columns)]
+    order = lambda row: json.dumps(row, sort_keys=True)  # noqa: E731
+    assert sorted(map(order, last.values())) == sorted(map(order, want))

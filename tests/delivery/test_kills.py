@@ -1,0 +1,192 @@
+"""kill -9 of the Python process and of its JVM at every step of the commit: nothing lost, nothing twice.
+
+A run that is to be killed drains what is new, as far as it gets; the next one finds what it left. The
+short form walks all steps over the three tables on one lake, each kill on top of what the one before
+left behind; `make torture` tries each table, step and process by itself, and then kills at random.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import BRONZE, GOLD, SEED, SILVER, Project, Running, alive, assert_lake_equals_oracle, gone, until
+
+from headwater.failpoints import STEPS
+
+RECOVERY = 30.0  # seconds from a kill to the first new commit
+
+# (step, flow, count, process). "staged" is reached where a batch has rows for a quarantine too; then the
+# first "committing" of silver stands between the quarantine's commit and the table's own.
+SHORT = [
+    ("pinned", BRONZE, 1, "python"),
+    ("pinned", SILVER, 1, "jvm"),
+    ("built", GOLD, 1, "python"),
+    ("built", BRONZE, 1, "jvm"),
+    ("staged", SILVER, 1, "python"),
+    ("staged", SILVER, 1, "jvm"),
+    ("committing", SILVER, 1, "python"),
+    ("committing", SILVER, 1, "jvm"),
+    ("committed", GOLD, 1, "jvm"),
+    ("committed", BRONZE, 1, "python"),
+    ("sealed", GOLD, 1, "python"),
+    ("sealed", SILVER, 1, "jvm"),
+]
+REACHED = {
+    BRONZE: [("pinned", 1), ("built", 1), ("committing", 1), ("committed", 1), ("sealed", 1)],
+    SILVER: [
+        ("pinned", 1),
+        ("built", 1),
+        ("staged", 1),
+        ("committing", 1),
+        ("committing", 2),
+        ("committed", 1),
+        ("sealed", 1),
+    ],
+    GOLD: [("pinned", 1), ("built", 1), ("committed", 1), ("sealed", 1)],
+}
+FULL = [
+    (step, flow, count, who)
+    for flow, steps in REACHED.items()
+    for step, count in steps
+    for who in ("python", "jvm")
+]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    project = Project(tmp_path_factory.mktemp("kills") / "project")
+    try:
+        yield project
+    finally:
+        project.broker.stop()
+
+
+def kill_at(project: Project, step: str, flow: str, count: int, who: str) -> None:
+    """Run until the step is reached and the process or its JVM is killed there."""
+    with project.run("--once", fail=f"{step}:{flow}:{count}={who}") as run:
+        jvm = run.jvm()
+        code = run.wait()
+        expected = -signal.SIGKILL if who == "python" else 1
+        assert code == expected, f"{step} of {flow} was not reached: {run.said()}"
+        gone(jvm)
+
+
+def test_the_short_form_covers_every_step_of_both_processes() -> None:
+    assert {(step, who) for step, _, _, who in SHORT} == {(s, who) for s in STEPS for who in ("python", "jvm")}
+    assert {flow for _, flow, _, _ in SHORT} == {BRONZE, SILVER, GOLD}
+    assert {step for step, _, _, _ in FULL} == set(STEPS)
+
+
+def test_killed_at_every_step_one_after_another(project: Project) -> None:
+    for step, flow, count, who in SHORT:
+        project.produce(3_000)
+        began = time.monotonic()
+        kill_at(project, step, flow, count, who)
+        print(f"{step} {flow} {who}: {time.monotonic() - began:.1f} s")
+    project.once()
+    assert_lake_equals_oracle(project)
+
+
+def test_a_successor_waits_for_a_stopped_writer_and_for_the_jvm_of_a_dead_one(project: Project) -> None:
+    with project.run() as first:
+        project.produce(3_000)
+        jvm = first.jvm()
+        first.batch(BRONZE)
+
+        first.kill(signal.SIGSTOP)  # a writer that is merely stopped still is the writer
+        refused(project, f"process {first.pid} is writing it")
+        first.kill(signal.SIGCONT)
+        seen = len(first.batches(BRONZE))
+        project.produce(3_000)
+        first.batch(BRONZE, after=seen)
+        first.until(project.caught_up, "all that was produced, in gold")
+
+        signal_to(jvm, signal.SIGSTOP)  # it can't notice that its parent dies
+        project.produce(3_000)
+        first.kill()
+        assert first.wait() == -signal.SIGKILL
+        before = project.versions()
+        refused(project, f"the JVM {jvm} of an ended run still lives")
+        assert alive(jvm) and project.versions() == before
+        signal_to(jvm, signal.SIGKILL)
+        gone(jvm)
+    project.once()
+    assert_lake_equals_oracle(project)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize(("step", "flow", "count", "who"), FULL)
+def test_killed_at(project: Project, step: str, flow: str, count: int, who: str) -> None:
+    print(f"seed {SEED}")
+    project.produce(3_000)
+    kill_at(project, step, flow, count, who)
+    project.once()
+    assert_lake_equals_oracle(project)
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(1800)
+def test_killed_at_random_times_while_records_come(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project")
+    draw = random.Random(SEED)
+    first_commits, first_golds = [], []
+    killed = time.monotonic()
+    try:
+        with project.producing(rate=2_000) as producer:
+            for number in range(21):
+                with project.run() as run:
+                    first = run.batch()
+                    gold = run.batch(GOLD)
+                    if number:
+                        first_commits.append(first["heard"] - killed)
+                        first_golds.append(gold["heard"] - killed)
+                    if number == 20:
+                        producer.stop()
+                        run.until(project.caught_up, "all that was produced, in gold", within=300)
+                        run.kill(signal.SIGTERM)
+                        assert run.wait() == 0, run.said()
+                        break
+                    threading.Event().wait(draw.uniform(0, 3))  # seconds: the random time
+                    who = ("python", "jvm", "both")[number % 3]
+                    killed = kill(run, who)
+        print(f"{len(project.records)} records; seconds to the first commit after each kill:")
+        print(" bronze or any:", sorted(round(s, 1) for s in first_commits))
+        print(" gold:", sorted(round(s, 1) for s in first_golds))
+        assert_lake_equals_oracle(project)
+        assert max(first_commits) < RECOVERY, first_commits
+    finally:
+        project.broker.stop()
+
+
+def kill(run: Running, who: str) -> float:
+    """SIGKILL now; returns when, after the process has ended."""
+    jvm = run.jvm()
+    at = time.monotonic()
+    if who != "python":
+        signal_to(jvm, signal.SIGKILL)
+    if who != "jvm":
+        run.kill()
+    run.wait()
+    until(lambda: not alive(run.pid), "the end of the process")
+    return at
+
+
+def refused(project: Project, reason: str) -> None:
+    """A successor ends by itself, writes nothing, and says who holds the tables."""
+    with project.run("--once") as successor:
+        assert successor.wait() == 1, successor.said()
+        assert reason in " ".join(successor.stderr.split()), successor.said()
+        assert successor.batches() == []
+
+
+def signal_to(pid: int, number: int) -> None:
+    """A signal to a JVM that a run of this test named as its own."""
+    import os
+
+    os.kill(pid, number)
