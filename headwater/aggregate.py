@@ -134,9 +134,14 @@ def _take(frame: DataFrame, where: str) -> _Taken:
             above.append(plan)
         plan = plan.child()
     if plans.kind(plan) != "Aggregate":
+        what = {**plans.ACROSS_ROWS, **_OTHERS}.get(plans.kind(plan), plans.kind(plan))
         raise ProjectError(
-            f"{where}: {_OTHERS.get(plans.kind(plan), plans.kind(plan))} above or beside GROUP BY can't be "
-            "maintained; aggregate at the top, and filter in a table below"
+            f"{where}: {what} above or beside GROUP BY can't be maintained; aggregate at the top, and filter "
+            "in a table below"
+        )
+    if plans.kind(plan.child()) == "Expand":
+        raise ProjectError(
+            f"{where}: ROLLUP, CUBE and GROUPING SETS are not supported; make a table for each"
         )
     if any(plans.kind(node) == "Aggregate" for node in plans.nodes(plan.child())):
         raise ProjectError(f"{where}: an aggregate of an aggregate; make the inner one a table of its own")
@@ -149,12 +154,12 @@ def _take(frame: DataFrame, where: str) -> _Taken:
         columns = [_renamed(e, columns, where) for e in jvm.items(project.projectList())]
     covered = [e for _, kind, e in columns if kind == "key"]
     for group in grouping:
-        if not any(_uses(e, group) for e in covered):
+        if not any(_tells(e, group) for e in covered):
             raise ProjectError(f"{where}: GROUP BY {group.sql()} is not among its columns; add it to SELECT")
     return _Taken(grouping, columns, plan.child())
 
 
-_OTHERS = {"Filter": "HAVING", "Sort": "ORDER BY", "Join": "a join"}
+_OTHERS = {"Filter": "a filter (HAVING, or WHERE with a subquery)", "Join": "a join", "Union": "UNION"}
 
 
 def _column(expression: Any, where: str) -> tuple[str, str, Any]:
@@ -196,8 +201,11 @@ def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: str) -
     )
 
 
-def _uses(expression: Any, group: Any) -> bool:
-    return any(bool(e.semanticEquals(group)) for e in plans.within(expression))
+def _tells(expression: Any, group: Any) -> bool:
+    """Whether rows of two groups differ in it: it is the group, or one end of its window."""
+    if plans.kind(expression) == "GetStructField" and plans.metadata_key(group, "spark.timeWindow"):
+        return bool(expression.child().semanticEquals(group))
+    return bool(expression.semanticEquals(group))
 
 
 def _aggregated(expression: Any, function: str) -> Column:

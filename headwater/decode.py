@@ -49,12 +49,11 @@ RAW = ("cluster", "topic", "partition", "offset", "timestamp", "key", "value", "
 MAX_DEPTH = 1000  # as deep as Spark's own JSON parser goes
 _PART = 128  # lines that are read alone once a batch has a malformed row
 _ROW = re.compile(r" in row (\d+)$")
-_STRING = re.compile(
-    rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL
-)  # one without an end goes on to the end of the line
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # to the end of the line where it has none
 _STRUCTURE = re.compile(_STRING.pattern + rb"|[{}\[\]]", re.DOTALL)
 _NOT_FINITE = re.compile(rb"[:,\[\s-](?:NaN|Inf)")
 _STEP = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
+_PLACE = {"cluster": pa.string(), "topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
 _CARRIED = (SOURCE, "ingested_at")
 _SIMPLE = (StringType, DoubleType, FloatType, IntegralType, BooleanType, DecimalType, DateType, TimestampType)
 
@@ -72,7 +71,8 @@ def fields(decoder: Json, where: str) -> StructType:
     for field in schema:
         if field.name.lower() in (*_CARRIED, MALFORMED):
             raise ProjectError(
-                f"{where}: hw.json field '{field.name}' has the name of a column that the engine adds; leave it out"
+                f"{where}: hw.json field '{field.name}' is the name of a column that every row has; "
+                "leave it out"
             )
         _supported(field.dataType, f"{where}: hw.json field '{field.name}'")
     return schema
@@ -99,17 +99,15 @@ def rejects(raw: DataFrame, malformed: Sequence[Row]) -> DataFrame:
         malformed: where each malformed row stands in Kafka (cluster, topic, partition, offset), and its
             reason; see `found`.
     """
-    places = "cluster STRING, topic STRING, partition INT, offset BIGINT, reason STRING"
-    reasons = raw.sparkSession.createDataFrame(list(malformed), places)
-    keys = ["cluster", "topic", "partition", "offset"]
-    return raw.select(*RAW).join(F.broadcast(reasons), keys).select(*RAW, "reason")
+    columns = pa.schema([*_PLACE.items(), ("reason", pa.string())])
+    rows = pa.Table.from_pylist([dict(zip(columns.names, row, strict=True)) for row in malformed], columns)
+    reasons = raw.sparkSession.createDataFrame(rows)  # in memory: joining it needs no job
+    return raw.select(*RAW).join(F.broadcast(reasons), list(_PLACE)).select(*RAW, "reason")
 
 
 def found() -> Column:
     """An aggregate: the malformed rows of decoded ones, as `rejects` takes them."""
-    place = F.struct(
-        *(F.col(f"{SOURCE}.{name}") for name in ("cluster", "topic", "partition", "offset")), MALFORMED
-    )
+    place = F.struct(*(F.col(f"{SOURCE}.{name}") for name in _PLACE), MALFORMED)
     return F.collect_list(F.when(F.col(MALFORMED).isNotNull(), place))
 
 
@@ -118,11 +116,12 @@ def native(raw: DataFrame, decoder: Json, where: str) -> DataFrame:
 
     Columns: the decoder's and `_source`, its cluster empty. Takes every row that `decoded` does, and gives
     it the same values. Leaves out what is malformed, but for what from_json can't tell: a field that comes
-    twice (its last value is taken), a DECIMAL with more digits than its scale (rounded), half a surrogate
-    pair (`?`), and text between the object and another `}`.
+    twice (its last value is taken), a DECIMAL with more digits than its scale (rounded), and text between
+    the object and another `}`.
     """
     schema = fields(decoder, where)
-    wide = StructType([*strict.wider(schema), StructField(MALFORMED, StringType())])
+    wide = StructType([StructField(f.name, strict.wider(f.dataType)) for f in schema])
+    wide.add(MALFORMED, StringType())
     text = F.col("value").cast("string")
     options = {
         "columnNameOfCorruptRecord": MALFORMED,

@@ -82,7 +82,7 @@ def _newest(commit: log.Commit) -> int | None:
 def lag(table: Path, start: Position) -> int:
     """How many rows of the table stand after `start`."""
     return sum(
-        file.rows
+        max(file.rows, 0)
         for commit in log.commits(table, after=start.version, upto=log.head(table))
         for file in commit.added[start.files if commit.version == start.version + 1 else 0 :]
     )

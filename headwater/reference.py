@@ -83,7 +83,7 @@ class Reference:
         kept = self._kept(lake, version)
         rows = spark.read.schema(schema).options(header=True, mode="FAILFAST").csv(str(kept))
         try:
-            return spark.createDataFrame(rows.collect(), schema)
+            return spark.createDataFrame(rows.toArrow(), schema)  # in memory: joining it needs no job
         except Exception as e:
             raise FlowError(f"{self.path}: a row does not fit {self.path.stem}.ddl; mend the file") from e
 

@@ -78,16 +78,25 @@ class _Relation:
         return view
 
 
-def _relations(node: Any, alias: str | None = None) -> Iterator[_Relation]:
+def _relations(
+    node: Any, alias: str | None = None, hidden: frozenset[str] = frozenset()
+) -> Iterator[_Relation]:
+    """The sources below a node, but for the names (in lower case) that a WITH clause above gives."""
     kind = node.getClass().getSimpleName()
     if kind == "UnresolvedRelation":
-        yield _Relation(node, alias)
+        relation = _Relation(node, alias)
+        if relation.table.lower() not in hidden:
+            yield relation
+    if kind == "UnresolvedWith":
+        for given in jvm.items(node.cteRelations()):
+            yield from _relations(given._2(), None, hidden)
+            hidden |= {str(given._1()).lower()}
     inherited = alias if kind == "NamedStreamingRelation" else None
     below = str(node.alias()) if kind == "SubqueryAlias" else inherited
     for child in jvm.items(node.children()):
-        yield from _relations(child, below)
-    for plan in _subqueries(node):
-        yield from _relations(plan)
+        yield from _relations(child, below, hidden)
+    for plan in jvm.items(node.subqueries()):
+        yield from _relations(plan, None, hidden)
 
 
 def _watermarks(node: Any) -> Iterator[tuple[str, str]]:
@@ -95,14 +104,6 @@ def _watermarks(node: Any) -> Iterator[tuple[str, str]]:
         yield node.eventTimeColExpr().sql().replace("`", ""), node.delay().toString()
     for child in jvm.items(node.children()):
         yield from _watermarks(child)
-
-
-def _subqueries(node: Any) -> Iterator[Any]:
-    """The plans inside a node's expressions, and those of a WITH clause."""
-    if node.getClass().getSimpleName() == "UnresolvedWith":
-        for relation in jvm.items(node.cteRelations()):
-            yield relation._2()
-    yield from jvm.items(node.subqueries())
 
 
 def _template(text: str, query: str, relations: list[_Relation], sources: tuple[str, ...]) -> str:

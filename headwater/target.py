@@ -90,7 +90,9 @@ class Target:
             options: how Parquet writes them.
         """
         folder = f"{sequence:012d}-{uuid.uuid4().hex[:8]}"
-        rows.write.options(**(options or {})).parquet(str(self.place.path / folder))
+        # Hadoop runs `chmod`, a process, for each folder that it makes itself: make its committer's here.
+        (self.place.path / folder / "_temporary" / "0" / "_temporary").mkdir(parents=True)
+        rows.write.mode("append").options(**(options or {})).parquet(str(self.place.path / folder))
         with os.scandir(self.place.path / folder) as entries:
             names = sorted(entry.name for entry in entries if entry.name.endswith(".parquet"))
         return [f"{folder}/{name}" for name in names]

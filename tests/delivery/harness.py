@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -72,9 +72,7 @@ class Project:
         self.generator: Any = produce.load_generator(root, "iot")
         self.faults = faults
         self.records: list[Record] = []
-        self._stream = self._kept(
-            self.generator.records(seed=seed, faults=faults, clock=produce.stepped())
-        )
+        self._stream = self._kept(self.generator.records(seed=seed, faults=faults, clock=produce.stepped()))
         self._runs = 0
 
     def configure(self, **settings: Any) -> None:
@@ -93,7 +91,8 @@ class Project:
     def client(self) -> dict[str, Any]:
         """The options of a Kafka client, the broker started where it is not, the topics made."""
         settings = self.conf
-        client = dict(kafka.client_options(settings, kafka.ensure_running(self.root, settings)))
+        bootstrap = kafka.ensure_running(self.root, settings)
+        client = {**kafka.client_options(settings, bootstrap), "log_level": 0}
         create_topics(client, self.generator.topics)
         return client
 
@@ -270,7 +269,7 @@ class Running:
             self.process.kill()
             self.process.wait()
         for child in children:
-            with psutil_gone():
+            with suppress(psutil.NoSuchProcess):
                 if "kafka.Kafka" not in child.cmdline():  # the broker is the project's, not the run's
                     child.kill()
 
@@ -287,15 +286,6 @@ class Running:
             with self._changed:
                 self.events.append(event)
                 self._changed.notify_all()
-
-
-@contextmanager
-def psutil_gone() -> Iterator[None]:
-    """A process that is gone already needs no ending."""
-    try:
-        yield
-    except psutil.NoSuchProcess:
-        pass
 
 
 def alive(pid: int) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from harness import BRONZE, GOLD, QUARANTINE, SILVER, Project, assert_lake_equals_oracle, gold
+from harness import BRONZE, GOLD, QUARANTINE, SILVER, Project, assert_lake_equals_oracle, once_each
 
 from headwater import tail
 from headwater.produce import Faults, Record
@@ -66,8 +65,10 @@ def test_each_batch_adds_up(project: Project) -> None:
 
 
 def test_the_alert_topic_holds_exactly_the_oracles_alerts(project: Project) -> None:
+    # A field that comes twice is what Spark's own decoder can't tell: see `headwater.decode.native`.
+    taken = (r._replace(fault=None) if r.fault == "malformed/duplicate_field" else r for r in project.records)
     got = Counter(tuple(sorted(alert.items())) for _, alert in topic(project, "iot-filtered-alert"))
-    want = Counter(tuple(sorted(a._asdict().items())) for a in project.generator.alerts(project.records))
+    want = Counter(tuple(sorted(alert._asdict().items())) for alert in project.generator.alerts(taken))
     assert got == want, f"missing {list((want - got).items())[:5]}, too many {list((got - want).items())[:5]}"
 
 
@@ -84,15 +85,17 @@ def test_a_second_run_changes_nothing(project: Project) -> None:
 
 def test_a_changed_reference_table_and_headers_come_with_the_next_batch(project: Project) -> None:
     hosts = project.root / "conf" / "reference" / "hosts.csv"
-    old = dict.fromkeys((r[0] for r in project.rows(SILVER, "DISTINCT hostname")), None)
-    old |= {row[0]: row[1] for row in project.rows(SILVER, "DISTINCT hostname, site")}
+    enriched = '_source.partition, _source."offset", hostname, site, alert_threshold'
+    old = once_each("silver", project.rows(SILVER, enriched), 2)
     hosts.write_text(hosts.read_text().replace("doc,north,90", "doc,east,70") + "extra,east,50\n")
     before = project.versions()[SILVER]
 
     value = b'{"hostname":"extra","cpu":"cpu1","usage":12.5,"occurred_at":1767225600000}'
     extra = Record("iot-data-input", b"extra", value, 0)
     producer = Producer(project.client())
-    producer.produce(extra.topic, value, b"extra", extra.partition, headers=[("trace", b"\x00\xff"), ("none", None)])
+    producer.produce(
+        extra.topic, value, b"extra", extra.partition, headers=[("trace", b"\x00\xff"), ("none", None)]
+    )
     assert producer.flush(30) == 0
     project.records.append(extra)
     project.produce(5_000)
@@ -100,9 +103,11 @@ def test_a_changed_reference_table_and_headers_come_with_the_next_batch(project:
 
     assert_lake_equals_oracle(project)
     assert project.versions()[SILVER] == before + 1
-    rows = project.rows(SILVER, "hostname, site, alert_threshold, count(*)  GROUP BY ALL".replace("GROUP BY ALL", ""))
-    found = Counter((host, site, threshold) for host, site, threshold, _ in rows)
-    assert found
+    rows = once_each("silver", project.rows(SILVER, enriched), 2)
+    assert {at: row for at, row in rows.items() if at in old} == old
+    table = [line.split(",") for line in hosts.read_text().splitlines()[1:]]
+    new = {row for at, row in rows.items() if at not in old}
+    assert new == {(host, site, float(threshold)) for host, site, threshold in table}
     headers = project.rows(BRONZE, "key, headers")
     assert [h for k, h in headers if k == b"extra"] == [
         [{"key": "trace", "value": b"\x00\xff"}, {"key": "none", "value": None}]

@@ -7,6 +7,7 @@ left behind; `make torture` tries each table, step and process by itself, and th
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import threading
@@ -15,7 +16,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import BRONZE, GOLD, SEED, SILVER, Project, Running, alive, assert_lake_equals_oracle, gone, until
+from harness import (
+    BRONZE,
+    GOLD,
+    SEED,
+    SILVER,
+    Project,
+    Running,
+    alive,
+    assert_lake_equals_oracle,
+    gone,
+    until,
+)
 
 from headwater.failpoints import STEPS
 
@@ -78,7 +90,9 @@ def kill_at(project: Project, step: str, flow: str, count: int, who: str) -> Non
 
 
 def test_the_short_form_covers_every_step_of_both_processes() -> None:
-    assert {(step, who) for step, _, _, who in SHORT} == {(s, who) for s in STEPS for who in ("python", "jvm")}
+    assert {(step, who) for step, _, _, who in SHORT} == {
+        (s, who) for s in STEPS for who in ("python", "jvm")
+    }
     assert {flow for _, flow, _, _ in SHORT} == {BRONZE, SILVER, GOLD}
     assert {step for step, _, _, _ in FULL} == set(STEPS)
 
@@ -187,6 +201,4 @@ def refused(project: Project, reason: str) -> None:
 
 def signal_to(pid: int, number: int) -> None:
     """A signal to a JVM that a run of this test named as its own."""
-    import os
-
     os.kill(pid, number)

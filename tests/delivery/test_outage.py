@@ -1,0 +1,122 @@
+"""A broker that goes away, a process that is asked to end, a definition that fails: what goes on."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import BRONZE, GOLD, QUARANTINE, SILVER, Project, Running, assert_lake_equals_oracle
+
+from headwater import log
+from headwater.lake import Lake
+
+STOP_LIMIT = 15.0  # seconds that a run has to end after SIGTERM
+
+# A second table of the same topic, whose function fails on the first row that it gets.
+CHECKED = '''"""The same records, through a function that fails."""
+
+from pyspark.sql import functions as F
+
+import headwater as hw
+
+
+@hw.table(source="bronze.iot_metrics", decode=hw.json("hostname STRING, usage DOUBLE"))
+def checked(metrics):
+    """One row per reading of a host that is allowed."""
+    return metrics.withColumn("allowed", F.raise_error(F.concat(F.lit("not allowed: "), "hostname")).cast("boolean"))
+'''
+BELOW = """CREATE STREAMING TABLE gold.checked_hosts
+AS SELECT hostname, count(usage) AS readings FROM STREAM silver.checked GROUP BY hostname
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    project = Project(tmp_path / "project")
+    try:
+        yield project
+    finally:
+        project.broker.stop()
+
+
+def end(run: Running, code: int) -> None:
+    """SIGTERM; the run must end in time, with this exit code, and leave no batch half done."""
+    began = time.monotonic()
+    run.kill(signal.SIGTERM)
+    assert run.wait(within=60) == code, run.said()
+    seconds = time.monotonic() - began
+    print(f"ended {seconds:.1f} s after SIGTERM")
+    assert seconds < STOP_LIMIT, run.said()
+    assert run.project.intents()
+    half = [name for name, intent in run.project.intents().items() if not intent["sealed"]]
+    assert not half, f"half done: {half}\n{run.said()}"
+
+
+def outage(project: Project, seconds: float) -> None:
+    with project.producing(rate=1_000), project.run() as run:
+        run.batch(GOLD)
+        began = time.monotonic()
+        project.broker.stop()
+        threading.Event().wait(seconds)  # the length of the outage
+        before = len(run.batches(BRONZE))
+        project.broker.start()
+        back = time.monotonic()
+        first = run.batch(BRONZE, after=before)
+        print(f"outage of {back - began:.1f} s; bronze goes on {first['heard'] - back:.1f} s after its end")
+        run.batch(GOLD, after=len(run.batches(GOLD)))
+        end(run, 0)  # while records still come
+    project.once()
+    assert_lake_equals_oracle(project)
+    assert not any(event.get("state") == "failed" for event in run.events), run.said()
+
+
+def test_a_run_outlives_its_broker_and_ends_in_time(project: Project) -> None:
+    outage(project, 8)
+
+
+@pytest.mark.torture
+def test_a_run_outlives_a_longer_outage(project: Project) -> None:
+    outage(project, 20)
+
+
+def test_what_fails_stops_alone(project: Project) -> None:
+    """First a function that fails on its rows, then a reference table that is broken under the run."""
+    (project.root / "silver" / "checked.py").write_text(CHECKED)
+    (project.root / "gold" / "checked_hosts.sql").write_text(BELOW)
+    hosts = project.root / "conf" / "reference" / "hosts.csv"
+    good = hosts.read_text()
+    project.produce(3_000)
+    with project.run() as run:
+        run.until(lambda: "silver.checked failed" in run.stderr, "the failure of silver.checked")
+        line = next(line for line in run.stderr.splitlines() if "silver.checked failed" in line)
+        assert "silver/checked.py" in line and "not allowed: " in line, run.stderr
+        run.until(project.caught_up, "the other flows")
+
+        hosts.write_text(good.replace("doc,north,90", "doc,north,often"))
+        before = project.versions()
+        seen = len(run.batches(BRONZE))
+        project.produce(3_000)
+        run.until(lambda: f"{SILVER} failed" in run.stderr, f"the failure of {SILVER}")
+        line = next(line for line in run.stderr.splitlines() if f"{SILVER} failed" in line)
+        assert str(hosts) in line and "mend" in line, run.stderr
+        run.batch(BRONZE, after=seen)
+        run.until(lambda: project.written(BRONZE) == len(project.records), "all of bronze")
+        after = project.versions()
+        assert after[BRONZE] > before[BRONZE]
+        assert {after[t] - before[t] for t in (SILVER, GOLD, QUARANTINE)} == {0}
+        failed = {e["flow"] for e in run.events if e.get("state") == "failed"}
+        assert failed == {"silver.checked", SILVER}, run.said()
+        run.kill(signal.SIGTERM)
+        assert run.wait(STOP_LIMIT) == 1, run.said()
+
+    hosts.write_text(good)
+    (project.root / "silver" / "checked.py").unlink()
+    (project.root / "gold" / "checked_hosts.sql").unlink()
+    project.once()
+    assert_lake_equals_oracle(project)
+    place = Lake(project.conf.lake).places()["gold.checked_hosts"]
+    assert log.flows(place.path) == {}  # the table below waited: it has had no batch

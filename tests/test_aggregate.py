@@ -1,0 +1,273 @@
+"""Aggregates kept up to date: which are taken, and that any cut and order of rows gives Spark's answer."""
+
+from __future__ import annotations
+
+import math
+import random
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater import aggregate, jvm
+from headwater import spark as sessions
+from headwater.aggregate import Aggregate, Output
+from headwater.errors import ProjectError
+from headwater.lake import Lake
+from headwater.target import Identity, Target
+
+DDL = "at TIMESTAMP, k STRING, x DOUBLE, f FLOAT, n BIGINT, i INT, d DECIMAL(12,2), s STRING, day DATE, "
+DDL += "ok BOOLEAN"
+WHERE = "gold/t.sql: gold.t"
+
+
+@pytest.fixture(scope="module")
+def spark(spark: SparkSession) -> SparkSession:
+    """A session that does not compile its queries: that takes longer than these few rows."""
+    session = sessions.child(spark, parallelism=1)
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return session
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> DataFrame:
+    """No rows, as the temporary view `rows`."""
+    frame = spark.createDataFrame([], jvm.ddl(DDL))
+    frame.createOrReplaceTempView("rows")
+    return frame
+
+
+# What is taken
+
+
+@pytest.mark.parametrize(
+    ("sql", "outputs", "windowed"),
+    [
+        ("SELECT k, count(*) c FROM rows GROUP BY k", "k:key c:count", False),
+        ("SELECT count(x) c, k FROM rows GROUP BY k", "c:count k:key", False),
+        ("SELECT sum(n) s, min(x) a, max(d) b FROM rows", "s:sum a:min b:max", False),
+        ("SELECT k, avg(x) a FROM rows GROUP BY k", "k:key a:avg", False),
+        ("SELECT k, avg(n) FILTER (WHERE ok) a FROM rows GROUP BY k", "k:key a:avg", False),
+        ("SELECT upper(k) u, count(1) c FROM rows GROUP BY upper(k)", "u:key c:count", False),
+        ("SELECT k a, k b, max(s) m FROM rows GROUP BY k", "a:key b:key m:max", False),
+        ("SELECT window w, max(x) m FROM rows GROUP BY window(at, '1 minute')", "w:key m:max", True),
+        (
+            "SELECT window.start a, window.end b, k, avg(x) m FROM rows GROUP BY window(at, '5 minutes'), k",
+            "a:key b:key k:key m:avg",
+            True,
+        ),
+        (
+            "SELECT window.start a, sum(n) m FROM rows GROUP BY window(at, '2 minutes', '1 minute')",
+            "a:key m:sum",
+            True,
+        ),
+        (
+            "SELECT k, c AS hits FROM (SELECT k, count(*) c FROM rows WHERE x > 1 GROUP BY k)",
+            "k:key hits:count",
+            False,
+        ),
+        ("SELECT k, upper(k) u, count(*) c FROM rows GROUP BY k", "k:key u:key c:count", False),
+    ],
+)
+def test_taken(spark: SparkSession, rows: DataFrame, sql: str, outputs: str, windowed: bool) -> None:
+    found = aggregate.find(spark.sql(sql), WHERE)
+    wanted = tuple(Output(*output.split(":")) for output in outputs.split())
+    assert found == Aggregate(wanted, windowed)
+    assert found.keys == tuple(output.name for output in wanted if output.kind == "key")
+
+
+def test_python_form_is_taken(rows: DataFrame) -> None:
+    frame = (
+        rows.groupBy(F.window("at", "5 minutes"), "k")
+        .agg(F.avg("x").alias("mean"), F.count("*").alias("n"))
+        .select(F.col("window.start").alias("since"), F.col("k").alias("key"), "mean", "n")
+    )
+    found = aggregate.find(frame, WHERE)
+    assert found is not None and found.windowed
+    assert [(o.name, o.kind) for o in found.outputs] == [
+        ("since", "key"),
+        ("key", "key"),
+        ("mean", "avg"),
+        ("n", "count"),
+    ]
+
+
+def test_no_aggregate_is_none(spark: SparkSession, rows: DataFrame) -> None:
+    assert aggregate.find(spark.sql("SELECT k, upper(s) u FROM rows WHERE x > 1"), WHERE) is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        (
+            "SELECT k, count(*) c FROM rows GROUP BY k HAVING count(*) > 1",
+            "a filter (HAVING, or WHERE with a subquery) above",
+        ),
+        ("SELECT k, count(*) c FROM rows GROUP BY k ORDER BY c", "ORDER BY above or beside GROUP BY"),
+        ("SELECT k, count(*) c FROM rows GROUP BY k LIMIT 3", "LIMIT above or beside GROUP BY"),
+        ("SELECT DISTINCT k, count(*) c FROM rows GROUP BY k", "DISTINCT above or beside GROUP BY"),
+        (
+            "SELECT k, count(DISTINCT s) c FROM rows GROUP BY k",
+            "can't be maintained from new rows alone; known: sum",
+        ),
+        ("SELECT k, median(x) m FROM rows GROUP BY k", "m = "),
+        ("SELECT k, first(x) m FROM rows GROUP BY k", "can't be maintained from new rows alone"),
+        ("SELECT k, count(x, n) c FROM rows GROUP BY k", "can't be maintained from new rows alone"),
+        ("SELECT k, max(c) m FROM (SELECT k, s, count(*) c FROM rows GROUP BY k, s) GROUP BY k", "its own"),
+        (
+            "SELECT session_window.start a, count(*) c FROM rows GROUP BY session_window(at, '1 minute')",
+            "session",
+        ),
+        ("SELECT count(*) c FROM rows GROUP BY k", "GROUP BY rows.k is not among its columns; add it"),
+        ("SELECT k, count(*) c FROM rows GROUP BY k, s", "GROUP BY rows.s is not among"),
+        ("SELECT upper(k) u, count(*) c FROM rows GROUP BY k", "GROUP BY rows.k is not among its columns"),
+        ("SELECT date(window.start) d, count(*) c FROM rows GROUP BY window(at, '1 hour')", "is not among"),
+        ("SELECT p.a, count(*) c FROM (SELECT struct(k a, s b) p FROM rows) GROUP BY p", "is not among"),
+        (
+            "SELECT window.start a, count(*) c FROM rows GROUP BY window(at, '1 minute'), k",
+            "GROUP BY rows.k is not",
+        ),
+        ("SELECT k, sum(x) / count(x) m FROM rows GROUP BY k", "m = "),
+        ("SELECT k, round(avg(x), 1) m FROM rows GROUP BY k", "computes with an aggregate"),
+        ("SELECT k, c + 1 AS c FROM (SELECT k, count(*) c FROM rows GROUP BY k)", "c = "),
+        ("SELECT k, avg(d) m FROM rows GROUP BY k", "avg of DECIMAL is not supported; keep sum and count"),
+        ("SELECT k, sum(x) s FROM rows GROUP BY ROLLUP(k)", "ROLLUP"),
+        (
+            "SELECT a.k, a.c FROM (SELECT k, count(*) c FROM rows GROUP BY k) a JOIN rows USING (k)",
+            "a join above or beside GROUP BY",
+        ),
+        ("SELECT k, count(*) c FROM rows GROUP BY k UNION ALL SELECT k, 1 FROM rows", "UNION"),
+        ("SELECT k FROM rows WHERE x > (SELECT avg(x) FROM rows)", "WHERE with a subquery"),
+    ],
+)
+def test_refused(spark: SparkSession, rows: DataFrame, sql: str, says: str) -> None:
+    with pytest.raises(ProjectError) as refused:
+        aggregate.find(spark.sql(sql), WHERE)
+    assert str(refused.value).startswith(f"{WHERE}: ") and says in str(refused.value)
+
+
+# What is kept: Spark's own answer over all rows, however they come
+
+WINDOWED = """SELECT window.start AS since, k, count(*) AS n_rows, count(x) AS n_x, sum(x) AS sum_x,
+    min(x) AS min_x, max(x) AS max_x, avg(x) AS avg_x, avg(n) FILTER (WHERE ok) AS avg_ok,
+    count(*) FILTER (WHERE ok) AS n_ok,
+    sum(n) AS sum_n, sum(i) AS sum_i, avg(i) AS avg_i, min(n) AS min_n, sum(d) AS sum_d, min(d) AS min_d,
+    max(d) AS max_d, min(f) AS min_f, max(f) AS max_f, avg(f) AS avg_f, min(s) AS min_s, max(s) AS max_s,
+    min(at) AS min_at, max(day) AS max_day, max(ok) AS max_ok, sum(x) FILTER (WHERE x > 1) AS sum_big
+    FROM rows GROUP BY window(at, '2 minutes', '1 minute'), k"""
+FLOAT_KEYS = """SELECT x, f, day, ok, s, count(*) AS c, max(n) AS m, avg(d * 1D) AS a
+    FROM rows GROUP BY x, f, day, ok, s"""
+GLOBAL = "SELECT count(*) AS c, sum(x) AS s, avg(x) AS a, max(s) AS m FROM rows"
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def drawn(draw: random.Random) -> tuple[Any, ...]:
+    at = T0 + timedelta(
+        seconds=draw.choice((draw.uniform(0, 300), draw.uniform(-1e9, 0), draw.uniform(0, 60)))
+    )
+    odd = (None, math.nan, 0.0, -0.0, math.inf, 1e300, -1.5)
+    return (
+        at if draw.random() < 0.97 else None,
+        draw.choice((None, "", "a", "b", "B", "ü'\"")),
+        draw.choice(odd) if draw.random() < 0.15 else draw.uniform(-10, 10),
+        draw.choice(odd[:5]) if draw.random() < 0.15 else draw.choice((1.25, -2.5, 1e30)),
+        draw.choice((None, draw.randrange(-(2**40), 2**40))),
+        draw.choice((None, draw.randrange(-(2**31), 2**31))),
+        draw.choice((None, Decimal(draw.randrange(-(10**11), 10**11)).scaleb(-2))),
+        draw.choice((None, "", "z", "é", "\U0001f600", "a" * 50)),
+        draw.choice((None, T0.date(), T0.date() - timedelta(days=40_000))),
+        draw.choice((None, True, False)),
+    )
+
+
+@pytest.mark.parametrize("sql", [WINDOWED, FLOAT_KEYS, GLOBAL], ids=["windowed", "float keys", "global"])
+def test_any_cut_in_any_order_is_the_batch_query(spark: SparkSession, tmp_path: Path, sql: str) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    data = [drawn(draw) for _ in range(240)]
+    wanted = table(query(spark, sql, data))
+    for order in range(3):
+        draw.shuffle(data)
+        cuts = sorted(draw.sample(range(len(data)), 2))
+        batches = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+        batches.insert(draw.randrange(len(batches)), [])
+        kept = maintained(spark, sql, batches, tmp_path / str(order))
+        assert_same(kept, wanted, aggregate.find(query(spark, sql, []), WHERE))
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ([math.nan, 1.0], {"min_x": 1.0, "max_x": math.nan}),
+        ([1.0, math.nan], {"min_x": 1.0, "max_x": math.nan}),
+        ([math.nan, None], {"min_x": math.nan, "max_x": math.nan}),
+        ([math.nan, math.inf], {"min_x": math.inf, "max_x": math.nan}),
+        ([None, None], {"n_x": 0, "sum_x": None, "min_x": None, "avg_x": None}),
+        ([None, 2.0], {"n_x": 1, "sum_x": 2.0, "min_x": 2.0, "max_x": 2.0, "avg_x": 2.0}),
+        ([2.0, None], {"n_x": 1, "sum_x": 2.0, "min_x": 2.0, "max_x": 2.0, "avg_x": 2.0}),
+    ],
+)
+def test_two_batches_of_one_row(
+    spark: SparkSession, tmp_path: Path, values: list[float | None], wanted: dict[str, Any]
+) -> None:
+    sql = (
+        "SELECT k, count(x) n_x, sum(x) sum_x, min(x) min_x, max(x) max_x, avg(x) avg_x FROM rows GROUP BY k"
+    )
+    batches = [[(T0, None, x, *[None] * 7)] for x in values]
+    kept = maintained(spark, sql, batches, tmp_path)
+    assert len(kept) == 1
+    assert repr({name: kept[0][name] for name in wanted}) == repr(wanted)
+
+
+def query(spark: SparkSession, sql: str, data: list[tuple[Any, ...]]) -> DataFrame:
+    spark.createDataFrame(data, jvm.ddl(DDL)).coalesce(1).createOrReplaceTempView("rows")
+    return spark.sql(sql)
+
+
+def maintained(
+    spark: SparkSession, sql: str, batches: list[list[tuple[Any, ...]]], folder: Path
+) -> list[dict[str, Any]]:
+    """The rows of a table to which each batch's partial result was merged."""
+    found = aggregate.find(query(spark, sql, []), WHERE)
+    assert found is not None
+    stored = aggregate.schema(query(spark, sql, []), WHERE)
+    target = Target(Lake(folder).create("gold.t", stored, properties={}))
+    for sequence, batch in enumerate(batches):
+        partial = aggregate.to_arrow(aggregate.partial(query(spark, sql, batch), WHERE), stored)
+        target.merge(partial, found, Identity("gold.t", 1, sequence, {}))
+    kept = table(spark.read.format("delta").load(str(target.place.path)))
+    for row in kept:
+        row.pop(aggregate.PARTIAL, None)
+    return kept
+
+
+def table(frame: DataFrame) -> list[dict[str, Any]]:
+    return frame.toArrow().to_pylist()
+
+
+def assert_same(kept: list[dict[str, Any]], wanted: list[dict[str, Any]], found: Aggregate | None) -> None:
+    assert found is not None
+    one, other = ({key_of(row, found): row for row in rows} for rows in (kept, wanted))
+    assert len(one) == len(kept) and set(one) == set(other)
+    for key, row in one.items():
+        for name, value in row.items():
+            assert equal(value, other[key][name]), (key, name, value, other[key][name])
+
+
+def key_of(row: dict[str, Any], found: Aggregate) -> str:
+    return repr(
+        [0.0 if row[name] == 0 and isinstance(row[name], float) else row[name] for name in found.keys]
+    )
+
+
+def equal(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(one == other)

@@ -1,0 +1,392 @@
+"""The decoder: every malformed kind is marked alone, and every other row is what from_json makes of it."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater import decode, jvm, plans
+from headwater.analysis import BRONZE
+from headwater.definitions import Json
+from headwater.errors import ProjectError
+from headwater.produce import load_generator
+
+DDL = (
+    "hostname STRING, usage DOUBLE, occurred_at BIGINT, ok BOOLEAN, tiny TINYINT, small SMALLINT, whole INT, "
+    "ratio FLOAT, price DECIMAL(10,2), day DATE, at TIMESTAMP, tags ARRAY<STRING>, "
+    "place STRUCT<site: STRING, xy: ARRAY<DOUBLE>, since: DATE>, parts ARRAY<STRUCT<n: BIGINT, s: STRING>>"
+)
+IOT: Any = load_generator(Path(__file__).parents[1], "iot")
+GOOD = b'{"hostname":"doc","usage":1.5,"occurred_at":7,"tags":["a"]}'
+
+# kind → (value, what its reason says)
+MALFORMED: dict[str, tuple[bytes | None, str]] = {
+    "null": (None, "no value"),
+    "empty": (b"", "not one JSON object"),
+    "blank": (b" \n", "not one JSON object"),
+    "invalid utf-8": (b'{"hostname":"\xc3\x28"}', "not UTF-8: invalid continuation byte at byte 13"),
+    "invalid utf-8 in an unknown field": (b'{"x":"\xff"}', "not UTF-8"),
+    "surrogate in utf-8": (b'{"hostname":"\xed\xa0\x80"}', "not UTF-8"),
+    "half a surrogate pair": (b'{"hostname":"\\ud800"}', "surrogate"),
+    "truncated": (b'{"hostname":"doc","usage":1.', "not one JSON object"),
+    "truncated after an inner object": (b'{"place":{"site":"x"}', "Missing a comma or '}'"),
+    "unclosed string": (b'{"hostname":"doc}', "JSON parse error"),
+    "array": (b"[" + GOOD + b"]", "not one JSON object"),
+    "scalar": (b"42", "not one JSON object"),
+    "null literal": (b"null", "not one JSON object"),
+    "trailing text": (GOOD + b" x", "not one JSON object"),
+    "trailing bracket": (GOOD + b" }", "JSON parse error"),
+    "trailing garbage": (GOOD + b" garbage }", "JSON parse error"),
+    "trailing zero byte": (GOOD + b"\x00", "not one JSON object"),
+    "two objects": (GOOD + GOOD, "not one JSON object"),
+    "two objects on two lines": (GOOD + b"\n" + GOOD, "not one JSON object"),
+    "byte order mark": (b"\xef\xbb\xbf" + GOOD, "not one JSON object"),
+    "single quotes": (b"{'usage':1}", "JSON parse error"),
+    "bare name": (b"{usage:1}", "JSON parse error"),
+    "comment": (b'{"usage":1/**/}', "JSON parse error"),
+    "trailing comma": (b'{"usage":1,}', "JSON parse error"),
+    "control character": (b'{"hostname":"a\x01"}', "JSON parse error"),
+    "newline in a string": (b'{"hostname":"a\nb"}', "JSON parse error"),
+    "bad escape": (b'{"hostname":"\\x"}', "JSON parse error"),
+    "leading zero": (b'{"usage":01}', "JSON parse error"),
+    "number for a string": (b'{"hostname":42}', "Column(/hostname) changed from string to number"),
+    "boolean for a string": (b'{"hostname":true}', "Column(/hostname)"),
+    "object for a string": (b'{"hostname":{"a":1}}', "Column(/hostname)"),
+    "string for a number": (b'{"usage":"1.5"}', "Column(/usage) changed from number to string"),
+    "number for a boolean": (b'{"ok":1}', "Column(/ok)"),
+    "fraction for a whole number": (b'{"occurred_at":1.0}', "int64"),
+    "exponent for a whole number": (b'{"occurred_at":1e2}', "int64"),
+    "bigint overflow": (b'{"occurred_at":9223372036854775808}', "int64"),
+    "tinyint overflow": (b'{"tiny":200}', "int8"),
+    "smallint overflow": (b'{"small":-32769}', "int16"),
+    "int overflow": (b'{"whole":2147483648}', "int32"),
+    "double overflow": (b'{"usage":1e309}', "too big"),
+    "float overflow": (b'{"ratio":1e39}', "ratio: not a finite number"),
+    "decimal overflow": (b'{"price":123456789.12}', "precision"),
+    "decimal with a longer scale": (b'{"price":1.235}', "scale"),
+    "nan": (b'{"usage":NaN}', "NaN and Infinity"),
+    "nan for a whole number": (b'{"occurred_at":NaN}', "NaN"),
+    "infinity": (b'{"usage":-Infinity}', "NaN and Infinity"),
+    "nan in an array": (b'{"place":{"xy":[1,NaN]}}', "NaN and Infinity"),
+    "nan in an unknown field": (b'{"x":[ NaN]}', "NaN and Infinity"),
+    "nan as a string": (b'{"usage":"NaN"}', "Column(/usage)"),
+    "duplicate field": (b'{"usage":1,"usage":2}', "Column(/usage) was specified twice"),
+    "duplicate inner field": (
+        b'{"place":{"site":"a","site":"b"}}',
+        "Column(/place/site) was specified twice",
+    ),
+    "number for a date": (b'{"day":20000}', "Column(/day)"),
+    "no such day": (b'{"day":"2026-02-30"}', "2026-02-30"),
+    "inner date": (b'{"place":{"since":"soon"}}', "soon"),
+    "number for a time": (b'{"at":1700000000}', "Column(/at)"),
+    "no such hour": (b'{"at":"2026-01-01T24:00:00Z"}', "2026-01-01T24:00:00Z"),
+    "array for an object": (b'{"place":[]}', "Column(/place)"),
+    "object for an array": (b'{"tags":{}}', "Column(/tags)"),
+    "wrong type in an array": (b'{"tags":["a",1]}', "Column(/tags/[])"),
+    "wrong type in an object of an array": (b'{"parts":[{"n":"1"}]}', "Column(/parts/[]/n)"),
+    "deep": (b'{"x":' + b"[" * 10_000 + b"]" * 10_000 + b"}", "nested deeper than 1000"),
+    "a bit too deep": (b'{"x":' + b"[" * 1_000 + b"]" * 1_000 + b"}", "nested deeper than 1000"),
+    "deep and never closed": (b'{"usage":' + b"[" * 10_000 + b"}", "nested deeper than 1000"),
+}
+# What from_json can't tell: see the docstring of `decode.native`.
+NATIVE_TAKES = {
+    "trailing bracket",
+    "trailing garbage",
+    "two objects",
+    "two objects on two lines",
+    "decimal with a longer scale",
+    "duplicate field",
+    "duplicate inner field",
+}
+
+
+def parse(ddl: str, values: list[bytes | None]) -> tuple[list[dict[str, Any]], list[str | None]]:
+    table, reasons = decode.parser(jvm.ddl(ddl))(pa.array(values, pa.binary()))
+    return table.to_pylist(), reasons.to_pylist()
+
+
+def bronze(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
+    """The values as rows of a bronze table; the offset is the place in the list."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [(None, v and bytearray(v), "t", 0, n, at, None, "main", at) for n, v in enumerate(values)]
+    return spark.createDataFrame(rows, BRONZE)
+
+
+# Malformed rows
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_a_malformed_row_is_marked_and_its_neighbours_are_decoded(kind: str) -> None:
+    value, says = MALFORMED[kind]
+    rows, reasons = parse(DDL, [GOOD, value, b'{"usage":2}', GOOD])
+    assert reasons[0] is reasons[2] is reasons[3] is None
+    assert reasons[1] is not None and says in reasons[1] and "\n" not in reasons[1] and len(reasons[1]) <= 500
+    assert [row["usage"] for row in rows] == [1.5, None, 2.0, 1.5]
+    assert rows[0]["tags"] == ["a"] and set(rows[1].values()) == {None}
+
+
+@pytest.mark.parametrize("kind", IOT.MALFORMED)
+def test_every_fault_of_the_generator_is_malformed(kind: str) -> None:
+    value = IOT.MALFORMED[kind](b"doc", b"cpu1", b"12.5", 1_700_000_000_000)
+    good = IOT._reading(b"doc", b"cpu1", b"12.5", 7)
+    rows, reasons = parse(
+        "hostname STRING, cpu STRING, usage DOUBLE, occurred_at BIGINT", [good, value, good]
+    )
+    assert reasons[0] is reasons[2] is None and reasons[1]
+    assert rows[0] == rows[2] == {"hostname": "doc", "cpu": "cpu1", "usage": 12.5, "occurred_at": 7}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"usage":2,"x":"NaN, Infinity: NaN"}',
+        b'{"usage":2,"x":"\\" NaN"}',
+        b'{"usage":2,"x":' + b"[" * 998 + b"]" * 998 + b"}",
+        b'{"usage":2,"x":"' + b"[" * 5_000 + b'"}',
+        b'{"usage":2,"x":"' + b'\\"[' * 5_000 + b'"}',
+        b'\r\n\t {\n"usage"\r\n:\t2 }\n',
+        b'{"x":1,"x":2,"usage":2}',
+    ],
+)
+def test_what_only_looks_malformed_is_decoded(value: bytes) -> None:
+    rows, reasons = parse(DDL, [GOOD, value, GOOD])
+    assert reasons == [None] * 3 and [row["usage"] for row in rows] == [1.5, 2.0, 1.5]
+
+
+@pytest.mark.timeout(30)
+def test_a_hostile_row_takes_no_longer_than_its_bytes() -> None:
+    unclosed = b'{"x":' + b"[" * 900 + b'"' + b'\\"[' * 200_000 + b"}"
+    assert parse("usage DOUBLE", [unclosed])[1] != [None]
+    assert parse("usage DOUBLE", [b'{"x": NaN' + b'"' + b'\\" NaN' * 200_000 + b"}"])[1] != [None]
+
+
+def test_batches_of_nothing() -> None:
+    assert parse(DDL, []) == ([], [])
+    rows, reasons = parse(DDL, [None, b"x"])
+    assert len(rows) == 2 and reasons == ["no value", "not one JSON object"]
+
+
+def test_a_rows_fate_does_not_depend_on_its_neighbours() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    kinds = [value for value, _ in MALFORMED.values()]
+    values = [draw.choice(kinds) if draw.random() < 0.3 else good(n) for n in range(700)]
+    alone = {n: parse(DDL, [value]) for n, value in enumerate(values)}
+    for _ in range(6):
+        order = draw.sample(range(len(values)), draw.choice((1, 2, 127, 128, 129, 300, 700)))
+        rows, reasons = parse(DDL, [values[n] for n in order])
+        for at, n in enumerate(order):
+            assert ([rows[at]], reasons[at] is None) == (alone[n][0], alone[n][1] == [None]), values[n]
+
+
+def good(n: int) -> bytes:
+    return b'{"hostname":"h%d","usage":%d.5,"place":{"xy":[%d]}}' % (n, n, n)
+
+
+# Well-formed rows: as from_json reads them
+
+
+def finite(width: int) -> st.SearchStrategy[str]:
+    return st.floats(allow_nan=False, allow_infinity=False, width=width).map(repr)  # type: ignore[call-overload]
+
+
+def whole(bits: int) -> st.SearchStrategy[str]:
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1).map(str)
+
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+STRING = st.tuples(TEXT, st.booleans()).map(lambda drawn: json.dumps(drawn[0], ensure_ascii=drawn[1]))
+DAY = st.dates().map(lambda day: json.dumps(day.isoformat()))
+ZONE = st.sampled_from(["", "Z", "+02:00", "-11:30"])
+INSTANT = st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1))
+TIME = st.tuples(INSTANT, st.sampled_from("T "), ZONE).map(
+    lambda t: json.dumps(f"{t[0].isoformat(t[1])}{t[2]}")
+)
+PRICE = st.decimals(Decimal("-99999999.99"), Decimal("99999999.99"), places=2).map(str)
+SPACE = st.sampled_from(["", "", "", " ", "\n", "\r\n", "\t "])
+UNKNOWN = st.sampled_from(["unknown", "HOSTNAME", "Usage", "", "é", "a.b", "x y"])
+ANY = st.one_of(STRING, finite(64), st.sampled_from(["null", "true", "[]", '{"a":{"a":[1,"x"]}}', "-0"]))
+
+
+def array(element: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(st.one_of(element, st.just("null")), max_size=4).map(
+        lambda parts: f"[{', '.join(parts)}]"
+    )
+
+
+def obj(**fields: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """An object that has some of the fields in any order, each NULL or what is drawn, and unknown ones."""
+
+    @st.composite
+    def draw(pick: st.DrawFn) -> str:
+        names = pick(st.permutations(list(fields)))[: pick(st.integers(0, len(fields)))]
+        members = [(name, pick(st.one_of(fields[name], st.just("null")))) for name in names]
+        if pick(st.booleans()):
+            members.insert(pick(st.integers(0, len(members))), (pick(UNKNOWN), pick(ANY)))
+        space = [pick(SPACE) for _ in range(4)]
+        body = f"{space[1]},{space[2]}".join(
+            f"{json.dumps(name)}{space[3]}:{value}" for name, value in members
+        )
+        return f"{space[0]}{{{body}{space[1]}}}{space[2]}"
+
+    return draw()
+
+
+ROW = obj(
+    hostname=STRING,
+    usage=st.one_of(
+        finite(64), whole(64), st.sampled_from(["1E+2", "-0.0", "4.9e-324", "123456789012345678901234"])
+    ),
+    occurred_at=whole(64),
+    ok=st.sampled_from(["true", "false"]),
+    tiny=whole(8),
+    small=whole(16),
+    whole=whole(32),
+    ratio=finite(32),
+    price=PRICE,
+    day=DAY,
+    at=TIME,
+    tags=array(STRING),
+    place=obj(site=STRING, xy=array(finite(64)), since=DAY),
+    parts=array(obj(n=whole(64), s=STRING)),
+)
+
+
+@settings(max_examples=5, deadline=None, print_blob=True)
+@given(st.lists(ROW, min_size=60, max_size=150))
+def test_wellformed_rows_are_what_from_json_makes_of_them(spark: SparkSession, texts: list[str]) -> None:
+    values: list[bytes | None] = [text.encode() for text in texts]
+    raw = bronze(spark, values)
+    expected = raw.select("offset", F.from_json(F.col("value").cast("string"), DDL).alias("j"))
+    fast = decode.native(raw, Json(DDL), "test").select(
+        "_source.offset", F.struct(*jvm.ddl(DDL).names).alias("j")
+    )
+    rows, reasons = parse(DDL, values)
+    for value, row, reason, wanted, native in zip(
+        values, rows, reasons, ordered(expected), ordered(fast), strict=True
+    ):
+        note(repr(value))
+        assert reason is None
+        assert repr(row) == repr(wanted)  # -0.0 is not 0.0
+        assert repr(native) == repr(wanted)
+
+
+def ordered(frame: DataFrame) -> list[dict[str, Any]]:
+    return [row["j"] for row in sorted(frame.toArrow().to_pylist(), key=lambda row: row["offset"])]
+
+
+def test_native_leaves_out_what_the_decoder_finds_malformed(spark: SparkSession) -> None:
+    names = [*MALFORMED, "good"]
+    values = [value for value, _ in MALFORMED.values()] + [GOOD]
+    kept = decode.native(bronze(spark, values), Json(DDL), "test").select("_source.offset").toArrow()
+    assert {names[n] for n in kept["offset"].to_pylist()} == {*NATIVE_TAKES, "good"}
+
+
+# As a DataFrame
+
+
+def test_decoded_rows_say_where_they_came_from(spark: SparkSession) -> None:
+    raw = bronze(spark, [b'{"a":1}', b"{", None])
+    rows = decode.decoded(raw, Json("a INT"), "test")
+    assert rows.columns == ["a", "_source", "ingested_at", "_malformed"]
+    assert raw.agg(F.count("*")).first() is not None
+    found = {row["_source"]["offset"]: row for row in rows.toArrow().to_pylist()}
+    assert found[0]["a"] == 1 and found[0]["_malformed"] is None
+    assert found[0]["_source"] == {"cluster": "main", "topic": "t", "partition": 0, "offset": 0}
+    assert found[0]["ingested_at"] == datetime(2026, 1, 1, tzinfo=UTC)
+    assert found[1]["a"] is None and found[1]["_malformed"] == "not one JSON object"
+    assert found[2]["_malformed"] == "no value"
+
+
+def test_rejects_are_the_malformed_rows_as_they_came(spark: SparkSession) -> None:
+    values = [b'{"a":1}', b"{\xff", None, b'{"a":"x"}']
+    raw = bronze(spark, values)
+    found = decode.decoded(raw, Json("a INT"), "test").agg(decode.found().alias("f")).first()
+    assert found is not None
+    rows = sorted(decode.rejects(raw, found["f"]).toArrow().to_pylist(), key=lambda row: row["offset"])
+    assert [(row["offset"], row["value"]) for row in rows] == [(n, values[n]) for n in (1, 2, 3)]
+    assert [row["reason"][:9] for row in rows] == ["not one J", "no value", "JSON pars"]
+    assert list(rows[0]) == [*decode.RAW, "reason"]
+
+
+def test_fields_may_have_the_names_of_kafkas_columns(spark: SparkSession) -> None:
+    value = b'{"topic":"x","partition":"p","offset":1.5,"value":"v","cluster":[1],"timestamp":3,"key":4}'
+    ddl = "topic STRING, partition STRING, offset DOUBLE, value STRING, cluster ARRAY<INT>, "
+    ddl += "timestamp BIGINT, key INT"
+    for rows in (
+        decode.decoded(bronze(spark, [value]), Json(ddl), "test"),
+        decode.native(bronze(spark, [value]), Json(ddl), "test"),
+    ):
+        row = rows.toArrow().to_pylist()[0]
+        assert [row[name] for name in jvm.ddl(ddl).names] == ["x", "p", 1.5, "v", [1], 3, 4]
+        assert row["_source"]["topic"] == "t" and row["_source"]["offset"] == 0
+
+
+@pytest.mark.parametrize(
+    ("ddl", "says"),
+    [
+        ("a STRIN", "not Spark DDL"),
+        ("a MAP<STRING, INT>", "'a': map<string,int> is not supported; take it as STRING or a STRUCT"),
+        ("a STRUCT<b: ARRAY<BINARY>>", "'a'.b: binary is not supported"),
+        ("ingested_at TIMESTAMP", "'ingested_at' is the name of a column that every row has"),
+        ("_Source STRING", "'_Source' is the name"),
+    ],
+)
+def test_fields_that_cannot_be_are_refused(ddl: str, says: str) -> None:
+    with pytest.raises(ProjectError) as refused:
+        decode.fields(Json(ddl), "silver/x.py: silver.x")
+    assert says in str(refused.value) and str(refused.value).startswith("silver/x.py: silver.x: ")
+
+
+def test_not_null_in_ddl_does_not_make_a_missing_field_malformed() -> None:
+    assert parse("a INT NOT NULL, b STRUCT<c: INT NOT NULL>", [b"{}", b'{"b":{}}']) == (
+        [{"a": None, "b": None}, {"a": None, "b": {"c": None}}],
+        [None, None],
+    )
+
+
+# One parse of each row
+
+
+def parses(frame: DataFrame) -> dict[str, int]:
+    """How often each way to parse stands in the optimised plan."""
+    found = dict.fromkeys(("MapInArrow", "JsonToStructs"), 0)
+    for node in plans.nodes(frame._jdf.queryExecution().optimizedPlan()):
+        for name in [plans.kind(node), *map(plans.kind, plans.expressions(node))]:
+            if name in found:
+                found[name] += 1
+    return found
+
+
+def test_each_row_is_parsed_once(spark: SparkSession) -> None:
+    raw = spark.createDataFrame([], BRONZE)
+    ddl = Json("hostname STRING, usage DOUBLE, at TIMESTAMP, place STRUCT<site: STRING>, tags ARRAY<STRING>")
+    rows = decode.decoded(raw, ddl, "test")
+    good = rows.where(F.col(decode.MALFORMED).isNull()).drop(decode.MALFORMED)
+    for frame, wanted in ((good, (1, 0)), (decode.native(raw, ddl, "test"), (0, 1))):
+        used = frame.where("usage > 90").select(
+            (F.col("usage") * 2).alias("u"),
+            "usage",
+            F.upper("hostname").alias("h"),
+            "place.site",
+            "tags",
+            "_source",
+        )
+        assert tuple(parses(used).values()) == wanted
+
+
+def test_time_zone_is_utc_whatever_the_session_says(spark: SparkSession) -> None:
+    row = parse("at TIMESTAMP", [b'{"at":"1969-12-31T23:59:59.999999"}'])[0][0]
+    assert row["at"] == datetime(1970, 1, 1, tzinfo=UTC) - timedelta(microseconds=1)

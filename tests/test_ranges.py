@@ -1,0 +1,150 @@
+"""Ranges: bounded takes that give every file once, whatever the shape of the commits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater import log, ranges
+from headwater.errors import CommitError, FlowError
+from headwater.ranges import Position, Range
+
+START = Position(generation=1)
+
+
+def commit(
+    table: Path, version: int, files: list[tuple[int, int]], *, removed: int = 0, newest: int = 0
+) -> None:
+    """Write a commit that adds files of so many (rows, bytes)."""
+    flows = {"f": {"newest": newest}} if newest else {}
+    actions: list[dict[str, object]] = [
+        {"commitInfo": {"timestamp": 0, "operation": "WRITE", "headwater": json.dumps(flows)}}
+    ]
+    for n, (rows, size) in enumerate(files):
+        stats = json.dumps({"numRecords": rows})
+        name = f"v{version}-{n}.parquet"
+        actions.append({"add": {"path": name, "size": size, "dataChange": True, "stats": stats}})
+    actions += [{"remove": {"path": f"r{n}", "dataChange": True}} for n in range(removed)]
+    folder = table / "_delta_log"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{version:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+
+
+def names(found: Range) -> list[str]:
+    return [Path(file).name for file in found.files]
+
+
+def take(table: Path, start: Position, *, max_rows: int = 10**9, max_bytes: int = 10**12) -> Range | None:
+    return ranges.take(table, "silver.t", start, max_rows=max_rows, max_bytes=max_bytes)
+
+
+FILES = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 1000)), max_size=8)
+
+
+@settings(max_examples=150, deadline=None, print_blob=True)
+@given(st.lists(FILES, max_size=7), st.integers(1, 250), st.integers(1, 2500), st.integers(0, 7))
+def test_takes_give_every_file_once_in_order_and_within_the_bounds(
+    commits: list[list[tuple[int, int]]], max_rows: int, max_bytes: int, before: int
+) -> None:
+    sizes = {f"v{v}-{n}.parquet": size for v, files in enumerate(commits) for n, size in enumerate(files)}
+    with TemporaryDirectory() as folder:
+        table, at, seen = Path(folder), START, []
+        for version, files in enumerate(commits[:before]):
+            commit(table, version, files)
+        behind = list(enumerate(commits))[before:]
+        while True:
+            found = take(table, at, max_rows=max_rows, max_bytes=max_bytes)
+            ahead = sum(rows for name, (rows, _) in sizes.items() if left(name, at, log.head(table)))
+            assert ranges.lag(table, at) == ahead
+            if found is None:
+                if not behind:
+                    break
+                commit(table, *behind.pop(0))  # the writer goes on while the reader reads
+                continue
+            taken = [sizes[name] for name in names(found)]
+            assert found.rows == sum(rows for rows, _ in taken)
+            assert len(taken) <= 1 or (found.rows <= max_rows and sum(size for _, size in taken) <= max_bytes)
+            assert found.upto != at and Position.parse(found.upto.json()) == found.upto
+            seen += names(found)
+            at = found.upto
+        assert seen == list(sizes)
+        assert at == Position(1, len(commits) - 1, 0)
+
+
+def left(name: str, at: Position, head: int) -> bool:
+    """Whether the file is committed after the position."""
+    version, n = map(int, name.removeprefix("v").removesuffix(".parquet").split("-"))
+    return version <= head and (version, n) >= (at.version + 1, at.files)
+
+
+def test_one_huge_commit_is_taken_in_parts(tmp_path: Path) -> None:
+    commit(tmp_path, 0, [(10, 1)] * 5, newest=7)
+    commit(tmp_path, 1, [(10, 1)], newest=9)
+    first = take(tmp_path, START, max_rows=20)
+    assert first is not None and names(first) == ["v0-0.parquet", "v0-1.parquet"]
+    assert first.upto == Position(1, -1, 2)
+    second = take(tmp_path, first.upto, max_rows=20)
+    assert second is not None and second.upto == Position(1, -1, 4)
+    third = take(tmp_path, second.upto, max_rows=20)
+    assert third is not None and names(third) == ["v0-4.parquet", "v1-0.parquet"]
+    assert third.upto == Position(1, 1, 0) and third.newest == 9
+    assert take(tmp_path, third.upto) is None
+
+
+def test_one_file_is_taken_whatever_its_size(tmp_path: Path) -> None:
+    commit(tmp_path, 0, [(1000, 1000), (1, 1)])
+    found = take(tmp_path, START, max_rows=1, max_bytes=1)
+    assert found is not None and names(found) == ["v0-0.parquet"] and found.rows == 1000
+
+
+def test_bytes_bound_a_take(tmp_path: Path) -> None:
+    commit(tmp_path, 0, [(1, 60), (1, 60), (1, 60)])
+    found = take(tmp_path, START, max_bytes=120)
+    assert found is not None and len(found.files) == 2
+
+
+def test_commits_that_add_nothing_are_passed(tmp_path: Path) -> None:
+    assert take(tmp_path, START) is None
+    commit(tmp_path, 0, [])
+    commit(tmp_path, 1, [])
+    found = take(tmp_path, START)
+    assert found is not None and found.files == () and found.upto == Position(1, 1, 0)
+    assert take(tmp_path, found.upto) is None
+
+
+def test_a_commit_that_takes_rows_away_stops_the_flow(tmp_path: Path) -> None:
+    commit(tmp_path, 0, [(1, 1)])
+    commit(tmp_path, 1, [(1, 1)], removed=2)
+    with pytest.raises(
+        FlowError, match=r"silver\.t: version 1 \(WRITE\) took rows away .* rebuild"
+    ) as refused:
+        take(tmp_path, Position(1, 0, 0))
+    assert str(tmp_path) in str(refused.value)
+
+
+def test_what_stands_before_a_removing_commit_can_still_be_taken(tmp_path: Path) -> None:
+    commit(tmp_path, 0, [(10, 1), (10, 1)])
+    commit(tmp_path, 1, [], removed=1)
+    found = take(tmp_path, START, max_rows=10)
+    assert found is not None and names(found) == ["v0-0.parquet"]
+
+
+def test_a_cleaned_log_is_refused(tmp_path: Path) -> None:
+    for version in range(3):
+        commit(tmp_path, version, [(1, 1)])
+    (tmp_path / "_delta_log" / f"{1:020d}.json").unlink()
+    with pytest.raises(CommitError, match="version 1 is gone from the log"):
+        take(tmp_path, Position(1, 0, 0))
+    found = take(tmp_path, Position(1, 1, 0))
+    assert found is not None and names(found) == ["v2-0.parquet"]
+
+
+def test_rows_that_no_one_counted_are_no_rows(tmp_path: Path) -> None:
+    commit(tmp_path, 0, [(-1, 5), (-1, 5)])
+    found = take(tmp_path, START, max_rows=1)
+    assert found is not None and len(found.files) == 2 and found.rows == ranges.lag(tmp_path, START) == 0

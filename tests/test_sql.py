@@ -1,0 +1,173 @@
+"""SQL definitions: what the parser takes from a statement, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater import sql
+from headwater.definitions import Limits, Table
+from headwater.errors import ProjectError
+
+CREATE = "CREATE STREAMING TABLE gold.t AS "
+
+
+def parse(tmp_path: Path, text: str) -> Table:
+    path = tmp_path / "t.sql"
+    path.write_text(text, encoding="utf-8")
+    return sql.parse(path)
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    with pytest.raises(ProjectError) as refused:
+        parse(tmp_path, text)
+    assert str(refused.value).startswith(str(tmp_path / "t.sql")) and "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_everything_a_statement_says(tmp_path: Path) -> None:
+    table = parse(
+        tmp_path,
+        """CREATE STREAMING TABLE gold.t COMMENT 'Über $%{}' TBLPROPERTIES ('headwater.emit' = 'update',
+        'headwater.publish' = 'out', 'headwater.keys' = 'a, b', 'headwater.parallelism' = '3',
+        'headwater.max_rows_per_batch' = '10', 'headwater.trigger' = '2s', 'delta.appendOnly' = 'false')
+        AS SELECT a, b, count(*) AS n FROM STREAM silver.s WATERMARK at DELAY OF INTERVAL 10 SECONDS
+        GROUP BY a, b""",
+    )
+    assert (table.name, table.comment, table.sources) == ("gold.t", "Über $%{}", ("silver.s",))
+    assert table.sql is not None and table.sql.streams == ("silver.s",)
+    assert (table.event_time, table.delay) == ("at", "10 seconds")
+    assert (table.publish, table.keys, table.emit) == ("out", ("a", "b"), "update")
+    assert table.limits == Limits(parallelism=3, max_rows_per_batch=10, trigger="2s")
+    assert table.properties == {"delta.appendOnly": "false"}
+
+
+# What runs in place of the sources: (query, sources, its result on s = {1, 2, 3}, r = {2, 3, 4})
+QUERIES = [
+    ("SELECT n FROM STREAM silver.s", "silver.s", {1, 2, 3}),
+    ("SELECT s.n FROM STREAM silver.s", "silver.s", {1, 2, 3}),
+    ("SELECT x.n FROM STREAM silver.s AS x", "silver.s", {1, 2, 3}),
+    ("SELECT x.n FROM STREAM silver.s x WHERE x.n > 1", "silver.s", {2, 3}),
+    ("SELECT x.n FROM STREAM(silver.s) AS x", "silver.s", {1, 2, 3}),
+    ("SELECT n FROM STREAM `silver`.`s`", "silver.s", {1, 2, 3}),
+    ("SELECT n FROM STREAM silver.s WATERMARK at DELAY OF INTERVAL 1 MINUTE", "silver.s", {1, 2, 3}),
+    ("SELECT x.n FROM STREAM silver.s WATERMARK at DELAY OF INTERVAL 1 MINUTE AS x", "silver.s", {1, 2, 3}),
+    ("SELECT s.n FROM STREAM silver.s JOIN reference.r ON s.n = r.n", "silver.s reference.r", {2, 3}),
+    ("SELECT s.n FROM STREAM silver.s JOIN reference.r AS q ON s.n = q.n", "silver.s reference.r", {2, 3}),
+    ("SELECT q.n FROM reference.r AS q JOIN STREAM silver.s USING (n)", "silver.s reference.r", {2, 3}),
+    ("SELECT n FROM STREAM silver.s LEFT ANTI JOIN reference.r USING (n)", "silver.s reference.r", {1}),
+    ("SELECT n FROM STREAM silver.s WHERE n IN (SELECT n FROM reference.r)", "silver.s reference.r", {2, 3}),
+    (
+        "SELECT n FROM STREAM silver.s WHERE n < (SELECT max(n) FROM reference.r q)",
+        "silver.s reference.r",
+        {1, 2, 3},
+    ),
+    (
+        "SELECT n FROM STREAM silver.s WHERE EXISTS (SELECT 1 FROM reference.r WHERE r.n = s.n)",
+        "silver.s reference.r",
+        {2, 3},
+    ),
+    ("SELECT y.n FROM (SELECT n FROM STREAM silver.s) AS y WHERE n > 1", "silver.s", {2, 3}),
+    ("SELECT (SELECT min(n) FROM reference.r) AS n FROM STREAM silver.s", "silver.s reference.r", {2}),
+    ("WITH x AS (SELECT n FROM STREAM silver.s) SELECT n FROM x WHERE n > 1", "silver.s", {2, 3}),
+    (
+        "WITH x AS (SELECT n FROM reference.r), y AS (SELECT * FROM X) SELECT n FROM STREAM silver.s JOIN y "
+        "USING (n)",
+        "silver.s reference.r",
+        {2, 3},
+    ),
+    (
+        "SELECT n FROM STREAM silver.s UNION ALL SELECT n + 10 FROM STREAM silver.s",
+        "silver.s",
+        {1, 2, 3, 11, 12, 13},
+    ),
+    ("SELECT n FROM STREAM silver.s WHERE '{s0} {} }{' = concat('{s0} {} ', '}{')", "silver.s", {1, 2, 3}),
+    ("SELECT n FROM STREAM silver.s WHERE 'silver.s' = 'silver.s' -- FROM silver.x", "silver.s", {1, 2, 3}),
+    ("SELECT /* é {x} \U0001f600 */ n FROM STREAM silver.s WHERE 'é\U0001f600' <> ''", "silver.s", {1, 2, 3}),
+    (
+        "SELECT '\U0001f600é' AS e, n FROM STREAM silver.s JOIN reference.r USING (n)",
+        "silver.s reference.r",
+        {2, 3},
+    ),
+    ("SELECT n FROM STREAM silver.s WHERE 'a;b' <> ';' ;", "silver.s", {1, 2, 3}),
+    ("SELECT n FROM STREAM silver.s;; ", "silver.s", {1, 2, 3}),
+    ("SELECT n FROM STREAM silver.s; -- the end", "silver.s", {1, 2, 3}),
+    ("SELECT n\nFROM STREAM\n\tsilver.s\n  AS x\nWHERE x.n > 2\n", "silver.s", {3}),
+]
+
+
+@pytest.fixture(scope="module")
+def views(spark: SparkSession) -> SparkSession:
+    for name, values in (("s_", "(1), (2), (3)"), ("r_", "(2), (3), (4)")):
+        spark.sql(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT *, now() AS at FROM VALUES {values} AS v(n)")
+    return spark
+
+
+@pytest.mark.parametrize(("query", "sources", "wanted"), QUERIES)
+@pytest.mark.parametrize(
+    "head", [CREATE, "-- Größe \U0001f600 {}\n/* {s0} */ CREATE STREAMING TABLE gold.t\nAS "]
+)
+def test_sources_are_replaced_where_they_stand(
+    views: SparkSession, tmp_path: Path, head: str, query: str, sources: str, wanted: set[int]
+) -> None:
+    table = parse(tmp_path, head + query)
+    assert table.sources == tuple(sources.split())
+    assert table.sql is not None and table.sql.streams == ("silver.s",)
+    names = {"silver.s": "s_", "reference.r": "r_"}
+    text = table.sql.text.format(**{f"s{at}": names[name] for at, name in enumerate(table.sources)})
+    assert {row["n"] for row in views.sql(text).collect()} == wanted
+
+
+def test_names_of_with_clauses_are_no_sources(tmp_path: Path) -> None:
+    table = parse(
+        tmp_path, CREATE + "WITH r AS (SELECT 1 AS n) SELECT s.n FROM STREAM silver.s JOIN r USING (n)"
+    )
+    assert table.sources == ("silver.s",)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("CREATE STREAMING TABLE gold.t", "CREATE STREAMING TABLE without AS SELECT is not supported; write"),
+        ("CREATE MATERIALIZED VIEW gold.t AS SELECT 1", "CREATE MATERIALIZED VIEW is not supported"),
+        ("CREATE FLOW f AS INSERT INTO gold.t BY NAME SELECT * FROM STREAM silver.s", "CREATE FLOW is not"),
+        ("CREATE TABLE gold.t AS SELECT 1", "CreateTableAsSelect statement is not supported"),
+        ("SELECT 1", "is not supported; write CREATE STREAMING TABLE"),
+        ("DROP TABLE gold.t", "is not supported"),
+        ("", ""),
+        ("-- nothing", ""),
+        ("CREATE STREAMING TABLE gold.t AS SELEC 1", "PARSE_SYNTAX_ERROR"),
+        (CREATE + "SELECT 1; " + CREATE + "SELECT 2", "PARSE_SYNTAX_ERROR"),
+    ],
+)
+def test_other_statements_are_refused_by_name(tmp_path: Path, text: str, says: str) -> None:
+    assert says in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        (
+            "headwater.emitt",
+            "update",
+            "unknown table property 'headwater.emitt'; known: headwater.emit, headwater.keys",
+        ),
+        ("retention", "1", "unknown table property 'retention'"),
+        ("headwater.emit", "final", "'final' is not supported yet; use 'update'"),
+        ("headwater.emit", "append", "headwater.emit = 'append'; known: 'update'"),
+        ("headwater.parallelism", "0", "headwater.parallelism = '0'; write a whole number of 1 or more"),
+        (
+            "headwater.max_rows_per_batch",
+            "many",
+            "headwater.max_rows_per_batch = 'many'; write a whole number",
+        ),
+    ],
+)
+def test_properties_that_cannot_be_are_refused(tmp_path: Path, key: str, value: str, says: str) -> None:
+    text = (
+        f"CREATE STREAMING TABLE gold.t TBLPROPERTIES ('{key}' = '{value}') AS SELECT n FROM STREAM silver.s"
+    )
+    found = refusal(tmp_path, text)
+    assert ": gold.t: " in found and says in found
