@@ -113,6 +113,11 @@ class Committer:
         failpoints.reach("sealed", flow)
         return self.table.version
 
+    def checkpoint(self) -> None:
+        """Write the log checkpoints that are due; meant for another thread than the flow's."""
+        for target in list(self._targets.values()):
+            target.checkpoint()
+
     def target(self, name: str) -> Target:
         """One of the flow's targets, opened on first use."""
         if name not in self._targets:

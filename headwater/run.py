@@ -81,6 +81,7 @@ class Run:
         self._alerts = [a for a in project.alerts.values() if a.source in tables]
         self._sinks = [s for s in project.sinks.values() if s.table in tables]
         self._names = [*tables, *(a.name for a in self._alerts), *(s.name for s in self._sinks)]
+        self._flows: dict[str, Flow] = {}
         self._stop = threading.Event()
         self._jvm_gone = threading.Event()
 
@@ -165,7 +166,7 @@ class Run:
         while not self._stop.is_set():
             done = self.board.batches(name)
             try:
-                flow = self._flow(context, name)
+                flow = self._flows[name] = self._flow(context, name)
                 self.board.state(name, "running")
                 flow.run()
                 self.board.state(name, "done")
@@ -189,12 +190,18 @@ class Run:
     def _wait(self, context: Context, threads: list[threading.Thread]) -> None:
         """Wait for all flows; from the moment of stopping, only so long."""
         while any(thread.is_alive() for thread in threads) and not self._stop.is_set():
-            for thread in threads:
-                thread.join(0.1)
+            self._keep_house()
+            self._stop.wait(0.2)
         if self._stop.is_set():
             context.heads.announce()
             for thread in threads:
                 thread.join(GRACE / len(threads))
+
+    def _keep_house(self) -> None:
+        """What is due beside the flows, and would hold up a commit: checkpoints of the Delta logs."""
+        for flow in list(self._flows.values()):
+            if isinstance(flow, SourceFlow | DerivedFlow):
+                flow.committer.checkpoint()
 
 
 def with_signals(stop: Callable[[], None]) -> None:

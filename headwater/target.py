@@ -52,6 +52,7 @@ class Target:
         self.place = place
         self._table = DeltaTable(place.path)
         self.flows: dict[str, Any] = log.read(place.path, self.version).flows
+        self._checkpoint = _last_checkpoint(place.path)
         self._mutex = threading.Lock()
 
     @property
@@ -164,8 +165,10 @@ class Target:
 
     def checkpoint(self) -> None:
         """Write a checkpoint of the log when one is due; meant for another thread than the flow's."""
-        if self.version // CHECKPOINT_EVERY > _last_checkpoint(self.place.path) // CHECKPOINT_EVERY:
-            DeltaTable(self.place.path).create_checkpoint()
+        if self.version // CHECKPOINT_EVERY > self._checkpoint // CHECKPOINT_EVERY:
+            table = DeltaTable(self.place.path)
+            table.create_checkpoint()
+            self._checkpoint = int(table.version())
 
     def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity) -> int:
         before = self.flows.get(identity.flow, {}).get("newest")

@@ -55,7 +55,7 @@ class DerivedFlow:
         )
         self._table = Target(self._place)
         self._table.require(self._analysed.stored, table.file)
-        self._committer = Committer(
+        self.committer = Committer(
             self._table,
             IntentFile(context.lake.flow_folder(table.name)),
             aggregate=self._analysed.aggregate,
@@ -72,7 +72,7 @@ class DerivedFlow:
             FlowError, CommitError: what trying again will not mend.
         """
         heads = self._context.heads
-        left = self._committer.unsealed()
+        left = self.committer.unsealed()
         if left is not None:
             self._carry_out(left)
         while not self._context.stop.is_set():
@@ -81,7 +81,6 @@ class DerivedFlow:
                 continue
             if self._context.once and ended:
                 return
-            self._table.checkpoint()
             heads.wait(beat)
 
     def step(self) -> bool:
@@ -125,7 +124,7 @@ class DerivedFlow:
     def _carry_out(self, intent: Intent) -> None:
         began = time.monotonic()
         self._rows = (0, 0, 0)
-        version = self._committer.carry_out(intent, self._build)
+        version = self.committer.carry_out(intent, self._build)
         self._position = self._consumed()
         self._context.heads.announce()
         seconds = time.monotonic() - began
@@ -162,7 +161,7 @@ class DerivedFlow:
         if not malformed:
             return Built({self.name: files})
         name = quarantine_name(self.name)
-        quarantine = self._committer.target(name)
+        quarantine = self.committer.target(name)
         at = F.lit(intent.clock).cast("timestamp").alias("quarantined_at")
         rejects = quarantine.write(
             decode.rejects(raw, malformed).select("*", at).coalesce(1), intent.sequence

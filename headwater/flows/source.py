@@ -50,7 +50,7 @@ class SourceFlow:
         self._fingerprint = analysed.fingerprint
         self._place = context.lake.create(topic.name, analysed.stored, comment=topic.comment, properties={})
         self._table = Target(self._place)
-        self._committer = Committer(self._table, IntentFile(self._folder))
+        self.committer = Committer(self._table, IntentFile(self._folder))
         self._parallelism = topic.limits.parallelism or context.project.conf.parallelism
         self._spark: SparkSession = sessions.child(context.spark, parallelism=self._parallelism)
         self._checkpoint = self._folder / f"checkpoint-g{self._place.generation:04d}"
@@ -135,7 +135,7 @@ class SourceFlow:
 
     def _commit(self, frame: DataFrame, number: int) -> None:
         began = time.monotonic()
-        left = self._committer.unsealed()
+        left = self.committer.unsealed()
         intent = Intent(
             flow=self.name,
             generation=self._place.generation,
@@ -155,7 +155,7 @@ class SourceFlow:
                 self._row_bytes = self._table.payload(files, "value") / rows
             return Built({self.name: files}, newest=self._table.newest(files, "timestamp"))
 
-        version = self._committer.carry_out(intent, build)
+        version = self.committer.carry_out(intent, build)
         self._context.heads.announce()
         seconds = time.monotonic() - began
         newest = self._table.flows[self.name]["newest"]
