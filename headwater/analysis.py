@@ -147,8 +147,13 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
     _check_columns(result, where)
     _check_repeatable(result, where)
     maintained = aggregate.find(result, where)
+    _check_row_by_row(result, stream, where)
     if maintained is None:
-        _check_row_by_row(result, stream, where)
+        unknown = [key for key in table.keys if key not in result.columns]
+        if unknown:
+            raise ProjectError(
+                f"{where}: key {unknown[0]} is no column of it; known: {', '.join(result.columns)}"
+            )
         if table.decode and decode.SOURCE not in result.columns:
             raise ProjectError(
                 f"{where} drops the column {decode.SOURCE}; keep it, it says where a row came from"
@@ -202,10 +207,14 @@ def _check_repeatable(result: DataFrame, where: str) -> None:
 
 
 def _check_row_by_row(result: DataFrame, stream: DataFrame, where: str) -> None:
-    """Each row of the result follows from one row of the stream, and from reference tables."""
-    ids = _ids(plans.analysed(stream))
+    """Each row, and each row that is aggregated, follows from one of the stream and from reference tables."""
+    source = plans.analysed(stream)
     for node in plans.nodes(plans.analysed(result)):
         name = plans.kind(node)
+        if any(_reads(subquery, source) for subquery in jvm.items(node.subqueries())):
+            raise ProjectError(
+                f"{where}: a subquery on the stream would see one batch at a time; leave it to a query"
+            )
         if name in plans.ACROSS_ROWS:
             raise ProjectError(
                 f"{where}: {plans.ACROSS_ROWS[name]} looks across rows, but would see one batch at a time; "
@@ -215,7 +224,12 @@ def _check_row_by_row(result: DataFrame, stream: DataFrame, where: str) -> None:
             side = {"LeftOuter": "left", "LeftSemi": "left", "LeftAnti": "left", "RightOuter": "right"}
             kind = str(node.joinType().toString())
             keeps = side.get(kind, "none" if kind == "FullOuter" else "either")
-            on_left, on_right = ids & _ids(node.left()), ids & _ids(node.right())
+            on_left, on_right = _reads(node.left(), source), _reads(node.right(), source)
+            if on_left and on_right:
+                raise ProjectError(
+                    f"{where}: a join of the stream with itself would see one batch at a time; leave it to "
+                    "a query"
+                )
             if keeps == "none" or (keeps == "left" and not on_left) or (keeps == "right" and not on_right):
                 raise ProjectError(
                     f"{where}: this {kind} join would repeat rows of a reference table in every batch; "
@@ -224,10 +238,9 @@ def _check_row_by_row(result: DataFrame, stream: DataFrame, where: str) -> None:
                 )
 
 
-def _ids(plan: Any) -> set[int]:
-    """The ids of all columns that the leaves of a plan put out."""
-    leaves = jvm.items(plan.collectLeaves())
-    return {int(attribute.exprId().id()) for leaf in leaves for attribute in jvm.items(leaf.output())}
+def _reads(plan: Any, source: Any) -> bool:
+    """Whether one of the leaves of a plan is the stream."""
+    return any(bool(leaf.sameResult(source)) for leaf in jvm.items(plan.collectLeaves()))
 
 
 def _fingerprint(definition: Declaration) -> str:

@@ -10,14 +10,17 @@ old ones or all of the new.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, write_deltalake
-from deltalake.exceptions import CommitFailedError
 
 from headwater import log
 from headwater.errors import ProjectError
@@ -98,7 +101,7 @@ class Lake:
             comment: its description.
             properties: Delta table properties beside the engine's own.
         """
-        with _LOCK:
+        with _LOCK, self._alone():
             first = Place(name, 1, self.root / name.replace(".", "/") / "g0001")
             place = self.places().get(name, first)
             if log.exists(place.path):
@@ -114,8 +117,19 @@ class Lake:
             )
             return self._register(place)
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes from making tables: of two that make the same one, both would commit."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.root / "_catalog.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
     def _register(self, place: Place) -> Place:
-        """Add one line to the catalog; another process may be adding its own: read again, and try again."""
+        """Add one line to the catalog."""
         now = datetime.now(UTC)
         row = {
             "name": place.name,
@@ -125,15 +139,11 @@ class Lake:
         }
         rows = pa.Table.from_pylist([row], schema=_CATALOG)
         DeltaTable.create(self._catalog, schema=Schema.from_arrow(_CATALOG), mode="ignore")
-        while place.name not in self.places():
-            try:
-                write_deltalake(
-                    self._catalog,
-                    rows,
-                    mode="append",
-                    commit_properties=CommitProperties(max_commit_retries=0),
-                    post_commithook_properties=NO_HOOKS,
-                )
-            except CommitFailedError:
-                continue
+        write_deltalake(
+            self._catalog,
+            rows,
+            mode="append",
+            commit_properties=CommitProperties(max_commit_retries=0),
+            post_commithook_properties=NO_HOOKS,
+        )
         return place

@@ -120,8 +120,9 @@ class Run:
         for thread in threads:
             thread.start()
         self._wait(context, threads)
-        for lease in leases:
-            if not self._jvm_gone.is_set():
+        # A flow that outlasts its grace may still be writing: then only the end of the process frees them.
+        if not self._jvm_gone.is_set() and not any(thread.is_alive() for thread in threads):
+            for lease in leases:
                 lease.release()
         return 1 if self.board.failed() else 0
 
@@ -180,12 +181,20 @@ class Run:
                     self._stop.set()
                     return
                 if not transient(e):
-                    self.board.state(name, "failed", describe(e))
+                    self.board.state(name, "failed", self._located(name, e))
                     return
                 tries = 0 if self.board.batches(name) > done else tries + 1
                 wait = min(BACKOFF[1], BACKOFF[0] * 2**tries) * random.uniform(0.5, 1.0)
                 self.board.state(name, "waiting", f"{describe(e)}; trying again in {wait:.0f} s")
                 self._stop.wait(wait)
+
+    def _located(self, name: str, error: Exception) -> str:
+        """An error in one line that names a file: the one to mend if it knows it, else the flow's own."""
+        if isinstance(error, HeadwaterError):
+            return describe(error)
+        project = self._project
+        declared = {**project.topics, **project.tables, **project.alerts, **project.sinks}
+        return f"{declared[name].file}: {describe(error)}"
 
     def _wait(self, context: Context, threads: list[threading.Thread]) -> None:
         """Wait for all flows; from the moment of stopping, only so long."""

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 _LONGEST = 32  # characters; longer strings get no bounds
+_GREGORIAN = date(1582, 10, 15)  # days before get no bounds: Spark reads some of them as others
 
 
 def of(file: Path) -> tuple[int, str]:
@@ -32,7 +33,7 @@ def of(file: Path) -> tuple[int, str]:
         found = [chunk.statistics for chunk in chunks]
         if all(s.has_null_count for s in found):
             nulls[name] = sum(s.null_count for s in found)
-        bounds = [(s.min, s.max) for s in found if s.has_min_max]
+        bounds = [(_end(s, "min"), _end(s, "max")) for s in found if s.has_min_max]
         if len(bounds) == len(found) and bounds and all(_plain(v) for pair in bounds for v in pair):
             low[name] = _text(min(b[0] for b in bounds))
             high[name] = _text(max(b[1] for b in bounds), up=True)
@@ -43,8 +44,8 @@ def of(file: Path) -> tuple[int, str]:
 def newest(file: Path, column: str) -> int | None:
     """The greatest value of a column of time, in epoch milliseconds, as the file's footer has it."""
     found = [chunk.statistics for chunk in _chunks(file, column)]
-    times = [s.max.replace(tzinfo=UTC) for s in found if s is not None and s.has_min_max]
-    return max((int(time.timestamp() * 1000) for time in times), default=None)
+    times = [_end(s, "max") for s in found if s is not None and s.has_min_max]
+    return max((int(time.replace(tzinfo=UTC).timestamp() * 1000) for time in times if time), default=None)
 
 
 def payload(file: Path, column: str) -> int:
@@ -67,16 +68,33 @@ def bounds(rows: pa.Table, keys: Iterable[str]) -> list[str]:
     for key in keys:
         column = rows[key]
         if pa.types.is_timestamp(column.type) and column.null_count == 0:
-            ends = pc.min_max(column).as_py()
+            try:
+                ends = pc.min_max(column).as_py()
+            except (OverflowError, ValueError):  # see `_end`
+                continue
+            if not all(map(_plain, ends.values())):
+                continue
             conditions.append(f"t.\"{key}\" >= '{_text(ends['min'])}'")
             conditions.append(f"t.\"{key}\" <= '{_text(ends['max'], up=True)}'")
     return conditions
 
 
+def _end(found: Any, side: str) -> Any:
+    """The least or the greatest value; None where it is a time that Python's can't hold (the year 10,000)."""
+    try:
+        return getattr(found, side)
+    except (OverflowError, ValueError):
+        return None
+
+
 def _plain(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) <= _LONGEST
-    return isinstance(value, (int, date, datetime)) and not isinstance(value, bool)
+    if isinstance(value, datetime):
+        return _plain(value.date()) and value.replace(tzinfo=None) <= datetime.max - timedelta(milliseconds=1)
+    if isinstance(value, date):
+        return value >= _GREGORIAN
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _text(value: Any, *, up: bool = False) -> Any:

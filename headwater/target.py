@@ -46,12 +46,23 @@ class Identity:
 
 
 class Target:
-    """One generation of a table, open for writing by this process alone (see `headwater.lease`)."""
+    """One generation of a table, open for writing by this process alone (see `headwater.lease`).
+
+    Raises:
+        CommitError: the newest commit is not of this engine, so what the flows have done is not known.
+    """
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self._table = DeltaTable(place.path)
-        self.flows: dict[str, Any] = log.read(place.path, self.version).flows
+        newest = log.read(place.path, self.version)
+        if self.version > 0 and not newest.flows:
+            raise CommitError(
+                f"{place.name}: something else made version {self.version} ({newest.operation}) of "
+                f"{place.path}; only headwater may write there: find that writer, then start the table and "
+                f"those below it anew: remove {place.path.parent}"
+            )
+        self.flows: dict[str, Any] = newest.flows
         self._checkpoint = _last_checkpoint(place.path)
         self._mutex = threading.Lock()
 

@@ -103,7 +103,6 @@ class DerivedFlow:
         return True
 
     def _intent(self, found: Range) -> Intent:
-        references = self._context.project.references
         return Intent(
             flow=self.name,
             generation=self._place.generation,
@@ -114,12 +113,24 @@ class DerivedFlow:
             files=list(found.files),
             rows=found.rows,
             newest=found.newest,
-            references={
-                name: references[name].version(self._context.lake.root)
-                for name in self._definition.sources
-                if name in references
-            },
+            references=self._pinnable(),
         )
+
+    def _pinnable(self) -> dict[str, str]:
+        """The version of each reference table, read before it is pinned.
+
+        A pinned batch is done again from what it pinned: a broken file must not get that far, or mending
+        it would not help.
+        """
+        references = self._context.project.references
+        found = {
+            name: references[name].version(self._context.lake.root)
+            for name in self._definition.sources
+            if name in references
+        }
+        for name, version in found.items():
+            self._reference(name, version)
+        return found
 
     def _carry_out(self, intent: Intent) -> None:
         began = time.monotonic()

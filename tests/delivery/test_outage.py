@@ -27,7 +27,8 @@ import headwater as hw
 @hw.table(source="bronze.iot_metrics", decode=hw.json("hostname STRING, usage DOUBLE"))
 def checked(metrics):
     """One row per reading of a host that is allowed."""
-    return metrics.withColumn("allowed", F.raise_error(F.concat(F.lit("not allowed: "), "hostname")).cast("boolean"))
+    refusal = F.raise_error(F.concat(F.lit("not allowed: "), "hostname"))
+    return metrics.withColumn("allowed", refusal.cast("boolean"))
 '''
 BELOW = """CREATE STREAMING TABLE gold.checked_hosts
 AS SELECT hostname, count(usage) AS readings FROM STREAM silver.checked GROUP BY hostname

@@ -1,0 +1,269 @@
+"""The commit protocol: whatever ends when, each batch is in every target once, and split one way."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from headwater import failpoints, log
+from headwater.aggregate import Aggregate, Output
+from headwater.commit import Built, Committer
+from headwater.errors import CommitError
+from headwater.intent import Intent, IntentFile
+from headwater.lake import Lake
+from headwater.target import Target
+
+FLOW, REJECTS = "silver.t", "quarantine.silver_t"
+COLUMNS = pa.schema([("batch", pa.int64()), ("n", pa.int64()), ("attempt", pa.int64())])
+COUNTS = pa.schema([("k", pa.string()), ("n", pa.int64())])
+AGGREGATE = Aggregate((Output("k", "key"), Output("n", "count")), windowed=False)
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+class Flow:
+    """A flow as a process sees it: opened anew after each crash.
+
+    Its builds never give the same twice: each attempt splits its ten rows at another place.
+    """
+
+    def __init__(self, lake: Path, kind: str) -> None:
+        self.kind = kind
+        self.lake = Lake(lake)
+        columns = COUNTS if kind == "merged" else COLUMNS
+        self.table = Target(self.lake.create(FLOW, columns, properties={}))
+        self.intents = IntentFile(self.lake.flow_folder(FLOW))
+        self.lake.flow_folder(FLOW).mkdir(parents=True, exist_ok=True)
+        self.committer = Committer(
+            self.table,
+            self.intents,
+            aggregate=AGGREGATE if kind == "merged" else None,
+            open_target=lambda name: Target(self.lake.create(name, COLUMNS, properties={})),
+        )
+
+    def recover(self) -> None:
+        left = self.committer.unsealed()
+        if left is not None:
+            self.committer.carry_out(left, self.build)
+
+    def run(self, batches: int) -> None:
+        """What a flow does: finish what was left, then the batches after its last."""
+        self.recover()
+        for sequence in range(self.table.flows.get(FLOW, {"sequence": -1})["sequence"] + 1, batches):
+            intent = Intent(
+                FLOW, 1, sequence, {"bronze.raw": sequence}, "2026-01-01T00:00:00", "f", newest=sequence
+            )
+            self.committer.carry_out(intent, self.build)
+
+    def build(self, intent: Intent) -> Built:
+        if self.kind == "merged":
+            return Built(
+                {},
+                pa.Table.from_pylist([{"k": "all", "n": 10}, {"k": f"b{intent.sequence}", "n": 1}], COUNTS),
+            )
+        if self.kind == "one":
+            return Built({FLOW: self.write(self.table, intent, range(10))})
+        cut = Flow.attempt % 9 + 1
+        rejects = self.write(self.committer.target(REJECTS), intent, range(cut))
+        return Built({REJECTS: rejects, FLOW: self.write(self.table, intent, range(cut, 10))})
+
+    attempt = 0
+
+    def write(self, target: Target, intent: Intent, rows: range) -> list[str]:
+        Flow.attempt += 1
+        folder = target.place.path / f"{intent.sequence:012d}-{uuid.uuid4().hex[:8]}"
+        folder.mkdir()
+        data = [{"batch": intent.sequence, "n": n, "attempt": Flow.attempt} for n in rows]
+        pq.write_table(pa.Table.from_pylist(data, COLUMNS), folder / "part.parquet")
+        files = [f"{folder.name}/part.parquet"]
+        target.sweep(intent.sequence, files)
+        return files
+
+
+Arm = Callable[[int], list[str]]
+
+
+@pytest.fixture
+def crash_at(monkeypatch: pytest.MonkeyPatch) -> Arm:
+    """Crash at the n-th step from here; returns the steps that are reached."""
+
+    def arm(count: int) -> list[str]:
+        steps: list[str] = []
+
+        def reach(step: str, flow: str) -> None:
+            assert step in failpoints.STEPS and flow == FLOW
+            steps.append(step)
+            if len(steps) == count:
+                raise Crash(step)
+
+        monkeypatch.setattr(failpoints, "reach", reach)
+        return steps
+
+    return arm
+
+
+def rows(lake: Path, name: str) -> list[dict[str, int]]:
+    places = Lake(lake).places()
+    return DeltaTable(places[name].path).to_pyarrow_table().to_pylist() if name in places else []
+
+
+def check(lake: Path, kind: str, batches: int) -> None:
+    """Each batch is in every target once, split one way, and the log says so."""
+    if kind == "merged":
+        found = {row["k"]: row["n"] for row in rows(lake, FLOW)}
+        assert found == {"all": 10 * batches, **{f"b{n}": 1 for n in range(batches)}}
+    else:
+        found = [*rows(lake, FLOW), *rows(lake, REJECTS)]
+        assert sorted((row["batch"], row["n"]) for row in found) == [
+            (batch, n) for batch in range(batches) for n in range(10)
+        ]
+    flow = Flow(lake, kind)
+    assert flow.committer.unsealed() is None
+    assert flow.table.flows[FLOW] == {
+        "generation": 1,
+        "sequence": batches - 1,
+        "consumed": {"bronze.raw": batches - 1},
+        "newest": batches - 1,
+    }
+    assert log.head(flow.table.place.path) == batches  # one commit each
+
+
+STEPS = {
+    "one": ["pinned", "built", "committing", "committed", "sealed"],
+    "two": ["pinned", "built", "staged", "committing", "committing", "committed", "sealed"],
+    "merged": ["pinned", "built", "committed", "sealed"],
+}
+PLACES = [(kind, at) for kind, steps in STEPS.items() for at in range(1, len(steps) + 1)]
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_the_steps_of_a_batch(tmp_path: Path, kind: str, crash_at: Arm) -> None:
+    steps = crash_at(0)
+    Flow(tmp_path, kind).run(1)
+    assert steps == STEPS[kind]
+    check(tmp_path, kind, 1)
+
+
+@pytest.mark.parametrize(("kind", "at"), PLACES)
+def test_a_crash_at_any_step_loses_and_doubles_nothing(
+    tmp_path: Path, kind: str, at: int, crash_at: Arm
+) -> None:
+    crash_at(0)
+    Flow(tmp_path, kind).run(2)
+    crash_at(at)
+    with pytest.raises(Crash):
+        Flow(tmp_path, kind).run(3)
+    crash_at(0)
+    Flow(tmp_path, kind).run(4)
+    check(tmp_path, kind, 4)
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_crash_after_crash(tmp_path: Path, kind: str, crash_at: Arm) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    for _ in range(25):
+        crash_at(draw.randint(1, 12))
+        try:
+            Flow(tmp_path, kind).run(5)
+        except Crash:
+            continue
+    crash_at(0)
+    Flow(tmp_path, kind).run(5)
+    check(tmp_path, kind, 5)
+
+
+def test_what_was_staged_is_what_is_committed(tmp_path: Path, crash_at: Arm) -> None:
+    crash_at(3)
+    with pytest.raises(Crash, match="staged"):
+        Flow(tmp_path, "two").run(1)
+    crash_at(0)
+    flow = Flow(tmp_path, "two")
+    left = flow.committer.unsealed()
+    assert left is not None and left.staged is not None and list(left.staged) == [REJECTS, FLOW]
+
+    def never(intent: Intent) -> Built:
+        raise AssertionError("a staged batch is not built again")
+
+    flow.committer.carry_out(left, never)
+    for name, files in left.staged.items():
+        place = Lake(tmp_path).place(name)
+        assert [str(place.path / file) for file in files] == [f.path for f in log.read(place.path, 1).added]
+    check(tmp_path, "two", 1)
+
+
+def test_a_sealed_batch_is_left_alone(tmp_path: Path) -> None:
+    flow = Flow(tmp_path, "two")
+    flow.run(1)
+    intent = flow.intents.read()
+    assert intent is not None and intent.sealed and intent.staged is None and intent.files == []
+    assert flow.committer.unsealed() is None
+
+
+def test_an_intent_of_a_table_that_was_removed_is_not_done(tmp_path: Path, crash_at: Arm) -> None:
+    crash_at(0)
+    Flow(tmp_path / "a", "one").run(3)
+    crash_at(1)
+    with pytest.raises(Crash):
+        Flow(tmp_path / "a", "one").run(4)
+    folder = Lake(tmp_path / "b").flow_folder(FLOW)
+    folder.parent.mkdir(parents=True)
+    Lake(tmp_path / "a").flow_folder(FLOW).rename(folder)
+    assert Flow(tmp_path / "b", "one").committer.unsealed() is None
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_another_writers_commit_is_an_error_that_names_table_and_path(tmp_path: Path, kind: str) -> None:
+    flow = Flow(tmp_path, kind)
+    flow.run(1)
+    strange = pa.Table.from_pylist([], COUNTS if kind == "merged" else COLUMNS)
+    write_deltalake(flow.table.place.path, strange, mode="append")
+    with pytest.raises(CommitError) as refused:
+        flow.run(2)
+    says = str(refused.value)
+    assert (
+        says.startswith(f"silver.t: {flow.table.place.path} is past version 1") and "find that writer" in says
+    )
+    assert log.head(flow.table.place.path) == 2  # nothing of batch 1
+
+
+def test_another_writers_commit_to_the_quarantine_stops_the_batch(tmp_path: Path) -> None:
+    flow = Flow(tmp_path, "two")
+    flow.run(1)
+    write_deltalake(Lake(tmp_path).place(REJECTS).path, pa.Table.from_pylist([], COLUMNS), mode="append")
+    with pytest.raises(CommitError, match=rf"^{REJECTS}: "):
+        flow.run(2)
+    assert len(rows(tmp_path, FLOW)) + len(rows(tmp_path, REJECTS)) == 10
+
+
+def test_a_table_written_by_others_since_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    """What the flows have done stands in each of the engine's commits; in a stranger's it does not."""
+    Flow(tmp_path, "one").run(2)
+    place = Lake(tmp_path).place(FLOW)
+    write_deltalake(place.path, pa.Table.from_pylist([], COLUMNS), mode="append")
+    with pytest.raises(
+        CommitError, match=r"^silver\.t: something else made version 3 \(WRITE\) of .*: remove "
+    ):
+        Flow(tmp_path, "one").run(3)
+    assert len(rows(tmp_path, FLOW)) == 20
+
+
+def test_an_empty_batch_is_a_commit_without_files(tmp_path: Path) -> None:
+    flow = Flow(tmp_path, "one")
+    intent = Intent(FLOW, 1, 0, {"bronze.raw": 0}, "2026-01-01T00:00:00", "f")
+    assert (
+        flow.committer.carry_out(intent, lambda _: Built({FLOW: flow.write(flow.table, intent, range(0))}))
+        == 1
+    )
+    commit = log.read(flow.table.place.path, 1)
+    assert commit.added == () and commit.flows[FLOW]["sequence"] == 0

@@ -1,0 +1,101 @@
+"""The lease, held by real processes: stopped ones keep it, killed ones do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headwater import jvm, lease
+from headwater.errors import LeaseError
+from headwater.lease import Lease
+
+HOLDER = """
+import sys
+from pathlib import Path
+from headwater.lease import Lease
+held = Lease("silver.t", Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the lease of the folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    java = psutil.Process(json.loads((tmp_path / "lease").read_text())["jvm"])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+        if java.is_running():
+            java.send_signal(signal.SIGCONT)
+            java.wait(timeout=30)
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(LeaseError) as refused:
+        Lease("silver.t", folder)
+    return str(refused.value)
+
+
+def test_a_lease_is_for_one_holder_until_it_is_released(tmp_path: Path) -> None:
+    first = Lease("silver.t", tmp_path / "_flows" / "silver.t")
+    other = Lease("silver.u", tmp_path / "_flows" / "silver.u")
+    pid = os.getpid()
+    assert json.loads((tmp_path / "_flows/silver.t/lease").read_text()) == {"pid": pid, "jvm": jvm.pid()}
+    assert refusal(tmp_path / "_flows" / "silver.t") == (
+        f"silver.t: process {pid} is writing it; stop that one first (kill {pid})"
+    )
+    first.release()
+    Lease("silver.t", tmp_path / "_flows" / "silver.t").release()
+    other.release()
+
+
+def test_another_process_is_named_and_holds_while_it_is_stopped(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    says = f"silver.t: process {holder.pid} is writing it; stop that one first (kill {holder.pid})"
+    assert refusal(tmp_path) == says
+    holder.send_signal(signal.SIGSTOP)
+    assert refusal(tmp_path) == says
+    holder.send_signal(signal.SIGCONT)
+    os.kill(json.loads((tmp_path / "lease").read_text())["jvm"], signal.SIGKILL)
+    assert refusal(tmp_path) == says  # its JVM alone is gone
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    Lease("silver.t", tmp_path).release()
+
+
+def test_a_jvm_that_outlives_its_process_holds_its_half(
+    tmp_path: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = json.loads((tmp_path / "lease").read_text())["jvm"]
+    os.kill(java, signal.SIGSTOP)
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    monkeypatch.setattr(lease, "WAIT_FOR_JVM", 0.2)
+    assert (
+        refusal(tmp_path)
+        == f"silver.t: the JVM {java} of an ended run still lives; end it first (kill {java})"
+    )
+    monkeypatch.undo()
+    os.kill(java, signal.SIGCONT)  # it sees that its parent is gone, and ends
+    mine = Lease("silver.t", tmp_path)
+    assert json.loads((tmp_path / "lease").read_text()) == {"pid": os.getpid(), "jvm": jvm.pid()}
+    mine.release()

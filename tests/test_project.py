@@ -1,0 +1,431 @@
+"""Loading and analysing a project: what is wrong is said with file, table and fix, before anything runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater import analysis, conf
+from headwater.analysis import Analysed
+from headwater.errors import ConfError, HeadwaterError, ProjectError
+from headwater.project import Project, load
+
+BRONZE = "import headwater as hw\n\nraw = hw.topic('raw', partitions=2)\n"
+SILVER = """\"\"\"Readings.\"\"\"
+
+import headwater as hw
+from pyspark.sql import functions as F, Window
+
+DDL = hw.json("host STRING, usage DOUBLE, at TIMESTAMP")
+
+
+@hw.table(source={source}, decode=DDL{more})
+def readings({arguments}):
+    return {body}
+"""
+HOSTS = {
+    "conf/reference/hosts.csv": "host,site\na,x\n",
+    "conf/reference/hosts.ddl": "host STRING,\nsite STRING\n",
+}
+ALERT = """import headwater as hw
+
+
+@hw.alert(topic="a", source="silver.readings", decode=hw.json("a INT"))
+def alert(m):
+    return m
+"""
+Make = Callable[[dict[str, str]], Path]
+
+
+def silver(body: str = "raw", *, source: str = "'bronze.raw'", arguments: str = "raw", more: str = "") -> str:
+    return SILVER.format(body=body, source=source, arguments=arguments, more=more)
+
+
+def gold(query: str) -> str:
+    return f"CREATE STREAMING TABLE gold.t AS {query}"
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Write a project: bronze.raw, silver.readings, and the files given."""
+
+    def write(files: dict[str, str]) -> Path:
+        base = {
+            "conf/local.yaml": "kafka: embedded\n",
+            "bronze/raw.py": BRONZE,
+            "silver/readings.py": silver(),
+        }
+        for name, text in {**base, **files}.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+def refusal(root: Path, error: type[HeadwaterError] = ProjectError) -> str:
+    with pytest.raises(error) as refused:
+        load(root)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+# Loading
+
+
+def test_names_come_from_folder_and_variable_and_order_from_sources(make: Make) -> None:
+    root = make(
+        {
+            "gold/a.sql": gold("SELECT host, count(*) AS n FROM STREAM silver.readings GROUP BY host"),
+            "silver/_helper.py": "raise RuntimeError('not loaded')",
+            "silver/notes.txt": "not a definition",
+            **HOSTS,
+        }
+    )
+    project = load(root / "gold")
+    assert project.root == root and project.names() == ["bronze.raw", "silver.readings", "gold.t"]
+    assert list(project.references) == ["reference.hosts"]
+    assert project.tables["silver.readings"].file == root / "silver" / "readings.py"
+    assert project.tables["silver.readings"].comment == "Readings."
+    assert project.conf.lake == root / ".headwater" / "lake"
+    assert project.above(["silver.readings"]) == ["bronze.raw", "silver.readings"]
+    with pytest.raises(
+        ProjectError, match=r"unknown table 'gold\.x'; known: bronze\.raw, silver\.readings, gold\.t"
+    ):
+        project.definition("gold.x")
+
+
+def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> None:
+    root = make({"silver/json.py": "import json\nimport headwater as hw\nassert json.dumps\n"})
+    assert load(root).names() == ["bronze.raw", "silver.readings"]
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (
+            {"silver/other.py": silver()},
+            "readings.py: silver.readings is also declared in {root}/silver/other.py; rename one",
+        ),
+        (
+            {"silver/readings.py": silver(source="'bronze.rwa'")},
+            "{root}/silver/readings.py: silver.readings reads 'bronze.rwa', which is unknown; did you mean "
+            "bronze.raw?",
+        ),
+        (
+            {"silver/readings.py": silver(source="'kafka'")},
+            "reads 'kafka', which is unknown; known: bronze.raw, silver.readings",
+        ),
+        (
+            {"gold/t.sql": gold("SELECT host, count(*) AS n FROM STREAM silver.reading GROUP BY host")},
+            "t.sql: gold.t reads 'silver.reading', which is unknown; did you mean silver.readings?",
+        ),
+        (
+            {
+                "silver/a.sql": "CREATE STREAMING TABLE silver.a AS SELECT * FROM STREAM silver.b",
+                "silver/b.sql": "CREATE STREAMING TABLE silver.b AS SELECT * FROM STREAM silver.a",
+            },
+            " is a cycle; cut it",
+        ),
+        (
+            {"gold/t.sql": gold("SELECT host FROM STREAM gold.t")},
+            "{root}/gold/t.sql: gold.t → gold.t is a cycle; cut it",
+        ),
+        (
+            {
+                "silver/two.py": silver(source="['bronze.raw', 'silver.readings']", arguments="a, b").replace(
+                    "readings(", "two("
+                )
+            },
+            "silver.two reads 2 streams (bronze.raw, silver.readings); a table reads one",
+        ),
+        (
+            {"silver/two.py": silver(source="'reference.hosts'").replace("readings(", "two("), **HOSTS},
+            "silver.two reads 0 streams (); a table reads one, joined with reference tables",
+        ),
+        (
+            {"gold/t.sql": gold("SELECT host, count(*) AS n FROM silver.readings GROUP BY host")},
+            "{root}/gold/t.sql: gold.t reads silver.readings as a table; write FROM STREAM",
+        ),
+        (
+            {"gold/t.sql": gold("SELECT count(*) AS n FROM STREAM bronze.raw")},
+            "gold.t reads undecoded bronze.raw; read a silver table, or decode it in Python",
+        ),
+        (
+            {"silver/two.py": silver(source="'silver.readings'").replace("readings(", "two(")},
+            "silver.two decodes silver.readings, which is no bronze table",
+        ),
+        (
+            {"gold/t.sql": "CREATE STREAMING TABLE silver.t AS SELECT 1 AS n FROM STREAM silver.readings"},
+            "{root}/gold/t.sql: table 'silver.t' is in folder gold; name it gold.<name>",
+        ),
+        ({"silver/bad.py": "x = 1\ndef f(:\n"}, "{root}/silver/bad.py:2: SyntaxError: "),
+        ({"silver/bad.py": "import nowhere_to_be_found\n"}, "{root}/silver/bad.py: ModuleNotFoundError: "),
+        (
+            {"silver/bad.py": "1 / 0\n"},
+            "{root}/silver/bad.py: ZeroDivisionError: division by zero; mend the file",
+        ),
+        ({"gold/t.sql": "CREATE STREAMING"}, "{root}/gold/t.sql: [PARSE_SYNTAX_ERROR]"),
+        (
+            {"gold/sink.py": "import headwater as hw\nsink = hw.kafka_sink('gold.u', topic='t')\n"},
+            "reads 'gold.u', which is unknown",
+        ),
+        (
+            {"silver/alert.py": ALERT},
+            "silver.alert reads 'silver.readings', which is unknown; known: bronze.raw",
+        ),
+    ],
+)
+def test_a_wrong_graph_is_refused(make: Make, files: dict[str, str], says: str) -> None:
+    root = make(files)
+    assert says.format(root=root) in refusal(root)
+
+
+# The environment
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("kafka: embedded\nlaek: x\n", "unknown key 'laek'; known: broker, cluster, "),
+        ("broker: {prot: 1}\n", "unknown key 'broker.prot'"),
+        ("cores: 0\n", "key 'cores': "),
+        ("kafka: 5\n", "key 'kafka"),
+        ("a: [\n", "not valid YAML"),
+        ("- a\n", "conf/local.yaml: "),
+        (
+            "lake: env:HEADWATER_TEST_UNSET\n",
+            "environment variable HEADWATER_TEST_UNSET is not set; set it or",
+        ),
+        (
+            "kafka: {password: 'file:/nowhere/secret'}\n",
+            "secret file /nowhere/secret does not exist; write it with mode",
+        ),
+    ],
+)
+def test_a_wrong_environment_is_refused(make: Make, text: str, says: str) -> None:
+    root = make({"conf/local.yaml": text})
+    found = refusal(root, ConfError)
+    assert found.startswith(f"{root}/conf/local.yaml: ") and says in found
+
+
+def test_an_unknown_environment_lists_the_known(make: Make) -> None:
+    with pytest.raises(ConfError, match=r"cluster\.yaml: no such environment; known: local; use --env"):
+        load(make({}), "cluster")
+
+
+def test_secrets_are_resolved_and_kept_from_messages(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make({})
+    secret = root / "secret"
+    secret.write_text("s3cr3t\nnot this\n")
+    secret.chmod(0o600)
+    monkeypatch.setenv("HEADWATER_TEST_NAME", "env:kept as it is")
+    options = f"kafka: {{user: 'env:HEADWATER_TEST_NAME', password: 'file:{secret}'}}\n"
+    (root / "conf" / "local.yaml").write_text(options)
+    assert load(root).conf.kafka == {"user": "env:kept as it is", "password": "s3cr3t"}
+    (root / "conf" / "local.yaml").write_text(options + f"cores: 'file:{secret}'\n")
+    assert "s3cr3t" not in refusal(root, ConfError)
+    for mode in (0o640, 0o604, 0o644):
+        secret.chmod(mode)
+        assert f"secret file {secret} can be read by others; run: chmod 600 {secret}" in refusal(
+            root, ConfError
+        )
+
+
+@pytest.mark.xfail(strict=True, reason="conf._read_secret raises IndexError where the file is empty")
+def test_an_empty_secret_is_refused(make: Make) -> None:
+    root = make({})
+    secret = root / "secret"
+    secret.touch(mode=0o600)
+    (root / "conf" / "local.yaml").write_text(f"kafka: {{password: 'file:{secret}'}}\n")
+    assert f"secret file {secret} is empty" in refusal(root, ConfError)
+
+
+def test_a_relative_lake_is_below_the_project(make: Make) -> None:
+    root = make({"conf/local.yaml": "lake: ../elsewhere\n"})
+    assert conf.load(root, "local").lake == Path(os.path.normpath(root / ".." / "elsewhere"))
+
+
+# Analysis
+
+
+def analyse(spark: SparkSession, root: Path) -> dict[str, Analysed]:
+    return analysis.analyse(spark, load(root))
+
+
+def test_what_analysis_tells(spark: SparkSession, make: Make) -> None:
+    sql = "SELECT window.start AS since, host, avg(usage) AS mean FROM STREAM silver.readings "
+    sql += "WATERMARK at DELAY OF INTERVAL 5 SECONDS GROUP BY window(at, '1 minute'), host"
+    found = analyse(spark, make({"gold/t.sql": gold(sql)}))
+    assert found["silver.readings"].columns.names == ["host", "usage", "at", "_source", "ingested_at"]
+    assert found["silver.readings"].keys == () and found["silver.readings"].aggregate is None
+    assert found["gold.t"].columns.names == ["since", "host", "mean"]
+    assert found["gold.t"].stored.names == ["since", "host", "mean", "_partial"]
+    assert found["gold.t"].keys == ("since", "host")
+
+
+GOOD_BODIES = [
+    "raw.where('usage > 1').withColumn('u', F.upper('host'))",
+    "raw.union(raw)",
+    "raw.withColumn('x', F.explode(F.array(F.lit(1), F.lit(2))))",
+    "raw.join(hosts, 'host', 'left')",
+    "raw.join(F.broadcast(hosts), 'host').join(hosts.alias('again').drop('site'), 'host')",
+    "raw.join(hosts, 'host', 'left_anti')",
+    "hosts.join(raw, 'host', 'right')",
+]
+
+
+@pytest.mark.parametrize("body", GOOD_BODIES)
+def test_row_by_row_functions_are_taken(spark: SparkSession, make: Make, body: str) -> None:
+    text = silver(body, source="['bronze.raw', 'reference.hosts']", arguments="raw, hosts")
+    found = analyse(spark, make({"silver/readings.py": text, **HOSTS}))
+    assert found["silver.readings"].aggregate is None
+
+
+BAD_BODIES = [
+    ("raw.select('host', 'nope', '_source')", "`nope` cannot be resolved"),
+    ("raw.nope", "AttributeError"),
+    ("None", "returns NoneType; return a DataFrame"),
+    ("raw.drop('_source')", "drops the column _source; keep it"),
+    ("raw.select('*', 'host')", "column host comes twice; rename or drop one"),
+    ("raw.withColumn('x', F.lit(None))", "column x has no type; cast it"),
+    ("raw.withColumn('x', F.current_timestamp())", "current_timestamp() differs when a batch is done again"),
+    ("raw.withColumn('x', F.now())", "() differs when a batch is done again; use the column ingested_at"),
+    ("raw.withColumn('x', F.current_date())", "current_date() differs when a batch is done again"),
+    ("raw.withColumn('x', F.unix_timestamp())", "differs when a batch is done again"),
+    ("raw.withColumn('x', F.rand())", "differs when a batch is done again; take it out"),
+    ("raw.withColumn('x', F.uuid())", "differs when a batch is done again; take it out"),
+    (
+        "raw.withColumn('x', F.monotonically_increasing_id())",
+        "differs when a batch is done again; take it out",
+    ),
+    ("raw.where(F.rand() > 0.5)", "differs when a batch is done again; take it out"),
+    ("raw.sample(0.5)", "a sample looks across rows"),
+    (
+        "raw.withColumn('x', F.row_number().over(Window.partitionBy('host').orderBy('at')))",
+        "a window function looks",
+    ),
+    ("raw.distinct()", "looks across rows, but would see one batch at a time"),
+    ("raw.dropDuplicates(['host'])", "dropDuplicates looks across rows"),
+    ("raw.orderBy('at')", "ORDER BY looks across rows"),
+    ("raw.limit(3)", "LIMIT looks across rows"),
+    (
+        "raw.join(hosts, 'host', 'full')",
+        "this FullOuter join would repeat rows of a reference table in every batch",
+    ),
+    ("raw.join(hosts, 'host', 'right')", "this RightOuter join would repeat rows"),
+    ("hosts.join(raw, 'host', 'left')", "this LeftOuter join would repeat rows"),
+    ("hosts.join(raw, 'host', 'left_semi')", "this LeftSemi join would repeat rows"),
+    ("raw.alias('a').join(raw.alias('b').select('host'), 'host')", "a join of the stream with itself"),
+    ("raw.join(raw.groupBy('host').count(), 'host')", "GROUP BY can't be maintained"),
+    (
+        "raw.groupBy('host').agg(F.collect_list('usage').alias('u'))",
+        "can't be maintained from new rows alone",
+    ),
+    ("raw.distinct().groupBy('host').count()", "looks across rows, but would see one batch at a time"),
+    ("raw.limit(5).groupBy('host').count()", "LIMIT looks across rows"),
+    ("raw.groupBy(F.window('at', '1 minute'), 'host').count()", "has windows but no watermark"),
+]
+
+
+@pytest.mark.parametrize(("body", "says"), BAD_BODIES)
+def test_what_a_stream_cannot_do_is_refused(spark: SparkSession, make: Make, body: str, says: str) -> None:
+    text = silver(body, source="['bronze.raw', 'reference.hosts']", arguments="raw, hosts")
+    root = make({"silver/readings.py": text, **HOSTS})
+    with pytest.raises(ProjectError) as refused:
+        analyse(spark, root)
+    assert str(refused.value).startswith(f"{root}/silver/readings.py: silver.readings")
+    assert says in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("SELECT nope FROM STREAM silver.readings", "`nope` cannot be resolved"),
+        (
+            "SELECT host, rand() AS r FROM STREAM silver.readings",
+            "rand() AS r differs when a batch is done again",
+        ),
+        ("SELECT host, current_timestamp AS t FROM STREAM silver.readings", "current_timestamp() differs"),
+        ("SELECT DISTINCT host FROM STREAM silver.readings", "DISTINCT looks across rows"),
+        ("SELECT host FROM STREAM silver.readings LIMIT 2", "LIMIT looks across rows"),
+        (
+            "SELECT host, row_number() OVER (ORDER BY at) AS r FROM STREAM silver.readings",
+            "a window function looks across rows",
+        ),
+        (
+            "SELECT host, count(*) n FROM (SELECT DISTINCT * FROM STREAM silver.readings) GROUP BY host",
+            "DISTINCT looks across rows",
+        ),
+        (
+            "SELECT a.host FROM STREAM silver.readings a JOIN STREAM silver.readings b ON a.host = b.host",
+            "a join of the stream with itself would see one batch at a time",
+        ),
+        (
+            "SELECT host FROM STREAM silver.readings WHERE host IN (SELECT host FROM STREAM silver.readings)",
+            "a subquery on the stream would see one batch at a time",
+        ),
+        (
+            "SELECT window.start s, count(*) n FROM STREAM silver.readings GROUP BY window(at, '1 minute')",
+            "has windows but no watermark; say how late rows may be",
+        ),
+        ("SELECT host, INTERVAL 1 MONTH AS i FROM STREAM silver.readings", "which can't be stored; cast it"),
+    ],
+)
+def test_what_sql_on_a_stream_cannot_do_is_refused(
+    spark: SparkSession, make: Make, query: str, says: str
+) -> None:
+    root = make({"gold/t.sql": gold(query)})
+    with pytest.raises(ProjectError) as refused:
+        analyse(spark, root)
+    assert str(refused.value).startswith(f"{root}/gold/t.sql: gold.t")
+    assert says in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_keys_are_columns(spark: SparkSession, make: Make) -> None:
+    with pytest.raises(
+        ProjectError, match=r"silver\.readings: key nope is no column of it; known: host, usage"
+    ):
+        analyse(spark, make({"silver/readings.py": silver(more=", keys=['host', 'nope']")}))
+
+
+def test_keys_of_an_aggregate_are_its_group_by(spark: SparkSession, make: Make) -> None:
+    text = "CREATE STREAMING TABLE gold.t TBLPROPERTIES ('headwater.keys' = 'n') AS "
+    text += "SELECT host, count(*) AS n FROM STREAM silver.readings GROUP BY host"
+    with pytest.raises(ProjectError, match=r"gold\.t: keys .* are not its GROUP BY .*; leave them out"):
+        analyse(spark, make({"gold/t.sql": text}))
+
+
+def test_tables_that_change_in_place_are_not_read(spark: SparkSession, make: Make) -> None:
+    files = {
+        "gold/t.sql": gold("SELECT host, count(*) AS n FROM STREAM silver.readings GROUP BY host"),
+        "gold/u.sql": "CREATE STREAMING TABLE gold.u AS SELECT host FROM STREAM gold.t",
+    }
+    with pytest.raises(ProjectError, match=r"gold\.u reads gold\.t, whose rows change in place"):
+        analyse(spark, make(files))
+
+
+def test_a_reference_without_columns_says_where_to_write_them(spark: SparkSession, make: Make) -> None:
+    text = silver(
+        "raw.join(hosts, 'host', 'left')", source="['bronze.raw', 'reference.hosts']", arguments="raw, hosts"
+    )
+    root = make({"silver/readings.py": text, "conf/reference/hosts.csv": "host\n"})
+    with pytest.raises(ProjectError, match=rf"{root}/conf/reference/hosts\.ddl: missing; write the columns"):
+        analyse(spark, root)
+
+
+def fingerprint(spark: SparkSession, project: Project) -> str:
+    return analysis.analyse(spark, project)["silver.readings"].fingerprint
+
+
+def test_the_fingerprint_follows_the_definition(spark: SparkSession, make: Make) -> None:
+    first = fingerprint(spark, load(make({})))
+    assert fingerprint(spark, load(make({}))) == first
+    assert fingerprint(spark, load(make({"silver/readings.py": "# a comment\n" + silver()}))) == first
+    assert fingerprint(spark, load(make({"silver/readings.py": silver("raw.where('usage > 1')")}))) != first
+    changed = silver().replace("usage DOUBLE", "usage FLOAT")
+    assert fingerprint(spark, load(make({"silver/readings.py": changed}))) != first
