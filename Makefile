@@ -12,22 +12,19 @@ help: ## say what there is
 setup: ## make .venv, get Java and the JVM libraries; done again only where something changed
 	@$(PYTHON) tools/setup.py
 
-demo: $(BIN)/headwater ## run the reference project from generator to gold
+demo: setup ## run the reference project from generator to gold
 	@$(BIN)/headwater demo $(ARGS)
 
-test: $(BIN)/headwater ## run the tests
+test: setup ## run the tests
 	@$(BIN)/pytest $(ARGS)
 
-check: $(BIN)/headwater ## format, lint and types, as in CI
+check: setup ## format, lint and types, as in CI
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy headwater
 
-bench: $(BIN)/headwater ## measure throughput and freshness
+bench: setup ## measure throughput and freshness
 	@$(BIN)/python -m bench $(ARGS)
 
-torture: $(BIN)/headwater ## run the long tests with real kills
+torture: setup ## run the long tests with real kills
 	@$(BIN)/pytest -m torture $(ARGS)
-
-$(BIN)/headwater:
-	@$(PYTHON) tools/setup.py
