@@ -188,7 +188,8 @@ def _screen(show: Show, out: TextIO) -> Iterator[Draw]:
         with Live(console=console, transient=False) as live:
             yield lambda flows, alerts: live.update(_grid(flows, alerts))
     else:
-        yield lambda flows, alerts: _print_line(out, flows, alerts)
+        said: list[str] = [""]
+        yield lambda flows, alerts: _print_line(out, said, _line(flows, alerts))
 
 
 def _print_json(out: TextIO, flows: list[Status], alerts: AlertReader) -> None:
@@ -201,11 +202,18 @@ def _print_json(out: TextIO, flows: list[Status], alerts: AlertReader) -> None:
     print(json.dumps(picture), file=out, flush=True)
 
 
-def _print_line(out: TextIO, flows: list[Status], alerts: AlertReader) -> None:
+def _line(flows: list[Status], alerts: AlertReader) -> str:
     fresh = [
         f"{s.flow} {s.rows:,} rows ({_seconds(s.freshness)} fresh)" for s in flows if s.freshness is not None
     ]
-    print(" · ".join([*(fresh or ["starting"]), f"{alerts.count:,} alerts"]), file=out, flush=True)
+    return " · ".join([*(fresh or ["starting"]), f"{alerts.count:,} alerts"])
+
+
+def _print_line(out: TextIO, said: list[str], line: str) -> None:
+    """Print a line unless it was the last one."""
+    if line != said[-1]:
+        said[:] = [line]
+        print(line, file=out, flush=True)
 
 
 def _grid(flows: list[Status], alerts: AlertReader) -> Grid:
@@ -249,11 +257,15 @@ def _finish(project: Project, show: Show, out: TextIO) -> None:
         return
     print(f"\n{gold}, its newest rows, as DuckDB reads them:\n", file=out)
     write(found, "table", out)
-    print(NEXT.format(gold=gold), file=out, flush=True)
+    print(_next(gold), file=out, flush=True)
 
 
-NEXT = """
-Next:
-  headwater query "SELECT count(*) FROM {gold}"     ask the lake, by DuckDB or --engine spark
-  headwater describe {gold}                         what the table is, and where it comes from
-  headwater run                                     keep the flows running"""
+def _next(gold: str) -> str:
+    """What to type next, and what it does."""
+    commands = {
+        f'headwater query "SELECT count(*) FROM {gold}"': "ask the lake, by DuckDB or --engine spark",
+        f"headwater describe {gold}": "what the table is, and where it comes from",
+        "headwater run": "keep the flows running",
+    }
+    width = max(map(len, commands))
+    return "\n".join(["", "Next:", *(f"  {command:{width}}  {does}" for command, does in commands.items())])

@@ -49,7 +49,7 @@ PRODUCER: Mapping[str, str | int | bool] = {
     "compression.type": "lz4",
     "message.timeout.ms": 120_000,  # a record not delivered in two minutes is an error
     "queue.buffering.max.messages": 200_000,
-    "log_level": 5,  # notices and worse
+    "log_level": 2,  # what goes wrong for good is raised; the rest mends itself
     "delivery.report.only.error": True,  # a delivered record costs no call into Python
 }
 

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 _LONGEST = 32  # characters; longer strings get no bounds
-_GREGORIAN = date(1582, 10, 15)  # days before get no bounds: Spark reads some of them as others
 
 
 def of(file: Path) -> tuple[int, str]:
@@ -91,10 +90,8 @@ def _plain(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) <= _LONGEST
     if isinstance(value, datetime):
-        return _plain(value.date()) and value.replace(tzinfo=None) <= datetime.max - timedelta(milliseconds=1)
-    if isinstance(value, date):
-        return value >= _GREGORIAN
-    return isinstance(value, int) and not isinstance(value, bool)
+        return value.replace(tzinfo=None) <= datetime.max - timedelta(milliseconds=1)
+    return isinstance(value, (int, date)) and not isinstance(value, bool)
 
 
 def _text(value: Any, *, up: bool = False) -> Any:

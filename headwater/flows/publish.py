@@ -44,7 +44,7 @@ class PublishFlow:
                 **kafka.client_options(context.project.conf, context.bootstrap),
                 "enable.idempotence": True,
                 "linger.ms": 5,
-                "log_level": 3,
+                "log_level": 2,
                 "on_delivery": self._delivered,
             }
         )
