@@ -25,6 +25,7 @@ from headwater import jars, java
 
 _LOCK = threading.Lock()
 _gateway: JavaGateway | None = None
+_memory = "2g"
 
 OPTIONS = (
     "-Duser.timezone=UTC",
@@ -33,8 +34,14 @@ OPTIONS = (
 )
 
 
-def gateway(memory: str = "2g") -> JavaGateway:
-    """The gateway to the JVM, which the first call starts (about 1.5 s) with a heap of `memory`.
+def size(memory: str) -> None:
+    """Set the heap (`2g`) of the JVM, which must not run yet for it to matter."""
+    global _memory
+    _memory = memory
+
+
+def gateway() -> JavaGateway:
+    """The gateway to the JVM, which the first call starts (about 1.5 s).
 
     Raises:
         SetupError: no Java 17 or 21, or the JVM libraries can't be had.
@@ -46,7 +53,7 @@ def gateway(memory: str = "2g") -> JavaGateway:
             os.environ["PYSPARK_PYTHON"] = sys.executable
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             conf = SparkConf(loadDefaults=False)
-            conf.set("spark.driver.memory", memory)
+            conf.set("spark.driver.memory", _memory)
             conf.set("spark.driver.extraJavaOptions", " ".join(OPTIONS))
             conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, jars.spark_jars())))
             conf.set("spark.ui.showConsoleProgress", "false")

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from headwater import conf as configuration
-from headwater import graph, sql
+from headwater import graph, jvm, sql
 from headwater.conf import Conf
 from headwater.definitions import Alert, Declaration, KafkaSink, Table, Topic
 from headwater.errors import ProjectError
@@ -70,6 +70,7 @@ def load(root: Path | None, env: str = "local") -> Project:
     """
     root = find_project(root)
     conf = configuration.load(root, env)
+    jvm.size(conf.memory)
     declared = [d for layer in LAYERS for path in _files(root / layer) for d in _declarations(path, layer)]
     references = {reference.name: reference for reference in find_references(root)}
     graph.check_names(declared)

@@ -82,6 +82,7 @@ class Run:
         self._sinks = [s for s in project.sinks.values() if s.table in tables]
         self._names = [*tables, *(a.name for a in self._alerts), *(s.name for s in self._sinks)]
         self._flows: dict[str, Flow] = {}
+        self._threads: list[threading.Thread] = []
         self._stop = threading.Event()
         self._jvm_gone = threading.Event()
 
@@ -98,6 +99,20 @@ class Run:
         project = self._project
         starting(self._options.start)
         interval(self._options.trigger or project.conf.trigger)
+        lake = Lake(project.conf.lake)
+        leases: list[Lease] = []
+        try:
+            leases += (Lease(name, lake.flow_folder(name)) for name in self._names)
+            self._run_flows(lake)
+        finally:
+            # A flow that outlasts its grace may still write: then only the end of the process frees them.
+            if not self._jvm_gone.is_set() and not any(thread.is_alive() for thread in self._threads):
+                for lease in leases:
+                    lease.release()
+        return 1 if self.board.failed() else 0
+
+    def _run_flows(self, lake: Lake) -> None:
+        project = self._project
         bootstrap = kafka.ensure_running(project.root, project.conf)
         slots = self._prepare_topics(bootstrap)
         spark = sessions.start(project.conf, realtime_slots=0 if self._options.once else slots)
@@ -105,7 +120,7 @@ class Run:
             project=project,
             tables=analysis.analyse(spark, project),
             spark=spark,
-            lake=Lake(project.conf.lake),
+            lake=lake,
             bootstrap=bootstrap,
             once=self._options.once,
             start=self._options.start,
@@ -115,16 +130,10 @@ class Run:
         )
         for alert in project.alerts.values():
             realtime.check(spark, alert)
-        leases = [Lease(name, context.lake.flow_folder(name)) for name in self._names]
-        threads = [self._worker(context, name) for name in self._names]
-        for thread in threads:
+        self._threads = [self._worker(context, name) for name in self._names]
+        for thread in self._threads:
             thread.start()
-        self._wait(context, threads)
-        # A flow that outlasts its grace may still be writing: then only the end of the process frees them.
-        if not self._jvm_gone.is_set() and not any(thread.is_alive() for thread in threads):
-            for lease in leases:
-                lease.release()
-        return 1 if self.board.failed() else 0
+        self._wait(context)
 
     def _prepare_topics(self, bootstrap: str) -> int:
         """Create the topics that the definitions ask for; how many slots the real-time flows hold."""
@@ -196,8 +205,9 @@ class Run:
         declared = {**project.topics, **project.tables, **project.alerts, **project.sinks}
         return f"{declared[name].file}: {describe(error)}"
 
-    def _wait(self, context: Context, threads: list[threading.Thread]) -> None:
+    def _wait(self, context: Context) -> None:
         """Wait for all flows; from the moment of stopping, only so long."""
+        threads = self._threads
         while any(thread.is_alive() for thread in threads) and not self._stop.is_set():
             self._keep_house()
             self._stop.wait(0.2)

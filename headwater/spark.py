@@ -56,7 +56,8 @@ def start(conf: Conf, *, realtime_slots: int = 0) -> SparkSession:
         return active
     # PySpark writes each error of a query to stderr, as JSON with Java's stack, before it raises it.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-    gateway = jvm.gateway(conf.memory)
+    jvm.size(conf.memory)
+    gateway = jvm.gateway()
     spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
     spark_conf.setMaster(f"local[{conf.cores + realtime_slots}]").setAppName("headwater")
     spark_conf.set("spark.sql.shuffle.partitions", str(conf.parallelism))

@@ -28,3 +28,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def spark() -> SparkSession:
     """The Spark session of the tests: there is one in a process."""
     return sessions.start(Conf())
+
+
+@pytest.fixture(scope="session")
+def interpreted(spark: SparkSession) -> SparkSession:
+    """A session that does not compile its queries, which takes longer than a few rows do."""
+    session = sessions.child(spark, parallelism=1)
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return session

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater import aggregate, jvm
-from headwater import spark as sessions
 from headwater.aggregate import Aggregate, Output
 from headwater.errors import ProjectError
 from headwater.lake import Lake
@@ -26,18 +26,9 @@ WHERE = "gold/t.sql: gold.t"
 
 
 @pytest.fixture(scope="module")
-def spark(spark: SparkSession) -> SparkSession:
-    """A session that does not compile its queries: that takes longer than these few rows."""
-    session = sessions.child(spark, parallelism=1)
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return session
-
-
-@pytest.fixture(scope="module")
-def rows(spark: SparkSession) -> DataFrame:
+def rows(interpreted: SparkSession) -> DataFrame:
     """No rows, as the temporary view `rows`."""
-    frame = spark.createDataFrame([], jvm.ddl(DDL))
+    frame = interpreted.createDataFrame([], jvm.ddl(DDL))
     frame.createOrReplaceTempView("rows")
     return frame
 
@@ -74,8 +65,8 @@ def rows(spark: SparkSession) -> DataFrame:
         ("SELECT k, upper(k) u, count(*) c FROM rows GROUP BY k", "k:key u:key c:count", False),
     ],
 )
-def test_taken(spark: SparkSession, rows: DataFrame, sql: str, outputs: str, windowed: bool) -> None:
-    found = aggregate.find(spark.sql(sql), WHERE)
+def test_taken(interpreted: SparkSession, rows: DataFrame, sql: str, outputs: str, windowed: bool) -> None:
+    found = aggregate.find(interpreted.sql(sql), WHERE)
     wanted = tuple(Output(*output.split(":")) for output in outputs.split())
     assert found == Aggregate(wanted, windowed)
     assert found.keys == tuple(output.name for output in wanted if output.kind == "key")
@@ -97,8 +88,8 @@ def test_python_form_is_taken(rows: DataFrame) -> None:
     ]
 
 
-def test_no_aggregate_is_none(spark: SparkSession, rows: DataFrame) -> None:
-    assert aggregate.find(spark.sql("SELECT k, upper(s) u FROM rows WHERE x > 1"), WHERE) is None
+def test_no_aggregate_is_none(interpreted: SparkSession, rows: DataFrame) -> None:
+    assert aggregate.find(interpreted.sql("SELECT k, upper(s) u FROM rows WHERE x > 1"), WHERE) is None
 
 
 @pytest.mark.parametrize(
@@ -145,9 +136,9 @@ def test_no_aggregate_is_none(spark: SparkSession, rows: DataFrame) -> None:
         ("SELECT k FROM rows WHERE x > (SELECT avg(x) FROM rows)", "WHERE with a subquery"),
     ],
 )
-def test_refused(spark: SparkSession, rows: DataFrame, sql: str, says: str) -> None:
+def test_refused(interpreted: SparkSession, rows: DataFrame, sql: str, says: str) -> None:
     with pytest.raises(ProjectError) as refused:
-        aggregate.find(spark.sql(sql), WHERE)
+        aggregate.find(interpreted.sql(sql), WHERE)
     assert str(refused.value).startswith(f"{WHERE}: ") and says in str(refused.value)
 
 
@@ -187,19 +178,19 @@ def drawn(draw: random.Random) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("sql", [WINDOWED, FLOAT_KEYS, GLOBAL], ids=["windowed", "float keys", "global"])
-def test_any_cut_in_any_order_is_the_batch_query(spark: SparkSession, tmp_path: Path, sql: str) -> None:
+def test_any_cut_in_any_order_is_the_batch_query(interpreted: SparkSession, tmp_path: Path, sql: str) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     draw = random.Random(seed)
     data = [drawn(draw) for _ in range(240)]
-    wanted = table(query(spark, sql, data))
+    wanted = table(query(interpreted, sql, data))
     for order in range(3):
         draw.shuffle(data)
         cuts = sorted(draw.sample(range(len(data)), 2))
         batches = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
         batches.insert(draw.randrange(len(batches)), [])
-        kept = maintained(spark, sql, batches, tmp_path / str(order))
-        assert_same(kept, wanted, aggregate.find(query(spark, sql, []), WHERE))
+        kept = maintained(interpreted, sql, batches, tmp_path / str(order))
+        assert_same(kept, wanted, aggregate.find(query(interpreted, sql, []), WHERE))
 
 
 @pytest.mark.parametrize(
@@ -215,34 +206,34 @@ def test_any_cut_in_any_order_is_the_batch_query(spark: SparkSession, tmp_path: 
     ],
 )
 def test_two_batches_of_one_row(
-    spark: SparkSession, tmp_path: Path, values: list[float | None], wanted: dict[str, Any]
+    interpreted: SparkSession, tmp_path: Path, values: list[float | None], wanted: dict[str, Any]
 ) -> None:
     sql = (
         "SELECT k, count(x) n_x, sum(x) sum_x, min(x) min_x, max(x) max_x, avg(x) avg_x FROM rows GROUP BY k"
     )
     batches = [[(T0, None, x, *[None] * 7)] for x in values]
-    kept = maintained(spark, sql, batches, tmp_path)
+    kept = maintained(interpreted, sql, batches, tmp_path)
     assert len(kept) == 1
     assert repr({name: kept[0][name] for name in wanted}) == repr(wanted)
 
 
-def query(spark: SparkSession, sql: str, data: list[tuple[Any, ...]]) -> DataFrame:
-    spark.createDataFrame(data, jvm.ddl(DDL)).coalesce(1).createOrReplaceTempView("rows")
-    return spark.sql(sql)
+def query(interpreted: SparkSession, sql: str, data: list[tuple[Any, ...]]) -> DataFrame:
+    interpreted.createDataFrame(data, jvm.ddl(DDL)).coalesce(1).createOrReplaceTempView("rows")
+    return interpreted.sql(sql)
 
 
 def maintained(
-    spark: SparkSession, sql: str, batches: list[list[tuple[Any, ...]]], folder: Path
+    interpreted: SparkSession, sql: str, batches: list[list[tuple[Any, ...]]], folder: Path
 ) -> list[dict[str, Any]]:
     """The rows of a table to which each batch's partial result was merged."""
-    found = aggregate.find(query(spark, sql, []), WHERE)
+    found = aggregate.find(query(interpreted, sql, []), WHERE)
     assert found is not None
-    stored = aggregate.schema(query(spark, sql, []), WHERE)
+    stored = aggregate.schema(query(interpreted, sql, []), WHERE)
     target = Target(Lake(folder).create("gold.t", stored, properties={}))
     for sequence, batch in enumerate(batches):
-        partial = aggregate.to_arrow(aggregate.partial(query(spark, sql, batch), WHERE), stored)
+        partial = aggregate.to_arrow(aggregate.partial(query(interpreted, sql, batch), WHERE), stored)
         target.merge(partial, found, Identity("gold.t", 1, sequence, {}))
-    kept = table(spark.read.format("delta").load(str(target.place.path)))
+    kept = DeltaTable(target.place.path).to_pyarrow_table().to_pylist()
     for row in kept:
         row.pop(aggregate.PARTIAL, None)
     return kept

@@ -266,9 +266,11 @@ ROW = obj(
 
 @settings(max_examples=5, deadline=None, print_blob=True)
 @given(st.lists(ROW, min_size=60, max_size=150))
-def test_wellformed_rows_are_what_from_json_makes_of_them(spark: SparkSession, texts: list[str]) -> None:
+def test_wellformed_rows_are_what_from_json_makes_of_them(
+    interpreted: SparkSession, texts: list[str]
+) -> None:
     values: list[bytes | None] = [text.encode() for text in texts]
-    raw = bronze(spark, values)
+    raw = bronze(interpreted, values)
     expected = raw.select("offset", F.from_json(F.col("value").cast("string"), DDL).alias("j"))
     fast = decode.native(raw, Json(DDL), "test").select(
         "_source.offset", F.struct(*jvm.ddl(DDL).names).alias("j")
