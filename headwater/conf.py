@@ -113,4 +113,7 @@ def _read_secret(secret: Path, path: Path) -> str:
         raise ConfError(f"{path}: secret file {secret} does not exist; write it with mode 0600")
     if secret.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfError(f"{path}: secret file {secret} can be read by others; run: chmod 600 {secret}")
-    return secret.read_text(encoding="utf-8").splitlines()[0]
+    lines = secret.read_text(encoding="utf-8").splitlines()
+    if not lines or not lines[0]:
+        raise ConfError(f"{path}: secret file {secret} is empty; its first line is the secret")
+    return lines[0]

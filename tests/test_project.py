@@ -236,7 +236,6 @@ def test_secrets_are_resolved_and_kept_from_messages(make: Make, monkeypatch: py
         )
 
 
-@pytest.mark.xfail(strict=True, reason="conf._read_secret raises IndexError where the file is empty")
 def test_an_empty_secret_is_refused(make: Make) -> None:
     root = make({})
     secret = root / "secret"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 
 import typer
@@ -26,4 +28,14 @@ def main() -> None:
         app()
     except HeadwaterError as e:
         typer.secho(f"headwater: {e}", fg="red", err=True)
-        sys.exit(e.exit_code)
+        _leave(e.exit_code)
+    except SystemExit as e:
+        _leave(e.code if isinstance(e.code, int) else 1 if e.code else 0)
+
+
+def _leave(code: int) -> None:
+    """End the process with `code`: libraries' threads may abort an interpreter that takes itself apart."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
