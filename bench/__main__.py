@@ -14,7 +14,7 @@ PARTS = {"ladder": ladder.measure, "freshness": freshness.measure}
 def main() -> None:
     """Measure the parts asked for; all by default."""
     wanted = sys.argv[1:] or list(PARTS)
-    print(json.dumps({name: PARTS[name]() for name in wanted}, indent=2), flush=True)
+    print(json.dumps({name: PARTS[name]() for name in wanted}), flush=True)
     os._exit(0)
 
 

@@ -23,7 +23,7 @@ from headwater.run import Options, Run
 RATE = 1_000  # events per second
 WARM_UP = 40.0  # seconds before the first sample
 SECONDS = 60.0  # of sampling
-EVERY = 0.1  # seconds between two looks at a table
+EVERY = 0.2  # seconds between two looks at the tables
 
 NEWEST = {
     "bronze": "SELECT epoch_ms(max(timestamp)) FROM bronze.iot_metrics",
@@ -55,10 +55,7 @@ def measure(seconds: float = SECONDS, rate: int = RATE) -> dict[str, Any]:
     with BackgroundProducer(events(), client=client, rate=rate):
         time.sleep(WARM_UP)
         probes = [threading.Thread(target=_alerts, args=(client, found["alert"], done))]
-        probes += [
-            threading.Thread(target=_probe, args=(_reader(project.root), sql, found[name], done))
-            for name, sql in NEWEST.items()
-        ]
+        probes.append(threading.Thread(target=_probe, args=(_reader(project.root), found, done)))
         for probe in probes:
             probe.start()
         time.sleep(seconds)
@@ -75,11 +72,13 @@ def _reader(folder: Path) -> Callable[[str], Any]:
     return lambda sql: connection.execute(sql).fetchone()
 
 
-def _probe(read: Callable[[str], Any], sql: str, samples: list[float], done: threading.Event) -> None:
+def _probe(read: Callable[[str], Any], found: dict[str, list[float]], done: threading.Event) -> None:
+    """One reader that asks each table in turn: a second would take cores from the flows it measures."""
     while not done.is_set():
-        newest = read(sql)[0]
-        if newest is not None:
-            samples.append(time.time() - newest / 1000)
+        for name, sql in NEWEST.items():
+            newest = read(sql)[0]
+            if newest is not None:
+                found[name].append(time.time() - newest / 1000)
         done.wait(EVERY)
 
 

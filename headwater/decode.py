@@ -43,7 +43,6 @@ from headwater.errors import ProjectError
 
 MALFORMED = "_malformed"
 SOURCE = "_source"
-SOURCE_DDL = "STRUCT<cluster: STRING, topic: STRING, partition: INT, offset: BIGINT>"
 RAW = ("cluster", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "ingested_at")
 
 MAX_DEPTH = 1000  # as deep as Spark's own JSON parser goes

@@ -51,9 +51,9 @@ def start(conf: Conf, *, realtime_slots: int = 0) -> SparkSession:
         conf: the environment.
         realtime_slots: task slots on top of `conf.cores`, which real-time flows hold while they run.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
+    running = SparkContext._active_spark_context
+    if running is not None:  # of this process, whichever thread began it
+        return SparkSession(running)
     # PySpark writes each error of a query to stderr, as JSON with Java's stack, before it raises it.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     jvm.size(conf.memory)
