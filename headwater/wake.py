@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
-
-from headwater import log
 
 
 class Heads:
-    """The newest version of each table: told by this process's flows, looked up for other writers'.
+    """That something was committed, and which tables get no more commits in this run.
 
     A flow that waits is woken at once by a commit of this process, and within `POLL` by another's.
     """
@@ -48,8 +45,3 @@ class Heads:
         """Wait for a commit after `beat`, or for `POLL` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._beat != beat, timeout=self.POLL)
-
-
-def head(table: Path) -> int:
-    """The newest version of a table that a flow may read: what is committed last is sealed before it."""
-    return log.head(table)
