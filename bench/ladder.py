@@ -20,7 +20,8 @@ def measure(rows: int = ROWS) -> dict[str, Any]:
     project = lab.load(lab.prepare())
     lab.preload(project, rows)
     spark = sessions.start(project.conf)
-    options = kafka.spark_options(project.conf, kafka.ensure_running(project.root, project.conf))
+    bootstrap = kafka.ensure_running(project.root, project.conf)
+    options = {**kafka.FETCH, **kafka.spark_options(project.conf, bootstrap)}
 
     def noop() -> tuple[float, int]:
         began = time.monotonic()

@@ -80,6 +80,7 @@ def find(frame: DataFrame, where: str) -> Aggregate | None:
     if not found:
         return None
     taken = _take(frame, where)
+    _check(taken, where)
     windowed = any(plans.metadata_key(group, "spark.timeWindow") for group in taken.grouping)
     return Aggregate(tuple(Output(name, kind) for name, kind, _ in taken.columns), windowed)
 
@@ -98,23 +99,19 @@ def partial(frame: DataFrame, where: str) -> DataFrame:
     rows = plans.frame(spark, taken.below).groupBy(*map(plans.column, taken.grouping)).agg(*columns)
     outputs, parts = [], []
     for at, (name, kind, _) in enumerate(taken.columns):
+        quoted = name.replace("`", "``")
         if kind == "avg":
-            total, count = F.col(f"_{at}_sum").cast("double"), F.col(f"_{at}_count")
-            outputs.append(F.when(count > 0, total / count).alias(name))
-            parts += [total.alias(f"{name}_sum"), count.alias(f"{name}_count")]
+            total, count = f"CAST(_{at}_sum AS DOUBLE)", f"_{at}_count"
+            outputs.append(f"CASE WHEN {count} > 0 THEN {total} / {count} END AS `{quoted}`")
+            parts.append(f"{total} AS `{quoted}_sum`, {count} AS `{quoted}_count`")
         else:
-            outputs.append(F.col(f"_{at}" if kind == "key" else f"_{at}_{kind}").alias(name))
-    return rows.select(*outputs, *([F.struct(*parts).alias(PARTIAL)] if parts else []))
+            outputs.append(f"_{at}{'' if kind == 'key' else f'_{kind}'} AS `{quoted}`")
+    return rows.selectExpr(*outputs, *([f"struct({', '.join(parts)}) AS {PARTIAL}"] if parts else []))
 
 
 def schema(frame: DataFrame, where: str) -> pa.Schema:
     """The columns of the table that keeps `frame`'s aggregate, as Arrow has them."""
     return stored.schema(partial(frame, where).schema)
-
-
-def to_arrow(rows: DataFrame, arrow: pa.Schema) -> pa.Table:
-    """A partial result, in this process."""
-    return rows.toArrow().cast(arrow)
 
 
 @dataclass(frozen=True)
@@ -139,24 +136,27 @@ def _take(frame: DataFrame, where: str) -> _Taken:
             f"{where}: {what} above or beside GROUP BY can't be maintained; aggregate at the top, and filter "
             "in a table below"
         )
-    if plans.kind(plan.child()) == "Expand":
-        raise ProjectError(
-            f"{where}: ROLLUP, CUBE and GROUPING SETS are not supported; make a table for each"
-        )
-    if any(plans.kind(node) == "Aggregate" for node in plans.nodes(plan.child())):
-        raise ProjectError(f"{where}: an aggregate of an aggregate; make the inner one a table of its own")
     grouping = list(jvm.items(plan.groupingExpressions()))
-    for group in grouping:
-        if plans.metadata_key(group, "spark.sessionWindow"):
-            raise ProjectError(f"{where}: session windows are not supported yet; use window()")
     columns = [_column(e, where) for e in jvm.items(plan.aggregateExpressions())]
     for project in reversed(above):
         columns = [_renamed(e, columns, where) for e in jvm.items(project.projectList())]
-    covered = [e for _, kind, e in columns if kind == "key"]
-    for group in grouping:
+    return _Taken(grouping, columns, plan.child())
+
+
+def _check(taken: _Taken, where: str) -> None:
+    """Refuse an aggregate whose groups can't be told from its columns, or that is none of plain groups."""
+    if plans.kind(taken.below) == "Expand":
+        raise ProjectError(
+            f"{where}: ROLLUP, CUBE and GROUPING SETS are not supported; make a table for each"
+        )
+    if any(plans.kind(node) == "Aggregate" for node in plans.nodes(taken.below)):
+        raise ProjectError(f"{where}: an aggregate of an aggregate; make the inner one a table of its own")
+    covered = [e for _, kind, e in taken.columns if kind == "key"]
+    for group in taken.grouping:
+        if plans.metadata_key(group, "spark.sessionWindow"):
+            raise ProjectError(f"{where}: session windows are not supported yet; use window()")
         if not any(_tells(e, group) for e in covered):
             raise ProjectError(f"{where}: GROUP BY {group.sql()} is not among its columns; add it to SELECT")
-    return _Taken(grouping, columns, plan.child())
 
 
 _OTHERS = {"Filter": "a filter (HAVING, or WHERE with a subquery)", "Join": "a join", "Union": "UNION"}

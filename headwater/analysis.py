@@ -52,15 +52,6 @@ QUARANTINE = StructType(
     ]
 )
 
-_SOURCE = StructType(
-    [
-        StructField("cluster", StringType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-    ]
-)
-
 
 @dataclass(frozen=True)
 class Analysed:
@@ -124,8 +115,7 @@ def input_columns(project: Project, table: Table, source: Analysed) -> StructTyp
     """What the function sees of its stream: the source's columns, or the decoder's."""
     if table.decode is None:
         return source.columns
-    fields = decode.fields(table.decode, f"{table.file}: {table.name}")
-    return StructType([*fields, StructField(decode.SOURCE, _SOURCE), BRONZE["ingested_at"]])
+    return decode.columns(decode.fields(table.decode, f"{table.file}: {table.name}"), BRONZE)
 
 
 def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping[str, Analysed]) -> Analysed:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,6 +57,7 @@ _CARRIED = (SOURCE, "ingested_at")
 _SIMPLE = (StringType, DoubleType, FloatType, IntegralType, BooleanType, DecimalType, DateType, TimestampType)
 
 
+@cache
 def fields(decoder: Json, where: str) -> StructType:
     """The decoder's columns.
 
@@ -77,17 +78,34 @@ def fields(decoder: Json, where: str) -> StructType:
     return schema
 
 
-def decoded(raw: DataFrame, decoder: Json, where: str) -> DataFrame:
-    """Rows of a bronze table, decoded.
+def columns(schema: StructType, bronze: StructType) -> StructType:
+    """The columns of decoded rows: the decoder's, `_source` (where in Kafka a row came from) and
+    `ingested_at` (UTC).
 
-    Columns: the decoder's, `_source` (where in Kafka the row came from), `ingested_at` (UTC) and
-    `_malformed`: NULL, or why the row is malformed; then the decoder's columns are NULL.
+    Args:
+        schema: the decoder's, as `fields` gives it.
+        bronze: those of a bronze table.
     """
-    schema = fields(decoder, where)
-    source = F.struct("cluster", "topic", "partition", "offset").alias(SOURCE)
-    picked = raw.select("value", source, "ingested_at")
-    flat = StructType([*schema, *picked.drop("value").schema, StructField(MALFORMED, StringType())])
+    source = StructType([bronze[name] for name in _PLACE])
+    return StructType([*schema, StructField(SOURCE, source), bronze["ingested_at"]])
+
+
+def decoded(raw: DataFrame, schema: StructType) -> DataFrame:
+    """Rows of a bronze table, decoded in Spark's Python workers.
+
+    Columns: those of `columns`, and `_malformed`: NULL, or why the row is malformed; then the decoder's
+    columns are NULL.
+    """
+    picked = raw.select("value", F.struct(*_PLACE).alias(SOURCE), "ingested_at")
+    flat = columns(schema, raw.schema).add(MALFORMED, StringType())
     return picked.mapInArrow(partial(_decode_batches, schema), flat)
+
+
+def decoded_here(raw: pa.Table, schema: StructType) -> tuple[pa.Table, pa.Array]:
+    """Rows of a bronze table, decoded in this process: the columns of `columns`, and `_malformed`."""
+    source = pa.StructArray.from_arrays([raw[name].combine_chunks() for name in _PLACE], list(_PLACE))
+    table, reasons = parser(schema)(raw["value"].combine_chunks())
+    return table.append_column(SOURCE, source).append_column("ingested_at", raw["ingested_at"]), reasons
 
 
 def rejects(raw: DataFrame, malformed: Sequence[Row]) -> DataFrame:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -75,6 +76,15 @@ def _copy(errors: IO[bytes]) -> None:
 def pid() -> int:
     """The JVM's process id."""
     return int(gateway().jvm.java.lang.ProcessHandle.current().pid())
+
+
+@cache
+def java_class(name: str) -> Any:
+    """A class by its full name, for its static methods; py4j asks the JVM for each part of a name."""
+    found: Any = gateway().jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
 
 
 def items(sequence: Any) -> Iterator[Any]:

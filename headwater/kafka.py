@@ -30,6 +30,14 @@ SHARED = {
     "security.protocol",
     "ssl.endpoint.identification.algorithm",
 }
+# How Spark's batches read (an environment's options go on top). A consumer asks the broker for more while
+# its task still reads, and whatever it asks next waits behind that: at the end of a topic, half a second
+# with Kafka's default. And with each poll Spark asks for the topic's ends: larger polls, fewer questions.
+FETCH = {
+    "kafka.fetch.max.wait.ms": "20",
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": str(4 << 20),
+}
 # What the Java client alone knows, and one of which librdkafka needs in its stead.
 COUNTERPARTS = {
     "sasl.jaas.config": ("sasl.username", "sasl.oauthbearer.config", "sasl.kerberos.keytab"),

@@ -73,13 +73,13 @@ def within(expression: Any) -> Iterator[Any]:
 
 def frame(spark: SparkSession, plan: Any) -> DataFrame:
     """The DataFrame of a logical plan."""
-    dataset = jvm.gateway().jvm.org.apache.spark.sql.classic.Dataset
+    dataset = jvm.java_class("org.apache.spark.sql.classic.Dataset")
     return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)
 
 
 def column(expression: Any) -> Column:
     """The Column of an analysed expression."""
-    return Column(jvm.gateway().jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+    return Column(jvm.java_class("org.apache.spark.sql.classic.ExpressionUtils").column(expression))
 
 
 def metadata_key(expression: Any, key: str) -> bool:

@@ -39,6 +39,7 @@ SETTINGS: dict[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.python.worker.reuse": "true",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|jaas|sasl|ssl.*key",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def of(file: Path) -> tuple[int, str]:
 
     Bounds come from the file's footer. Floating-point columns get none: NaN stands outside them.
     """
-    footer = pq.read_metadata(file)
+    footer = _footer(file)
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -52,8 +53,14 @@ def payload(file: Path, column: str) -> int:
     return sum(int(chunk.total_uncompressed_size) for chunk in _chunks(file, column))
 
 
+@lru_cache(maxsize=64)
+def _footer(file: Path) -> pq.FileMetaData:
+    """A written file's footer; no path is ever written twice."""
+    return pq.read_metadata(file)
+
+
 def _chunks(file: Path, column: str) -> list[Any]:
-    footer = pq.read_metadata(file)
+    footer = _footer(file)
     at = next(at for at in range(footer.num_columns) if footer.schema.column(at).path == column)
     return [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
@@ -28,7 +29,11 @@ from headwater.aggregate import Aggregate
 from headwater.errors import CommitError, ProjectError
 from headwater.lake import NO_HOOKS, Place
 
-CHECKPOINT_EVERY = 200  # commits between two checkpoints of the log, which are made beside the flow
+_ONE_FILE = "part-00000.parquet"
+# Commits between two checkpoints of the log: a reader replays those since the last one, 0.4 ms each. A
+# checkpoint costs what it holds, so the share is of its size where that is large.
+CHECKPOINT_EVERY = 20
+CHECKPOINT_SHARE = 20
 
 
 @dataclass(frozen=True)
@@ -93,19 +98,28 @@ class Target:
             return False
         return int(mine["sequence"]) >= identity.sequence
 
-    def write(self, rows: DataFrame, sequence: int, options: Mapping[str, str] | None = None) -> list[str]:
+    def write(
+        self, rows: DataFrame | pa.Table, sequence: int, options: Mapping[str, str] | None = None
+    ) -> list[str]:
         """Write rows as files that no reader sees yet; their paths below the table.
 
         Args:
-            rows: the rows.
+            rows: the rows: Spark's to compute and write, or in memory.
             sequence: the batch that they are of.
-            options: how Parquet writes them.
+            options: how Spark writes Parquet.
         """
         folder = f"{sequence:012d}-{uuid.uuid4().hex[:8]}"
+        path = self.place.path / folder
+        if isinstance(rows, pa.Table):
+            path.mkdir()
+            pq.write_table(
+                rows, path / _ONE_FILE, compression="zstd", use_dictionary=False, store_schema=False
+            )
+            return [f"{folder}/{_ONE_FILE}"]
         # Hadoop runs `chmod`, a process, for each folder that it makes itself: make its committer's here.
-        (self.place.path / folder / "_temporary" / "0" / "_temporary").mkdir(parents=True)
-        rows.write.mode("append").options(**(options or {})).parquet(str(self.place.path / folder))
-        with os.scandir(self.place.path / folder) as entries:
+        (path / "_temporary" / "0" / "_temporary").mkdir(parents=True)
+        rows.write.mode("append").options(**(options or {})).parquet(str(path))
+        with os.scandir(path) as entries:
             names = sorted(entry.name for entry in entries if entry.name.endswith(".parquet"))
         return [f"{folder}/{name}" for name in names]
 
@@ -176,10 +190,10 @@ class Target:
 
     def checkpoint(self) -> None:
         """Write a checkpoint of the log when one is due; meant for another thread than the flow's."""
-        if self.version // CHECKPOINT_EVERY > self._checkpoint // CHECKPOINT_EVERY:
-            table = DeltaTable(self.place.path)
-            table.create_checkpoint()
-            self._checkpoint = int(table.version())
+        last, size = self._checkpoint
+        if self.version - last >= max(CHECKPOINT_EVERY, size // CHECKPOINT_SHARE):
+            DeltaTable(self.place.path).create_checkpoint()
+            self._checkpoint = _last_checkpoint(self.place.path)
 
     def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity) -> int:
         before = self.flows.get(identity.flow, {}).get("newest")
@@ -220,8 +234,10 @@ class Target:
         )
 
 
-def _last_checkpoint(table: Path) -> int:
+def _last_checkpoint(table: Path) -> tuple[int, int]:
+    """The version of the newest checkpoint of the log, and how many actions it holds."""
     try:
-        return int(json.loads((table / "_delta_log" / "_last_checkpoint").read_bytes())["version"])
+        found = json.loads((table / "_delta_log" / "_last_checkpoint").read_bytes())
     except FileNotFoundError:
-        return 0
+        return 0, 0
+    return int(found["version"]), int(found["size"])

@@ -231,7 +231,7 @@ def maintained(
     stored = aggregate.schema(query(interpreted, sql, []), WHERE)
     target = Target(Lake(folder).create("gold.t", stored, properties={}))
     for sequence, batch in enumerate(batches):
-        partial = aggregate.to_arrow(aggregate.partial(query(interpreted, sql, batch), WHERE), stored)
+        partial = aggregate.partial(query(interpreted, sql, batch), WHERE).toArrow().cast(stored)
         target.merge(partial, found, Identity("gold.t", 1, sequence, {}))
     kept = DeltaTable(target.place.path).to_pyarrow_table().to_pylist()
     for row in kept:

@@ -301,7 +301,7 @@ def test_native_leaves_out_what_the_decoder_finds_malformed(spark: SparkSession)
 
 def test_decoded_rows_say_where_they_came_from(spark: SparkSession) -> None:
     raw = bronze(spark, [b'{"a":1}', b"{", None])
-    rows = decode.decoded(raw, Json("a INT"), "test")
+    rows = decode.decoded(raw, decode.fields(Json("a INT"), "test"))
     assert rows.columns == ["a", "_source", "ingested_at", "_malformed"]
     assert raw.agg(F.count("*")).first() is not None
     found = {row["_source"]["offset"]: row for row in rows.toArrow().to_pylist()}
@@ -315,7 +315,7 @@ def test_decoded_rows_say_where_they_came_from(spark: SparkSession) -> None:
 def test_rejects_are_the_malformed_rows_as_they_came(spark: SparkSession) -> None:
     values = [b'{"a":1}', b"{\xff", None, b'{"a":"x"}']
     raw = bronze(spark, values)
-    found = decode.decoded(raw, Json("a INT"), "test").agg(decode.found().alias("f")).first()
+    found = decode.decoded(raw, decode.fields(Json("a INT"), "test")).agg(decode.found().alias("f")).first()
     assert found is not None
     rows = sorted(decode.rejects(raw, found["f"]).toArrow().to_pylist(), key=lambda row: row["offset"])
     assert [(row["offset"], row["value"]) for row in rows] == [(n, values[n]) for n in (1, 2, 3)]
@@ -328,7 +328,7 @@ def test_fields_may_have_the_names_of_kafkas_columns(spark: SparkSession) -> Non
     ddl = "topic STRING, partition STRING, offset DOUBLE, value STRING, cluster ARRAY<INT>, "
     ddl += "timestamp BIGINT, key INT"
     for rows in (
-        decode.decoded(bronze(spark, [value]), Json(ddl), "test"),
+        decode.decoded(bronze(spark, [value]), decode.fields(Json(ddl), "test")),
         decode.native(bronze(spark, [value]), Json(ddl), "test"),
     ):
         row = rows.toArrow().to_pylist()[0]
@@ -375,7 +375,7 @@ def parses(frame: DataFrame) -> dict[str, int]:
 def test_each_row_is_parsed_once(spark: SparkSession) -> None:
     raw = spark.createDataFrame([], BRONZE)
     ddl = Json("hostname STRING, usage DOUBLE, at TIMESTAMP, place STRUCT<site: STRING>, tags ARRAY<STRING>")
-    rows = decode.decoded(raw, ddl, "test")
+    rows = decode.decoded(raw, decode.fields(ddl, "test"))
     good = rows.where(F.col(decode.MALFORMED).isNull()).drop(decode.MALFORMED)
     for frame, wanted in ((good, (1, 0)), (decode.native(raw, ddl, "test"), (0, 1))):
         used = frame.where("usage > 90").select(

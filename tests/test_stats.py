@@ -97,8 +97,8 @@ def test_bounds_are_there_where_they_help(tmp_path: Path) -> None:
 
 def test_times_beyond_pythons_give_no_bounds(tmp_path: Path) -> None:
     """Microseconds taken for milliseconds are in the year 55,000: one such record must not stop a flow."""
-    file = tmp_path / "f.parquet"
     for micros in (1_700_000_000_000_000_000, -(2**62)):
+        file = tmp_path / f"{micros}.parquet"
         column = pa.array([0, micros], pa.int64()).cast(COLUMNS.field("ts").type)
         pq.write_table(pa.table({"ts": column, "n": [1, 2]}), file)
         count, text = stats.of(file)
@@ -112,8 +112,9 @@ def test_newest_is_in_milliseconds(tmp_path: Path) -> None:
     times = [EPOCH, EPOCH + timedelta(seconds=1, microseconds=1_999), None]
     pq.write_table(pa.table({"ts": pa.array(times, COLUMNS.field("ts").type)}), file, row_group_size=1)
     assert stats.newest(file, "ts") == 1_001
-    pq.write_table(pa.table({"ts": pa.array([None], COLUMNS.field("ts").type)}), file)
-    assert stats.newest(file, "ts") is None
+    empty = tmp_path / "empty.parquet"
+    pq.write_table(pa.table({"ts": pa.array([None], COLUMNS.field("ts").type)}), empty)
+    assert stats.newest(empty, "ts") is None
 
 
 def test_a_merge_finds_rows_at_the_ends_of_its_bounds(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
+import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from headwater import aggregate, analysis, decode, ranges, stored
 from headwater import spark as sessions
@@ -19,13 +19,12 @@ from headwater.commit import Built, Committer
 from headwater.definitions import Table
 from headwater.errors import CommitError
 from headwater.flows.context import Context, clock
+from headwater.flows.rows import FewRows, ManyRows, Rows, are_few
 from headwater.intent import Intent, IntentFile
 from headwater.lake import Place
 from headwater.progress import Batch
 from headwater.ranges import Position, Range
 from headwater.target import Target
-
-ROWS_PER_TASK = 50_000  # a small batch runs as one task: starting a second costs more than it saves
 
 
 def quarantine_name(table: str) -> str:
@@ -43,6 +42,8 @@ class DerivedFlow:
         self._analysed = context.tables[table.name]
         self._stream = next(s for s in table.sources if s not in context.project.references)
         self._columns = context.tables[self._stream].columns
+        decoder = table.decode
+        self._decoded = decode.fields(decoder, f"{table.file}: {table.name}") if decoder else None
         conf = context.project.conf
         self._parallelism = table.limits.parallelism or conf.parallelism
         self._max_rows = table.limits.max_rows_per_batch or conf.max_rows_per_batch
@@ -144,46 +145,30 @@ class DerivedFlow:
         )
 
     def _build(self, intent: Intent) -> Built:
-        raw = self._read(intent)
-        maintained = self._analysed.aggregate
-        if maintained is not None:
-            result = self._apply(raw, intent)
-            rows = aggregate.partial(result, f"{self._definition.file}: {self.name}")
-            merged = aggregate.to_arrow(rows, self._analysed.stored)
-            self._rows = (intent.rows, len(merged), 0)
-            return Built({}, merged)
-        if self._definition.decode is None:
-            files = self._write(self._apply(raw, intent), intent)
-            self._rows = (intent.rows, self._table.rows(files), 0)
-            return Built({self.name: files})
-        return self._decode_and_build(raw, intent)
-
-    def _decode_and_build(self, raw: DataFrame, intent: Intent) -> Built:
-        """Decode each row once; the malformed are told apart in that pass, and fetched if there are any."""
-        decoder = self._definition.decode
-        assert decoder is not None
-        seen = Observation()
-        rows = decode.decoded(raw, decoder, f"{self._definition.file}: {self.name}")
-        rows = rows.observe(seen, F.count("*").alias("all"), decode.found().alias("malformed"))
-        good = rows.where(F.col(decode.MALFORMED).isNull()).drop(decode.MALFORMED)
-        files = self._write(self._apply(good, intent), intent)
-        malformed = seen.get["malformed"]
-        self._rows = (seen.get["all"], self._table.rows(files), len(malformed))
-        if not malformed:
+        rows = self._read(intent)
+        result = self._apply(rows.input, intent)
+        if self._analysed.aggregate is not None:
+            merged = aggregate.partial(result, f"{self._definition.file}: {self.name}").toArrow()
+            self._rows = (rows.count(), len(merged), 0)
+            return Built({}, merged.cast(self._analysed.stored))
+        files = self._write(self._table, rows.output(result), intent)
+        self._rows = (rows.count(), self._table.rows(files), rows.malformed())
+        if not rows.malformed():
             return Built({self.name: files})
         name = quarantine_name(self.name)
         quarantine = self.committer.target(name)
-        at = F.lit(intent.clock).cast("timestamp").alias("quarantined_at")
-        rejects = quarantine.write(
-            decode.rejects(raw, malformed).select("*", at).coalesce(1), intent.sequence
-        )
-        quarantine.sweep(intent.sequence, rejects)
-        if quarantine.rows(rejects) != len(malformed):
+        rejects = self._write(quarantine, rows.rejects(intent.clock), intent)
+        if quarantine.rows(rejects) != rows.malformed():
             raise CommitError(
-                f"{self.name}: batch {intent.sequence} has {len(malformed)} malformed rows, but "
+                f"{self.name}: batch {intent.sequence} has {rows.malformed()} malformed rows, but "
                 f"{quarantine.rows(rejects)} of them were found again in {self._stream}; that is a defect"
             )
         return Built({name: rejects, self.name: files})
+
+    def _read(self, intent: Intent) -> Rows:
+        if are_few(intent.files, intent.rows):
+            return FewRows(self._spark, intent.files, self._columns, self._decoded)
+        return ManyRows(self._spark, intent.files, self._columns, self._decoded, intent.rows)
 
     def _apply(self, stream: DataFrame, intent: Intent) -> DataFrame:
         frames = [
@@ -201,14 +186,10 @@ class DerivedFlow:
             self._references[name, version] = rows
         return self._references[name, version]
 
-    def _write(self, result: DataFrame, intent: Intent) -> list[str]:
-        files = self._table.write(result, intent.sequence)
-        self._table.sweep(intent.sequence, files)
+    def _write(self, target: Target, rows: DataFrame | pa.Table, intent: Intent) -> list[str]:
+        files = target.write(rows, intent.sequence)
+        target.sweep(intent.sequence, files)
         return files
-
-    def _read(self, intent: Intent) -> DataFrame:
-        rows = self._spark.read.schema(self._columns).parquet(*intent.files)
-        return rows.coalesce(1) if intent.rows <= ROWS_PER_TASK else rows
 
     def _input(self) -> Place | None:
         return self._context.lake.places().get(self._stream)

@@ -23,6 +23,7 @@ from headwater.definitions import Topic
 from headwater.errors import FlowError
 from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval, starting
+from headwater.flows.rows import FEW, FEW_BYTES
 from headwater.intent import Intent, IntentFile
 from headwater.progress import Batch
 from headwater.target import Target
@@ -103,6 +104,7 @@ class SourceFlow:
             self._row_bytes = kafka.average_size(client, self._topic.topic)
         self._bound = self._admitted()
         options: dict[str, str | int] = {
+            **kafka.FETCH,
             **kafka.spark_options(conf, self._context.bootstrap),
             "subscribe": self._topic.topic,
             "maxOffsetsPerTrigger": self._bound,
@@ -148,7 +150,11 @@ class SourceFlow:
 
         def build(pinned: Intent) -> Built:
             nonlocal rows
-            files = self._table.write(self._columns(frame, pinned.clock), number, _PARQUET)
+            records = self._columns(frame, pinned.clock)
+            if self._are_few(number, intent.consumed):
+                files = self._table.write(records.coalesce(1).toArrow(), number)
+            else:
+                files = self._table.write(records.coalesce(self._parallelism), number, _PARQUET)
             self._table.sweep(number, files)
             rows = self._table.rows(files)
             if rows:
@@ -174,7 +180,19 @@ class SourceFlow:
             "headers",
             F.lit(self._context.project.conf.cluster).alias("cluster"),
             F.lit(pinned_clock).cast("timestamp").alias("ingested_at"),
-        ).coalesce(self._parallelism)
+        )
+
+    def _are_few(self, number: int, after: dict[str, Any]) -> bool:
+        """Whether a batch's records are few, by its offsets (see `flows.rows`)."""
+        if number == 0:
+            return False
+        before = self._offsets(number - 1)
+        records = sum(
+            end - before.get(topic, {}).get(partition, 0)
+            for topic, partitions in after.items()
+            for partition, end in partitions.items()
+        )
+        return bool(records <= FEW and records * self._row_bytes <= FEW_BYTES)
 
     def _offsets(self, number: int) -> dict[str, Any]:
         """The offsets after batch `number`, from Spark's log of offsets: {topic: {partition: offset}}."""

@@ -1,0 +1,170 @@
+"""A batch of few rows and one of many take different ways through Spark: what comes out is the same."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from headwater import decode, jvm, stored
+from headwater.analysis import BRONZE
+from headwater.definitions import Json
+from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, are_few
+from headwater.lake import Lake
+from headwater.target import Target
+
+DDL = (
+    "b BOOLEAN, i8 TINYINT, i16 SMALLINT, i32 INT, i64 BIGINT, f FLOAT, d DOUBLE, dec DECIMAL(38,10), "
+    "small DECIMAL(9,2), s STRING, bin BINARY, day DATE, at TIMESTAMP, ntz TIMESTAMP_NTZ, "
+    "tags ARRAY<STRING>, place STRUCT<site: STRING, since: TIMESTAMP, xy: ARRAY<DOUBLE>>, "
+    "attrs MAP<STRING, BIGINT>, `a b.c` INT"
+)
+EXTREMES: list[dict[str, Any]] = [
+    {},
+    {
+        "b": True,
+        "i8": -128,
+        "i16": 32767,
+        "i32": -(2**31),
+        "i64": 2**63 - 1,
+        "f": float("inf"),
+        "d": float("-inf"),
+        "dec": Decimal("1234567890123456789012345678.0123456789"),
+        "small": Decimal("-9999999.99"),
+        "s": "héé\U0001f30a\x00",
+        "bin": b"\xff\x00",
+        "day": date(1, 1, 1),
+        "at": datetime(1, 1, 1, tzinfo=UTC),
+        "ntz": datetime(9999, 12, 31, 23, 59, 59, 999999),
+        "tags": ["a", None, ""],
+        "place": {"site": None, "since": datetime(1582, 10, 4, 12, tzinfo=UTC), "xy": [float("nan"), -0.0]},
+        "attrs": [("k", 1), ("", None)],
+        "a b.c": 7,
+    },
+    {
+        "d": float("nan"),
+        "f": -0.0,
+        "s": "",
+        "bin": b"",
+        "day": date(9999, 12, 31),
+        "at": datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+        "ntz": datetime(1883, 11, 18, 12, 3, 57),
+        "tags": [],
+        "place": {"site": "x", "since": None, "xy": None},
+        "attrs": [],
+    },
+]
+
+
+def both(spark: SparkSession, file: Path, columns: StructType, schema: StructType | None) -> list[Rows]:
+    files = [str(file)]
+    return [FewRows(spark, files, columns, schema), ManyRows(spark, files, columns, schema, 10)]
+
+
+def written(target: Target, rows: Rows, result: DataFrame, sequence: int) -> tuple[list[str], pa.Table]:
+    """What a batch writes: its files, and its rows as Spark reads them."""
+    files = target.write(rows.output(result), sequence)
+    return files, result.sparkSession.read.parquet(*[str(target.place.path / f) for f in files]).toArrow()
+
+
+def target(folder: Path, columns: pa.Schema) -> Target:
+    return Target(
+        Lake(folder).create("silver.t", columns, properties={"delta.feature.timestampNtz": "supported"})
+    )
+
+
+def test_every_type_comes_out_as_it_went_in_both_ways(spark: SparkSession, tmp_path: Path) -> None:
+    columns = jvm.ddl(DDL)
+    arrow = stored.schema(columns)
+    file = tmp_path / "in.parquet"
+    whole = dict.fromkeys(arrow.names)
+    spark.createDataFrame(
+        pa.Table.from_pylist([{**whole, **row} for row in EXTREMES], arrow), columns
+    ).coalesce(1).write.parquet(str(file))
+    file = next(file.glob("*.parquet"))
+    table = target(tmp_path / "lake", arrow)
+    results, texts = [], []
+    for at, rows in enumerate(both(spark, file, columns, None)):
+        files, result = written(table, rows, rows.input, at)
+        results.append(result.cast(arrow))
+        assert rows.malformed() == 0
+        again = pq.read_table(table.place.path / files[0]).cast(arrow)
+        texts.append([repr(row) for row in again.to_pylist()])
+    few, many = ([repr(row) for row in result.to_pylist()] for result in results)
+    assert few == many == texts[0] == texts[1]
+    inserted = pa.Table.from_pylist([{**whole, **row} for row in EXTREMES], arrow)
+    assert few == [repr(row) for row in inserted.to_pylist()]
+
+
+def test_functions_and_joins_give_the_same_rows_both_ways(spark: SparkSession, tmp_path: Path) -> None:
+    columns = jvm.ddl("host STRING, usage DOUBLE")
+    file = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"host": ["a", "b", None, "a"], "usage": [1.0, 2.0, 3.0, None]}), file)
+    sites = spark.createDataFrame([("a", "x"), ("c", "y")], "host STRING, site STRING")
+    twice = F.udf(lambda value: None if value is None else value * 2, "double")
+    found = []
+    for rows in both(spark, file, columns, None):
+        result = rows.input.join(sites, "host", "left").withColumn("twice", twice("usage"))
+        out = rows.output(result.groupBy("host", "site").agg(F.sum("twice").alias("n")))
+        found.append(sorted(map(repr, (out if isinstance(out, pa.Table) else out.toArrow()).to_pylist())))
+    assert found[0] == found[1] and len(found[0]) == 3
+
+
+VALUES = [b'{"a": 1}', None, b'{"a": "x"}', b'{"a": null}', b"\xff", b'{"a": 2, "b": 3}']
+
+
+def bronze(file: Path, values: list[bytes | None]) -> None:
+    now = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    rows = [
+        {
+            "key": b"k" if at % 2 else None,
+            "value": value,
+            "topic": "t",
+            "partition": at % 2,
+            "offset": at,
+            "timestamp": now,
+            "headers": [{"key": "h", "value": b"v"}] if at else None,
+            "cluster": "c",
+            "ingested_at": now,
+        }
+        for at, value in enumerate(values)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, stored.schema(BRONZE)), file)
+
+
+@pytest.mark.parametrize("values", [VALUES, VALUES[:1], VALUES[1:2]], ids=["mixed", "good", "malformed"])
+def test_decoded_rows_and_rejects_are_the_same_both_ways(
+    spark: SparkSession, tmp_path: Path, values: list[bytes | None]
+) -> None:
+    bronze(tmp_path / "in.parquet", values)
+    schema = decode.fields(Json("a BIGINT"), "test")
+    table = target(tmp_path / "lake", stored.schema(decode.columns(schema, BRONZE)))
+    found: list[Any] = []
+    for at, rows in enumerate(both(spark, tmp_path / "in.parquet", BRONZE, schema)):
+        _, good = written(table, rows, rows.input, at)
+        bad = rows.rejects("2026-02-03T04:05:06.000007+00:00")
+        bad = bad if isinstance(bad, pa.Table) else bad.toArrow()
+        assert bad.schema.names == [*decode.RAW, "reason", "quarantined_at"]
+        assert rows.count() == len(values) == len(good) + rows.malformed()
+        assert rows.malformed() == len(bad)
+        found.append((good.to_pylist(), sorted(bad.to_pylist(), key=lambda row: row["offset"])))
+    assert found[0] == found[1]
+    assert all(row["value"] == values[row["offset"]] and row["reason"] for row in found[0][1])
+
+
+def test_rows_are_few_by_number_and_by_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(b"x")
+    assert are_few([str(file)], FEW)
+    assert not are_few([str(file)], FEW + 1)
+    file.write_bytes(b"x" * (FEW_BYTES // 2 + 1))
+    assert are_few([str(file)], FEW)
+    assert not are_few([str(file), str(file)], FEW)
