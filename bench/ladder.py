@@ -21,9 +21,9 @@ def measure(rows: int = ROWS) -> dict[str, Any]:
     lab.preload(project, rows)
     spark = sessions.start(project.conf)
     bootstrap = kafka.ensure_running(project.root, project.conf)
-    options = {**kafka.FETCH, **kafka.spark_options(project.conf, bootstrap)}
+    options = kafka.spark_options(project.conf, bootstrap)
 
-    def noop() -> tuple[float, int]:
+    def noop(options: dict[str, str]) -> tuple[float, int]:
         began = time.monotonic()
         frame = spark.read.format("kafka").options(**options).option("subscribe", "iot-data-input").load()
         frame.write.format("noop").mode("overwrite").save()
@@ -43,7 +43,8 @@ def measure(rows: int = ROWS) -> dict[str, Any]:
         return lambda: lab.drain(lab.in_lake(project, "bench", fresh=True), *tables)
 
     rungs = {
-        "kafka_to_noop": noop,
+        "kafka_to_noop": lambda: noop(options),
+        "kafka_to_noop_large_polls": lambda: noop({**options, **kafka.FETCH}),
         "kafka_to_bronze": chain("bronze.iot_metrics"),
         "bronze_to_silver": from_full("bench", "bronze.iot_metrics", "silver.cpu_metrics"),
         "silver_to_gold": from_full("bench", "silver.cpu_metrics", "gold.cpu_usage_5m"),

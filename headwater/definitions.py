@@ -41,7 +41,10 @@ def json(schema: str) -> Json:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What bounds one batch of a flow; None takes the environment's default."""
+    """What bounds one batch of a flow; None takes the environment's default.
+
+    `trigger` is how often a topic is read; of a table, the least time from one batch to the next.
+    """
 
     parallelism: int | None = None
     max_rows_per_batch: int | None = None

@@ -11,7 +11,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from headwater import analysis, inspect, jvm
-from headwater.definitions import Limits, Table, Topic
+from headwater.definitions import Table, Topic
 from headwater.errors import ProjectError
 from headwater.flows.derived import quarantine_name
 from headwater.inspect import State
@@ -96,7 +96,7 @@ def describe(project: Project, name: str) -> Description:
         event_time=table.event_time if table else None,
         delay=table.delay if table else None,
         emit="update" if keys or changes else "append",
-        limits=_limits(project, found.limits) if found else {},
+        limits=_limits(project, found) if found else {},
         published=tuple(sink.topic for sink in project.sinks.values() if sink.table == name),
         expectations=_expectations(project.root / "quality" / f"{name}.json"),
         quarantine=rejects,
@@ -158,13 +158,13 @@ def _read_by(project: Project, name: str) -> tuple[str, ...]:
     return (*tables, *(alert.name for alert in project.alerts.values() if alert.source == name))
 
 
-def _limits(project: Project, limits: Limits) -> dict[str, Any]:
-    conf = project.conf
+def _limits(project: Project, definition: Topic | Table) -> dict[str, Any]:
+    conf, limits = project.conf, definition.limits
     return {
         "parallelism": limits.parallelism or conf.parallelism,
         "max_rows_per_batch": limits.max_rows_per_batch or conf.max_rows_per_batch,
         "max_bytes_per_batch": conf.max_bytes_per_batch,
-        "trigger": limits.trigger or conf.trigger,
+        "trigger": limits.trigger or (conf.trigger if isinstance(definition, Topic) else None),
     }
 
 

@@ -1,4 +1,4 @@
-"""The graph of a project: checked before anything runs, and drawn."""
+"""The graph of a project, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from headwater.definitions import Alert, Declaration, KafkaSink, Table, Topic
-from headwater.errors import ProjectError
+from headwater.errors import ConfError, ProjectError
+from headwater.flows.reading import interval
 
 if TYPE_CHECKING:
-    from headwater.project import Project
     from headwater.reference import Reference
 
 
@@ -31,6 +31,13 @@ def check_names(declared: Iterable[Declaration]) -> None:
         seen[declaration.name] = declaration
 
 
+def _check_trigger(definition: Topic | Table) -> None:
+    try:
+        interval(definition.limits.trigger or "0s")
+    except ConfError as e:
+        raise ProjectError(f"{definition.file}: {definition.name}: {e}") from None
+
+
 def check(
     topics: Mapping[str, Topic],
     tables: Mapping[str, Table],
@@ -44,7 +51,10 @@ def check(
         ProjectError: an unknown source, a cycle, or sources that no flow can read; with file and fix.
     """
     flows = [*topics, *tables]
+    for topic in topics.values():
+        _check_trigger(topic)
     for table in tables.values():
+        _check_trigger(table)
         for source in table.sources:
             _known(table, source, [*flows, *references])
         streams = [s for s in table.sources if s not in references]
@@ -81,46 +91,3 @@ def _known(declaration: Declaration, source: str, known: list[str]) -> None:
     near = difflib.get_close_matches(source, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
     raise ProjectError(f"{declaration.file}: {declaration.name} reads '{source}', which is unknown; {hint}")
-
-
-def edges(project: Project) -> list[tuple[str, str]]:
-    """Every arrow of the graph, from what is read to what reads it; topics of Kafka are `kafka:<topic>`."""
-    arrows = [(f"kafka:{t.topic}", t.name) for t in project.topics.values()]
-    arrows += [(source, t.name) for t in project.tables.values() for source in t.sources]
-    for alert in project.alerts.values():
-        topic = project.topics[alert.source].topic
-        arrows += [(f"kafka:{topic}", alert.name), (alert.name, f"kafka:{alert.topic}")]
-    arrows += [(sink.table, f"kafka:{sink.topic}") for sink in project.sinks.values()]
-    return arrows
-
-
-def terminal(project: Project) -> str:
-    """The graph as an indented tree, one line per node, from Kafka's topics down."""
-    arrows = edges(project)
-    below: dict[str, list[str]] = {}
-    for source, target in arrows:
-        below.setdefault(source, []).append(target)
-    roots = list(dict.fromkeys(s for s, _ in arrows if s not in {t for _, t in arrows}))
-    lines: list[str] = []
-
-    def draw(node: str, prefix: str, tail: str) -> None:
-        lines.append(f"{prefix}{tail}{node}")
-        deeper = prefix + {"": "", "├─ ": "│  ", "└─ ": "   "}[tail]
-        children = below.get(node, [])
-        for at, child in enumerate(children):
-            draw(child, deeper, "└─ " if at == len(children) - 1 else "├─ ")
-
-    for root in roots:
-        draw(root, "", "")
-    return "\n".join(lines)
-
-
-def mermaid(project: Project) -> str:
-    """The graph as a Mermaid flowchart."""
-    arrows = edges(project)
-    ids = {node: f"n{at}" for at, node in enumerate(dict.fromkeys(n for arrow in arrows for n in arrow))}
-    lines = ["flowchart LR"]
-    for node, short in ids.items():
-        lines.append(f'  {short}(["{node[6:]}"])' if node.startswith("kafka:") else f'  {short}["{node}"]')
-    lines += [f"  {ids[source]} --> {ids[target]}" for source, target in arrows]
-    return "\n".join(lines)

@@ -89,11 +89,11 @@ def graph(
     env: Env = "local",
 ) -> None:
     """Draw what reads what, from Kafka's topics to the last table."""
-    from headwater import graph as graphs
+    from headwater import drawing
     from headwater import project as projects
 
     loaded = projects.load(project, env)
-    typer.echo(graphs.mermaid(loaded) if form == "mermaid" else graphs.terminal(loaded))
+    typer.echo(drawing.mermaid(loaded) if form == "mermaid" else drawing.terminal(loaded))
 
 
 def _facts(found: Description) -> list[tuple[str, str]]:
@@ -140,9 +140,10 @@ def _batch(found: Description) -> str:
     if not limits:
         return ""
     rows, tasks = f"at most {limits['max_rows_per_batch']:,} rows", f"{limits['parallelism']} tasks"
+    every = f", every {limits['trigger']}" if limits["trigger"] else ""
     if found.kind == "topic":
-        return f"{rows}, {tasks}, every {limits['trigger']}"
-    return f"{rows} or {_size(limits['max_bytes_per_batch'])}, {tasks}"
+        return f"{rows}, {tasks}{every}"
+    return f"{rows} or {_size(limits['max_bytes_per_batch'])}, {tasks}{every}"
 
 
 def _position(name: str, position: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from headwater.commit import Built, Committer
 from headwater.definitions import Table
 from headwater.errors import CommitError
 from headwater.flows.context import Context, clock
+from headwater.flows.reading import interval
 from headwater.flows.rows import FewRows, ManyRows, Rows, are_few
 from headwater.intent import Intent, IntentFile
 from headwater.lake import Place
@@ -46,6 +47,7 @@ class DerivedFlow:
         self._decoded = decode.fields(decoder, f"{table.file}: {table.name}") if decoder else None
         conf = context.project.conf
         self._parallelism = table.limits.parallelism or conf.parallelism
+        self._apart = interval(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
         self._max_rows = table.limits.max_rows_per_batch or conf.max_rows_per_batch
         self._spark = sessions.child(context.spark, parallelism=self._parallelism)
         properties = dict(table.properties)
@@ -77,8 +79,10 @@ class DerivedFlow:
         if left is not None:
             self._carry_out(left)
         while not self._context.stop.is_set():
-            beat, ended = heads.beat(), heads.ended(self._stream)
+            beat, ended, began = heads.beat(), heads.ended(self._stream), time.monotonic()
             if self.step():
+                if not self._context.once:
+                    self._context.stop.wait(began + self._apart - time.monotonic())
                 continue
             if self._context.once and ended:
                 return

@@ -23,18 +23,17 @@ def milliseconds(start: str) -> int:
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def interval(text: str) -> str:
-    """An interval as Spark writes it (`500 milliseconds`), from that or from a short form (`500ms`, `2s`).
+def interval(text: str) -> int:
+    """An interval (`500ms`, `2s`, `1m`, or as Spark writes it: `500 milliseconds`) in milliseconds.
 
     Raises:
-        ConfError: it is neither.
+        ConfError: it is no such interval.
     """
-    short = re.fullmatch(r"(\d+)\s*(ms|s|m)", text.strip())
-    if short:
-        return f"{short[1]} { {'ms': 'milliseconds', 's': 'seconds', 'm': 'minutes'}[short[2]] }"
-    if re.fullmatch(r"\d+ (milli)?seconds?|\d+ minutes?", text.strip()):
-        return text.strip()
-    raise ConfError(f"trigger '{text}': write an interval such as 500ms, 2s or 1m")
+    found = re.fullmatch(r"(\d+)\s*(ms|s|m|milliseconds?|seconds?|minutes?)", text.strip())
+    if not found:
+        raise ConfError(f"trigger '{text}': write an interval such as 500ms, 2s or 1m")
+    unit = "ms" if found[2].startswith(("ms", "mil")) else found[2][0]
+    return int(found[1]) * {"ms": 1, "s": 1000, "m": 60_000}[unit]
 
 
 def starting(start: str) -> dict[str, str]:

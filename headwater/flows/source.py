@@ -123,7 +123,7 @@ class SourceFlow:
         if self._context.once:
             return writer.trigger(availableNow=True).start()
         trigger = self._context.trigger or self._topic.limits.trigger or conf.trigger
-        return writer.trigger(processingTime=interval(trigger)).start()
+        return writer.trigger(processingTime=f"{interval(trigger)} milliseconds").start()
 
     def _batch(self, frame: DataFrame, number: int) -> None:
         with self._busy:
