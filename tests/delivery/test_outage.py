@@ -58,6 +58,9 @@ def end(run: Running, code: int) -> None:
 
 
 def outage(project: Project, seconds: float) -> None:
+    definition = project.root / "gold" / "cpu_usage_5m.sql"
+    emit = "'headwater.emit' = 'update'"
+    definition.write_text(definition.read_text().replace(emit, f"{emit}, 'headwater.trigger' = '2s'"))
     with project.producing(rate=1_000), project.run() as run:
         run.batch(GOLD)
         began = time.monotonic()
@@ -70,6 +73,9 @@ def outage(project: Project, seconds: float) -> None:
         print(f"outage of {back - began:.1f} s; bronze goes on {first['heard'] - back:.1f} s after its end")
         run.batch(GOLD, after=len(run.batches(GOLD)))
         end(run, 0)  # while records still come
+    began_at = [batch["at"] - batch["seconds"] for batch in run.batches(GOLD)]
+    gaps = [after - before for before, after in zip(began_at, began_at[1:], strict=False)]
+    assert gaps and min(gaps) > 1.9, gaps  # `at` and `seconds` come from two clocks
     project.once()
     assert_lake_equals_oracle(project)
     assert not any(event.get("state") == "failed" for event in run.events), run.said()
