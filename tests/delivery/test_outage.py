@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def outage(project: Project, seconds: float) -> None:
         run.batch(GOLD, after=len(run.batches(GOLD)))
         end(run, 0)  # while records still come
     began_at = [batch["at"] - batch["seconds"] for batch in run.batches(GOLD)]
-    gaps = [after - before for before, after in zip(began_at, began_at[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(began_at)]
     assert gaps and min(gaps) > 1.9, gaps  # `at` and `seconds` come from two clocks
     project.once()
     assert_lake_equals_oracle(project)
