@@ -27,6 +27,8 @@ from headwater.aggregate import Aggregate
 from headwater.definitions import Declaration, Table, Topic
 from headwater.errors import ProjectError
 from headwater.project import Project
+from headwater.quality import predicate
+from headwater.quality.gate import Gate
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -48,6 +50,8 @@ QUARANTINE = StructType(
     [
         *(BRONZE[name] for name in decode.RAW),
         StructField("reason", StringType()),
+        StructField("rules", ArrayType(StringType())),
+        StructField("row", StringType()),
         StructField("quarantined_at", TimestampType()),
     ]
 )
@@ -64,6 +68,7 @@ class Analysed:
         keys: the columns that identify a row; none for a table of appended rows.
         aggregate: how it is maintained; None where rows are appended.
         fingerprint: changes when the definition does.
+        gate: judges its rows; None where nothing is expected of them.
     """
 
     name: str
@@ -72,6 +77,7 @@ class Analysed:
     keys: tuple[str, ...]
     aggregate: Aggregate | None
     fingerprint: str
+    gate: Gate | None = None
 
 
 def analyse(spark: SparkSession, project: Project) -> dict[str, Analysed]:
@@ -149,7 +155,13 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
                 f"{where} drops the column {decode.SOURCE}; keep it, it says where a row came from"
             )
         return Analysed(
-            table.name, result.schema, stored.schema(result.schema), table.keys, None, _fingerprint(table)
+            table.name,
+            result.schema,
+            stored.schema(result.schema),
+            table.keys,
+            None,
+            _fingerprint(table),
+            _gate(project, table, result),
         )
     if maintained.windowed and table.delay is None:
         raise ProjectError(
@@ -161,8 +173,32 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
         raise ProjectError(
             f"{where}: keys {table.keys} are not its GROUP BY {maintained.keys}; leave them out"
         )
+    if table.name in project.suites:
+        raise ProjectError(
+            f"{project.suites[table.name].file}: rows of {table.name} change in place, which expectations "
+            "can't judge yet; expect it of the table above"
+        )
     held = aggregate.schema(result, where)
     return Analysed(table.name, result.schema, held, maintained.keys, maintained, _fingerprint(table))
+
+
+def _gate(project: Project, table: Table, result: DataFrame) -> Gate | None:
+    """The gate of a table whose rows are appended."""
+    suite = project.suites.get(table.name)
+    if suite is None or not suite.rules:
+        return None
+    empty = result.sparkSession.createDataFrame([], result.schema)
+    for rule in suite.rules:
+        if rule.action == "quarantine" and table.decode is None:
+            raise ProjectError(
+                f"{rule.where}: {rule.id} quarantines rows of {table.name}, which has no raw records to "
+                "keep; expect this of the table that decodes, or write another action"
+            )
+        try:
+            _check_repeatable(empty.where(predicate.failed(rule, result.schema)), rule.where)
+        except PySparkException as e:
+            raise ProjectError(f"{rule.where}: {rule.id}: {_first_line(e)}; mend the suite") from None
+    return Gate(suite, result.schema)
 
 
 def _check_columns(result: DataFrame, where: str) -> None:

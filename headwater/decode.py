@@ -52,7 +52,7 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # to the end of the 
 _STRUCTURE = re.compile(_STRING.pattern + rb"|[{}\[\]]", re.DOTALL)
 _NOT_FINITE = re.compile(rb"[:,\[\s-](?:NaN|Inf)")
 _STEP = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
-_PLACE = {"cluster": pa.string(), "topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
+PLACE = {"cluster": pa.string(), "topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
 _CARRIED = (SOURCE, "ingested_at")
 _SIMPLE = (StringType, DoubleType, FloatType, IntegralType, BooleanType, DecimalType, DateType, TimestampType)
 
@@ -86,7 +86,7 @@ def columns(schema: StructType, bronze: StructType) -> StructType:
         schema: the decoder's, as `fields` gives it.
         bronze: those of a bronze table.
     """
-    source = StructType([bronze[name] for name in _PLACE])
+    source = StructType([bronze[name] for name in PLACE])
     return StructType([*schema, StructField(SOURCE, source), bronze["ingested_at"]])
 
 
@@ -96,14 +96,14 @@ def decoded(raw: DataFrame, schema: StructType) -> DataFrame:
     Columns: those of `columns`, and `_malformed`: NULL, or why the row is malformed; then the decoder's
     columns are NULL.
     """
-    picked = raw.select("value", F.struct(*_PLACE).alias(SOURCE), "ingested_at")
+    picked = raw.select("value", F.struct(*PLACE).alias(SOURCE), "ingested_at")
     flat = columns(schema, raw.schema).add(MALFORMED, StringType())
     return picked.mapInArrow(partial(_decode_batches, schema), flat)
 
 
 def decoded_here(raw: pa.Table, schema: StructType) -> tuple[pa.Table, pa.Array]:
     """Rows of a bronze table, decoded in this process: the columns of `columns`, and `_malformed`."""
-    source = pa.StructArray.from_arrays([raw[name].combine_chunks() for name in _PLACE], list(_PLACE))
+    source = pa.StructArray.from_arrays([raw[name].combine_chunks() for name in PLACE], list(PLACE))
     table, reasons = parser(schema)(raw["value"].combine_chunks())
     return table.append_column(SOURCE, source).append_column("ingested_at", raw["ingested_at"]), reasons
 
@@ -116,15 +116,21 @@ def rejects(raw: DataFrame, malformed: Sequence[Row]) -> DataFrame:
         malformed: where each malformed row stands in Kafka (cluster, topic, partition, offset), and its
             reason; see `found`.
     """
-    columns = pa.schema([*_PLACE.items(), ("reason", pa.string())])
+    columns = pa.schema([*PLACE.items(), ("reason", pa.string())])
     rows = pa.Table.from_pylist([dict(zip(columns.names, row, strict=True)) for row in malformed], columns)
     reasons = raw.sparkSession.createDataFrame(rows)  # in memory: joining it needs no job
-    return raw.select(*RAW).join(F.broadcast(reasons), list(_PLACE)).select(*RAW, "reason")
+    return raw.select(*RAW).join(F.broadcast(reasons), list(PLACE)).select(*RAW, "reason")
+
+
+def at(raw: DataFrame, places: Sequence[Row]) -> DataFrame:
+    """The rows of a bronze table that stand at these places in Kafka (cluster, topic, partition, offset)."""
+    rows = pa.Table.from_pylist([place.asDict() for place in places], pa.schema(list(PLACE.items())))
+    return raw.join(F.broadcast(raw.sparkSession.createDataFrame(rows)), list(PLACE), "left_semi")
 
 
 def found() -> Column:
     """An aggregate: the malformed rows of decoded ones, as `rejects` takes them."""
-    place = F.struct(*(F.col(f"{SOURCE}.{name}") for name in _PLACE), MALFORMED)
+    place = F.struct(*(F.col(f"{SOURCE}.{name}") for name in PLACE), MALFORMED)
     return F.collect_list(F.when(F.col(MALFORMED).isNotNull(), place))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headwater.definitions import Alert, Declaration, KafkaSink, Table, Topic
 from headwater.errors import ConfError, ProjectError
 from headwater.flows.reading import interval
+from headwater.quality.suite import Suite
 
 if TYPE_CHECKING:
     from headwater.reference import Reference
@@ -85,9 +86,25 @@ def check(
         raise ProjectError(f"{first.file}: {' → '.join([*cycle, cycle[0]])} is a cycle; cut it") from None
 
 
+def check_suites(suites: Mapping[str, Suite], tables: list[str]) -> None:
+    """Every suite is of a table.
+
+    Raises:
+        ProjectError: one is of a table that is not declared.
+    """
+    for suite in suites.values():
+        if suite.table not in tables:
+            raise ProjectError(f"{suite.file}: no table '{suite.table}'; {_hint(suite.table, tables)}")
+
+
 def _known(declaration: Declaration, source: str, known: list[str]) -> None:
     if source in known:
         return
-    near = difflib.get_close_matches(source, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
-    raise ProjectError(f"{declaration.file}: {declaration.name} reads '{source}', which is unknown; {hint}")
+    raise ProjectError(
+        f"{declaration.file}: {declaration.name} reads '{source}', which is unknown; {_hint(source, known)}"
+    )
+
+
+def _hint(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"

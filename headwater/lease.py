@@ -12,8 +12,11 @@ import fcntl
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from py4j.protocol import Py4JError
 
 from headwater import jvm
 from headwater.errors import LeaseError
@@ -55,7 +58,8 @@ class Lease:
 
     def release(self) -> None:
         """Give the lease back; nothing may be written after."""
-        self._jvm_lock.channel().close()
+        with suppress(Py4JError, OSError):  # a JVM that has ended holds nothing
+            self._jvm_lock.channel().close()
         os.close(self._fd)
 
 

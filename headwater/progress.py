@@ -25,6 +25,8 @@ class Batch:
         seconds: from pin to seal.
         at: when it was sealed, seconds since the epoch.
         newest: Kafka's timestamp of the newest record in the table then, milliseconds since the epoch.
+        dropped: rows that an expectation dropped.
+        failed: {rule → rows that fail it}; `malformed` stands for rows that can't be decoded.
     """
 
     flow: str
@@ -36,6 +38,8 @@ class Batch:
     seconds: float
     at: float
     newest: int | None = None
+    dropped: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
 
     def freshness(self) -> float | None:
         """How old, in seconds, the newest record was when a reader could first see it."""

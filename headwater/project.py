@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +16,7 @@ from headwater.conf import Conf
 from headwater.definitions import Alert, Declaration, KafkaSink, Table, Topic
 from headwater.errors import ProjectError
 from headwater.paths import find_project
+from headwater.quality.suite import Suite, find_suites
 from headwater.reference import Reference, find_references
 
 LAYERS = ("bronze", "silver", "gold")
@@ -33,6 +34,7 @@ class Project:
     alerts: dict[str, Alert]
     sinks: dict[str, KafkaSink]
     references: dict[str, Reference]
+    suites: dict[str, Suite] = field(default_factory=dict)
 
     def names(self) -> list[str]:
         """The names of all tables that flows feed, each after what it reads."""
@@ -79,7 +81,10 @@ def load(root: Path | None, env: str = "local") -> Project:
     alerts = {d.name: d for d in declared if isinstance(d, Alert)}
     sinks = {d.name: d for d in [*declared, *_published(tables)] if isinstance(d, KafkaSink)}
     order = graph.check(topics, tables, alerts, sinks, references)
-    return Project(root, env, conf, topics, {n: tables[n] for n in order}, alerts, sinks, references)
+    ordered = {name: tables[name] for name in order}
+    suites = {suite.table: suite for suite in find_suites(root)}
+    graph.check_suites(suites, list(ordered))
+    return Project(root, env, conf, topics, ordered, alerts, sinks, references, suites)
 
 
 def _files(folder: Path) -> list[Path]:

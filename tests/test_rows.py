@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,9 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater import decode, jvm, stored
-from headwater.analysis import BRONZE
+from headwater.analysis import BRONZE, QUARANTINE
 from headwater.definitions import Json
-from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, are_few
+from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few
 from headwater.lake import Lake
 from headwater.target import Target
 
@@ -64,15 +65,26 @@ EXTREMES: list[dict[str, Any]] = [
 ]
 
 
-def both(spark: SparkSession, file: Path, columns: StructType, schema: StructType | None) -> list[Rows]:
-    files = [str(file)]
-    return [FewRows(spark, files, columns, schema), ManyRows(spark, files, columns, schema, 10)]
+Function = Callable[[DataFrame], DataFrame]
 
 
-def written(target: Target, rows: Rows, result: DataFrame, sequence: int) -> tuple[list[str], pa.Table]:
+def both(
+    spark: SparkSession,
+    file: Path,
+    columns: StructType,
+    schema: StructType | None,
+    function: Function = lambda rows: rows,
+) -> list[Rows]:
+    work = Work(spark, columns, schema, function)
+    return [FewRows(work, [str(file)]), ManyRows(work, [str(file)], 10)]
+
+
+def written(target: Target, rows: Rows, sequence: int) -> tuple[list[str], pa.Table]:
     """What a batch writes: its files, and its rows as Spark reads them."""
-    files = target.write(rows.output(result), sequence)
-    return files, result.sparkSession.read.parquet(*[str(target.place.path / f) for f in files]).toArrow()
+    files = target.write(rows.passed(), sequence)
+    return files, rows.result.sparkSession.read.parquet(
+        *[str(target.place.path / f) for f in files]
+    ).toArrow()
 
 
 def target(folder: Path, columns: pa.Schema) -> Target:
@@ -93,9 +105,9 @@ def test_every_type_comes_out_as_it_went_in_both_ways(spark: SparkSession, tmp_p
     table = target(tmp_path / "lake", arrow)
     results, texts = [], []
     for at, rows in enumerate(both(spark, file, columns, None)):
-        files, result = written(table, rows, rows.input, at)
+        files, result = written(table, rows, at)
         results.append(result.cast(arrow))
-        assert rows.malformed() == 0
+        assert rows.counts().malformed == 0
         again = pq.read_table(table.place.path / files[0]).cast(arrow)
         texts.append([repr(row) for row in again.to_pylist()])
     few, many = ([repr(row) for row in result.to_pylist()] for result in results)
@@ -111,9 +123,13 @@ def test_functions_and_joins_give_the_same_rows_both_ways(spark: SparkSession, t
     sites = spark.createDataFrame([("a", "x"), ("c", "y")], "host STRING, site STRING")
     twice = F.udf(lambda value: None if value is None else value * 2, "double")
     found = []
-    for rows in both(spark, file, columns, None):
-        result = rows.input.join(sites, "host", "left").withColumn("twice", twice("usage"))
-        out = rows.output(result.groupBy("host", "site").agg(F.sum("twice").alias("n")))
+
+    def function(rows: DataFrame) -> DataFrame:
+        joined = rows.join(sites, "host", "left").withColumn("twice", twice("usage"))
+        return joined.groupBy("host", "site").agg(F.sum("twice").alias("n"))
+
+    for rows in both(spark, file, columns, None, function):
+        out = rows.passed()
         found.append(sorted(map(repr, (out if isinstance(out, pa.Table) else out.toArrow()).to_pylist())))
     assert found[0] == found[1] and len(found[0]) == 3
 
@@ -149,12 +165,13 @@ def test_decoded_rows_and_rejects_are_the_same_both_ways(
     table = target(tmp_path / "lake", stored.schema(decode.columns(schema, BRONZE)))
     found: list[Any] = []
     for at, rows in enumerate(both(spark, tmp_path / "in.parquet", BRONZE, schema)):
-        _, good = written(table, rows, rows.input, at)
-        bad = rows.rejects("2026-02-03T04:05:06.000007+00:00")
+        _, good = written(table, rows, at)
+        bad = rows.held("2026-02-03T04:05:06.000007+00:00")
         bad = bad if isinstance(bad, pa.Table) else bad.toArrow()
-        assert bad.schema.names == [*decode.RAW, "reason", "quarantined_at"]
-        assert rows.count() == len(values) == len(good) + rows.malformed()
-        assert rows.malformed() == len(bad)
+        assert bad.schema.names == QUARANTINE.fieldNames()
+        counts = rows.counts()
+        assert counts.taken == len(values) == len(good) + counts.malformed
+        assert counts.malformed == len(bad)
         found.append((good.to_pylist(), sorted(bad.to_pylist(), key=lambda row: row["offset"])))
     assert found[0] == found[1]
     assert all(row["value"] == values[row["offset"]] and row["reason"] for row in found[0][1])

@@ -20,7 +20,7 @@ from headwater.definitions import Table
 from headwater.errors import CommitError
 from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval
-from headwater.flows.rows import FewRows, ManyRows, Rows, are_few
+from headwater.flows.rows import MALFORMED_RULE, Counts, FewRows, ManyRows, Rows, Work, are_few
 from headwater.intent import Intent, IntentFile
 from headwater.lake import Place
 from headwater.progress import Batch
@@ -66,7 +66,7 @@ class DerivedFlow:
         )
         self._position = self._consumed()
         self._references: dict[tuple[str, str], DataFrame] = {}
-        self._rows = (0, 0, 0)  # of the last batch: read, written, quarantined
+        self._counts, self._written = Counts(), 0  # of the last batch
 
     def run(self) -> None:
         """Take what is new until the run ends; with `once`, until the input has ended and is drained.
@@ -139,40 +139,68 @@ class DerivedFlow:
 
     def _carry_out(self, intent: Intent) -> None:
         began = time.monotonic()
-        self._rows = (0, 0, 0)
+        self._counts, self._written = Counts(), 0
         version = self.committer.carry_out(intent, self._build)
         self._position = self._consumed()
         self._context.heads.announce()
         seconds = time.monotonic() - began
+        counts, tally = self._counts, self._counts.tally
         self._context.board.batch(
-            Batch(self.name, intent.sequence, version, *self._rows, seconds, time.time(), intent.newest)
+            Batch(
+                flow=self.name,
+                sequence=intent.sequence,
+                version=version,
+                rows_in=counts.taken,
+                rows_out=self._written,
+                quarantined=counts.malformed + tally.quarantined,
+                seconds=seconds,
+                at=time.time(),
+                newest=intent.newest,
+                dropped=tally.dropped,
+                failed={**({MALFORMED_RULE: counts.malformed} if counts.malformed else {}), **tally.failed},
+            )
         )
 
     def _build(self, intent: Intent) -> Built:
         rows = self._read(intent)
-        result = self._apply(rows.input, intent)
         if self._analysed.aggregate is not None:
-            merged = aggregate.partial(result, f"{self._definition.file}: {self.name}").toArrow()
-            self._rows = (rows.count(), len(merged), 0)
-            return Built({}, merged.cast(self._analysed.stored))
-        files = self._write(self._table, rows.output(result), intent)
-        self._rows = (rows.count(), self._table.rows(files), rows.malformed())
-        if not rows.malformed():
+            where = f"{self._definition.file}: {self.name}"
+            merged = aggregate.partial(rows.result, where).toArrow().cast(self._analysed.stored)
+            self._counts, self._written = rows.counts(), len(merged)
+            return Built({}, merged)
+        files = self._write(self._table, rows.passed(), intent)
+        counts, written = rows.counts(), self._table.rows(files)
+        self._counts, self._written = counts, written
+        tally = counts.tally
+        if self._analysed.gate is not None:
+            self._analysed.gate.enforce(tally, intent.sequence)
+            self._same(intent, tally.rows, written + tally.dropped + tally.quarantined, "accounted for")
+        held = counts.malformed + tally.quarantined
+        if not held:
             return Built({self.name: files})
         name = quarantine_name(self.name)
         quarantine = self.committer.target(name)
-        rejects = self._write(quarantine, rows.rejects(intent.clock), intent)
-        if quarantine.rows(rejects) != rows.malformed():
-            raise CommitError(
-                f"{self.name}: batch {intent.sequence} has {rows.malformed()} malformed rows, but "
-                f"{quarantine.rows(rejects)} of them were found again in {self._stream}; that is a defect"
-            )
+        rejects = self._write(quarantine, rows.held(intent.clock), intent)
+        self._same(intent, held, quarantine.rows(rejects), f"found again in {self._stream}")
         return Built({name: rejects, self.name: files})
 
+    def _same(self, intent: Intent, wanted: int, found: int, how: str) -> None:
+        if wanted != found:
+            raise CommitError(
+                f"{self.name}: batch {intent.sequence}: of {wanted} rows {found} are {how}; that is a defect"
+            )
+
     def _read(self, intent: Intent) -> Rows:
+        work = Work(
+            spark=self._spark,
+            columns=self._columns,
+            schema=self._decoded,
+            function=lambda stream: self._apply(stream, intent),
+            gate=self._analysed.gate,
+        )
         if are_few(intent.files, intent.rows):
-            return FewRows(self._spark, intent.files, self._columns, self._decoded)
-        return ManyRows(self._spark, intent.files, self._columns, self._decoded, intent.rows)
+            return FewRows(work, intent.files)
+        return ManyRows(work, intent.files, intent.rows)
 
     def _apply(self, stream: DataFrame, intent: Intent) -> DataFrame:
         frames = [
@@ -207,6 +235,7 @@ class DerivedFlow:
 
     def _open_quarantine(self, name: str) -> Target:
         comment = f"Rows that {self.name} could not take, as they came, with the reason"
-        return Target(
-            self._context.lake.create(name, stored.schema(QUARANTINE), comment=comment, properties={})
-        )
+        columns = stored.schema(QUARANTINE)
+        target = Target(self._context.lake.create(name, columns, comment=comment, properties={}))
+        target.require(columns, self._definition.file)
+        return target

@@ -9,43 +9,73 @@ the same rows.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater import decode, stored
-from headwater.decode import MALFORMED, RAW
+from headwater.decode import MALFORMED, PLACE, RAW, SOURCE
+from headwater.quality.gate import QUARANTINE, ROW, VERDICT, Gate, Tally
+
+MALFORMED_RULE = "malformed"  # what stands among the rules of a row that can't be decoded
+REASON = "fails "
 
 FEW = 10_000  # rows
 FEW_BYTES = 4 << 20  # of the files that hold them
 ONE_TASK = 50_000  # rows; starting a second task costs more than it saves
 
 
+@dataclass(frozen=True)
+class Work:
+    """What is done with a batch's rows.
+
+    Attributes:
+        spark: where the function runs.
+        columns: what the input's files hold.
+        schema: what the decoder makes of `value`; None where there is nothing to decode.
+        function: the table's definition.
+        gate: judges the rows that the function returns; None where nothing is expected of them.
+    """
+
+    spark: SparkSession
+    columns: StructType
+    schema: StructType | None
+    function: Callable[[DataFrame], DataFrame]
+    gate: Gate | None = None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many rows a batch took, how many of them were malformed, and what the gate made of the rest."""
+
+    taken: int = 0
+    malformed: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+
 class Rows(Protocol):
-    """The rows that a batch takes: what the function sees of them, and what becomes of them."""
+    """The rows of a batch: what the function makes of them, and what becomes of that."""
 
     @property
-    def input(self) -> DataFrame:
-        """What the function sees: the decoder's columns, or the source's; no malformed rows."""
+    def result(self) -> DataFrame:
+        """What the function makes of the well-formed rows, not judged."""
 
-    def output(self, result: DataFrame) -> DataFrame | pa.Table:
-        """The function's result, as it is written."""
+    def passed(self) -> DataFrame | pa.Table:
+        """Of the result, the rows that pass the gate, as they are written."""
 
-    def count(self) -> int:
-        """How many rows the batch takes, malformed ones too; known once its output is written."""
+    def counts(self) -> Counts:
+        """What the batch came to; known once `passed` is written."""
 
-    def malformed(self) -> int:
-        """How many of them are malformed; known once its output is written."""
-
-    def rejects(self, clock: str) -> DataFrame | pa.Table:
-        """The malformed rows as they came: the columns of a quarantine.
+    def held(self, clock: str) -> DataFrame | pa.Table:
+        """The malformed rows and those that the gate quarantines: the columns of a quarantine.
 
         Args:
             clock: the batch's time, which is their `quarantined_at`.
@@ -58,92 +88,126 @@ def are_few(files: Sequence[str], rows: int) -> bool:
 
 
 class FewRows:
-    """Rows that travel through this process; see `Rows`.
+    """Rows that travel through this process; see `Rows`."""
 
-    Args:
-        spark: where the function runs.
-        files: the Parquet files that hold the rows.
-        columns: what the files hold.
-        schema: what the decoder makes of `value`; None where there is nothing to decode.
-    """
-
-    def __init__(
-        self, spark: SparkSession, files: Sequence[str], columns: StructType, schema: StructType | None
-    ) -> None:
-        self._raw = ds.dataset(list(files), schema=stored.schema(columns)).to_table()
+    def __init__(self, work: Work, files: Sequence[str]) -> None:
+        self._work = work
+        self._raw = ds.dataset(list(files), schema=stored.schema(work.columns)).to_table()
         self._reasons = pa.nulls(len(self._raw), pa.string())
-        rows = self._raw
-        if schema is not None:
-            rows, self._reasons = decode.decoded_here(self._raw, schema)
+        rows, columns = self._raw, work.columns
+        if work.schema is not None:
+            rows, self._reasons = decode.decoded_here(self._raw, work.schema)
             good = rows.filter(pc.is_null(self._reasons))
             rows = good if len(good) else good.schema.empty_table()  # Spark wants a chunk of each column
-            columns = decode.columns(schema, columns)
-        self.input = spark.createDataFrame(rows, columns).coalesce(1)
+            columns = decode.columns(work.schema, columns)
+        self.result = work.function(work.spark.createDataFrame(rows, columns).coalesce(1))
+        self._judged: pa.Table | None = None
+        self._tally = Tally()
 
-    def output(self, result: DataFrame) -> pa.Table:
-        """The function's result, in memory."""
-        return result.toArrow()
+    def passed(self) -> pa.Table:
+        """Of the result, the rows that pass the gate, in memory."""
+        gate = self._work.gate
+        if gate is None:
+            return self.result.toArrow()
+        passed, self._judged, self._tally = gate.split(gate.judge(self.result).toArrow())
+        return passed
 
-    def count(self) -> int:
-        """How many rows the batch takes."""
-        return len(self._raw)
+    def counts(self) -> Counts:
+        """What the batch came to."""
+        malformed = int(pc.sum(pc.is_valid(self._reasons), min_count=0).as_py())
+        return Counts(len(self._raw), malformed, self._tally)
 
-    def malformed(self) -> int:
-        """How many of them are malformed."""
-        return int(pc.sum(pc.is_valid(self._reasons), min_count=0).as_py())
+    def held(self, clock: str) -> pa.Table:
+        """The malformed rows and those that the gate quarantines."""
+        bad = pc.indices_nonzero(pc.is_valid(self._reasons)).to_pylist()
+        places, reasons = bad, self._reasons.take(pa.array(bad, pa.int64())).to_pylist()
+        rules, rows = [[MALFORMED_RULE]] * len(bad), [None] * len(bad)
+        if self._judged is not None and len(self._judged):
+            assert self._work.gate is not None
+            failed = self._work.gate.ids(self._judged)
+            at = {self._place(row): place for place, row in enumerate(self._raw.select(PLACE).to_pylist())}
+            places = bad + [at[self._place(row)] for row in self._judged[SOURCE].to_pylist()]
+            reasons += [REASON + ", ".join(ids) for ids in failed]
+            rules, rows = rules + failed, rows + self._judged[ROW].to_pylist()
+        origin = self._raw.select(RAW).take(pa.array(places, pa.int64()))
+        when = pa.array([datetime.fromisoformat(clock)] * len(places), pa.timestamp("us", "UTC"))
+        return (
+            origin.append_column("reason", pa.array(reasons, pa.string()))
+            .append_column("rules", pa.array(rules, pa.list_(pa.string())))
+            .append_column("row", pa.array(rows, pa.string()))
+            .append_column("quarantined_at", when)
+        )
 
-    def rejects(self, clock: str) -> pa.Table:
-        """The malformed rows as they came."""
-        bad = pc.is_valid(self._reasons)
-        rows = self._raw.select(RAW).filter(bad)
-        at = pa.array([datetime.fromisoformat(clock)] * len(rows), pa.timestamp("us", "UTC"))
-        reasons = self._reasons.filter(bad)
-        return rows.append_column("reason", reasons).append_column("quarantined_at", at)
+    @staticmethod
+    def _place(row: dict[str, object]) -> tuple[object, ...]:
+        return tuple(row[name] for name in PLACE)
 
 
 class ManyRows:
     """Rows that stay in Spark; see `Rows` and `FewRows`.
 
-    The malformed are told apart in the pass that decodes and writes the others: only where they stand
-    comes back from it, and they are fetched in a second pass, if there are any.
+    What is held back is told apart in the pass that decodes, judges and writes the others: only where
+    those rows stand in Kafka comes back from it. They are fetched, decoded and judged again in a second
+    pass over these alone, if there are any.
 
     Args:
         rows: how many there are.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        files: Sequence[str],
-        columns: StructType,
-        schema: StructType | None,
-        rows: int,
-    ) -> None:
-        raw = spark.read.schema(columns).parquet(*files)
+    def __init__(self, work: Work, files: Sequence[str], rows: int) -> None:
+        self._work = work
+        raw = work.spark.read.schema(work.columns).parquet(*files)
         self._raw = raw.coalesce(1) if rows <= ONE_TASK else raw
         self._rows = rows
-        self._seen: Observation | None = None
-        self.input = self._raw
-        if schema is not None:
-            self._seen = Observation()
-            found = decode.decoded(self._raw, schema)
-            found = found.observe(self._seen, F.count("*").alias("all"), decode.found().alias("malformed"))
-            self.input = found.where(F.col(MALFORMED).isNull()).drop(MALFORMED)
+        self._decoded: Observation | None = None
+        self._judged: Observation | None = None
+        well_formed = self._raw
+        if work.schema is not None:
+            self._decoded = Observation()
+            found = decode.decoded(self._raw, work.schema)
+            found = found.observe(self._decoded, F.count("*").alias("all"), decode.found().alias("malformed"))
+            well_formed = found.where(F.col(MALFORMED).isNull()).drop(MALFORMED)
+        self.result = work.function(well_formed)
 
-    def output(self, result: DataFrame) -> DataFrame:
-        """The function's result, to be computed as it is written."""
-        return result
+    def passed(self) -> DataFrame:
+        """Of the result, the rows that pass the gate, to be computed as they are written."""
+        gate = self._work.gate
+        if gate is None:
+            return self.result
+        self._judged = Observation()
+        quarantined = F.when(F.col(VERDICT) == QUARANTINE, F.struct(*_places()))
+        places = F.collect_set(quarantined).alias("places")
+        return gate.passed(gate.judge(self.result).observe(self._judged, *gate.metrics(), places))
 
-    def count(self) -> int:
-        """How many rows the batch takes; known once its output is written."""
-        return self._rows if self._seen is None else int(self._seen.get["all"])
+    def counts(self) -> Counts:
+        """What the batch came to; known once `passed` is written."""
+        taken = self._rows if self._decoded is None else int(self._decoded.get["all"])
+        tally = Tally()
+        if self._judged is not None:
+            assert self._work.gate is not None
+            tally = self._work.gate.tally(self._judged.get)
+        return Counts(taken, len(self._malformed()), tally)
 
-    def malformed(self) -> int:
-        """How many of them are malformed; known once its output is written."""
-        return 0 if self._seen is None else len(self._seen.get["malformed"])
-
-    def rejects(self, clock: str) -> DataFrame:
-        """The malformed rows as they came, read again."""
-        assert self._seen is not None
+    def held(self, clock: str) -> DataFrame:
+        """The malformed rows and those that the gate quarantines, read again."""
         at = F.lit(clock).cast("timestamp").alias("quarantined_at")
-        return decode.rejects(self._raw, self._seen.get["malformed"]).select("*", at).coalesce(1)
+        rule, row = F.array(F.lit(MALFORMED_RULE)).alias("rules"), F.lit(None).cast("string").alias("row")
+        malformed = decode.rejects(self._raw, self._malformed()).select(*RAW, "reason", rule, row, at)
+        if self._judged is None or not self._judged.get["places"]:
+            return malformed.coalesce(1)
+        gate, work = self._work.gate, self._work
+        assert gate is not None and work.schema is not None
+        raw = decode.at(self._raw, self._judged.get["places"])
+        well_formed = decode.decoded(raw, work.schema).where(F.col(MALFORMED).isNull()).drop(MALFORMED)
+        judged = gate.judge(work.function(well_formed)).where(F.col(VERDICT) == QUARANTINE)
+        failing = judged.select(*_places(), gate.failing.alias("rules"), F.col(ROW).alias("row"))
+        reason = F.concat(F.lit(REASON), F.array_join("rules", ", ")).alias("reason")
+        rows = raw.join(failing, list(PLACE)).select(*RAW, reason, "rules", "row", at)
+        return malformed.unionByName(rows).coalesce(1)
+
+    def _malformed(self) -> list[Row]:
+        return [] if self._decoded is None else list(self._decoded.get["malformed"])
+
+
+def _places() -> list[Column]:
+    return [F.col(f"{SOURCE}.{name}").alias(name) for name in PLACE]

@@ -66,7 +66,7 @@ class Project:
     def __init__(self, root: Path, *, seed: int = SEED, faults: Faults = FAULTS, **settings: Any) -> None:
         print(f"seed {seed}, {faults}, project {root}")
         self.root = root
-        for folder in ("bronze", "silver", "gold", "conf", "generators", "queries"):
+        for folder in ("bronze", "silver", "gold", "quality", "conf", "generators", "queries"):
             shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
         self.configure(**settings)
         self.generator: Any = produce.load_generator(root, "iot")

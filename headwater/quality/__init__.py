@@ -1,0 +1,5 @@
+"""Expectations: what rows must be, and what becomes of those that are not.
+
+`suite`     the files in `quality/`, read strictly
+`predicate` each row-level expectation as a Spark predicate
+"""

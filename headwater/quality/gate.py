@@ -1,0 +1,187 @@
+"""The gate between a table's function and its commit: each row is judged once, in the pass that writes it.
+
+A judged row carries a bit per rule that it fails, its verdict (the strongest action of these rules) and,
+where it is held back, itself as JSON. Accounting, per batch: the function's rows = written + dropped +
+quarantined.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from headwater.errors import FlowError
+from headwater.quality import predicate
+from headwater.quality.suite import ACTIONS, Rule, Suite
+
+VERDICT = "__verdict"  # the place of an action in ACTIONS; 0 where the row passes
+ROW = "__row"  # the row as JSON, where its verdict is quarantine or fail
+DROP, QUARANTINE, FAIL = (ACTIONS.index(action) for action in ("drop", "quarantine", "fail"))
+_WORD = 63  # bits of a BIGINT that are used
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of the rows that a function returned.
+
+    Attributes:
+        rows: how many there were.
+        dropped, quarantined: how many the gate held back.
+        failed: {rule → rows that fail it}, those of one row or more.
+        sample: a row that fails a rule whose action is `fail`, as JSON; None where there is none.
+    """
+
+    rows: int = 0
+    dropped: int = 0
+    quarantined: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+    sample: str | None = None
+
+
+class Gate:
+    """The rules of one table, ready to judge its rows.
+
+    Args:
+        suite: the table's suite.
+        columns: what the table's function returns.
+
+    Raises:
+        ProjectError: see `predicate.failed`.
+    """
+
+    def __init__(self, suite: Suite, columns: StructType) -> None:
+        self.rules = suite.rules
+        self._table = suite.table
+        words = range(0, len(self.rules), _WORD)
+        self._words = [f"__failed{at // _WORD}" for at in words]
+        bits = [predicate.failed(rule, columns) for rule in self.rules]
+        self._judgement = [
+            _bits(bits[at : at + _WORD]).alias(word) for at, word in zip(words, self._words, strict=True)
+        ]
+        self._verdict = self._strongest().cast("tinyint").alias(VERDICT)
+        whole = F.to_json(F.struct(*[F.col(f"`{name}`") for name in columns.fieldNames()]))
+        self._row = F.when(F.col(VERDICT) >= QUARANTINE, whole).alias(ROW)
+        self._own = [*self._words, VERDICT, ROW]
+        self.failing = F.array_compact(
+            F.array(*[F.when(self._fails(at), F.lit(rule.id)) for at, rule in enumerate(self.rules)])
+        )
+
+    def judge(self, rows: DataFrame) -> DataFrame:
+        """The rows with what the gate knows of each."""
+        return rows.select("*", *self._judgement).select("*", self._verdict).select("*", self._row)
+
+    def passed(self, judged: DataFrame) -> DataFrame:
+        """Of judged rows, those that the table takes."""
+        return judged.where(F.col(VERDICT) == 0).drop(*self._own)
+
+    def metrics(self) -> list[Column]:
+        """Aggregates over judged rows, from whose values `tally` makes a tally."""
+        verdict = F.col(VERDICT)
+        return [
+            F.count("*").alias("rows"),
+            F.count_if(verdict == DROP).alias("dropped"),
+            F.count_if(verdict == QUARANTINE).alias("quarantined"),
+            F.first(F.when(verdict == FAIL, F.col(ROW)), ignorenulls=True).alias("sample"),
+            *[F.count_if(self._fails(at)).alias(f"failed{at}") for at in range(len(self.rules))],
+        ]
+
+    def tally(self, metrics: dict[str, Any]) -> Tally:
+        """The tally in the values of `metrics`."""
+        failed = {rule.id: int(metrics[f"failed{at}"]) for at, rule in enumerate(self.rules)}
+        return Tally(
+            rows=int(metrics["rows"]),
+            dropped=int(metrics["dropped"]),
+            quarantined=int(metrics["quarantined"]),
+            failed={rule: count for rule, count in failed.items() if count},
+            sample=metrics["sample"],
+        )
+
+    def split(self, judged: pa.Table) -> tuple[pa.Table, pa.Table, Tally]:
+        """Judged rows in memory: those the table takes, those for the quarantine (judged), and the tally."""
+        verdict = judged[VERDICT]
+        counts = {row["values"]: row["counts"] for row in pc.value_counts(verdict).to_pylist()}
+        failed = {}
+        for at, rule in enumerate(self.rules):
+            bit = pa.scalar(1 << at % _WORD, pa.int64())
+            hits = pc.not_equal(pc.bit_wise_and(judged[self._words[at // _WORD]], bit), 0)
+            failed[rule.id] = pc.sum(hits).as_py() or 0
+        failing = judged.filter(pc.equal(verdict, FAIL))
+        tally = Tally(
+            rows=len(judged),
+            dropped=counts.get(DROP, 0),
+            quarantined=counts.get(QUARANTINE, 0),
+            failed={rule: count for rule, count in failed.items() if count},
+            sample=failing[ROW][0].as_py() if len(failing) else None,
+        )
+        held = judged.filter(pc.equal(verdict, QUARANTINE))
+        return judged.filter(pc.equal(verdict, 0)).drop_columns(self._own), held, tally
+
+    def ids(self, judged: pa.Table) -> list[list[str]]:
+        """For each judged row in memory, the rules that it fails."""
+        words = [judged[word].to_pylist() for word in self._words]
+        return [
+            [rule.id for at, rule in enumerate(self.rules) if row[at // _WORD] >> at % _WORD & 1]
+            for row in zip(*words, strict=True)
+        ]
+
+    def enforce(self, tally: Tally, batch: int) -> None:
+        """Refuse a batch in which a row fails a rule whose action is `fail`.
+
+        Raises:
+            FlowError: it names the rules, their counts, and shows a row without its values.
+        """
+        if tally.sample is None:
+            return
+        failed = [rule for rule in self.rules if rule.action == "fail" and rule.id in tally.failed]
+        said = ", ".join(f"{rule.id} ({tally.failed[rule.id]} rows, {rule.where})" for rule in failed)
+        sample = _masked(json.loads(tally.sample), failed)
+        raise FlowError(
+            f"{self._table}: batch {batch} fails {said}; one looks like {sample}; nothing of the batch "
+            "is in the table: mend the rows' source, the definition or the suite, then run again"
+        )
+
+    def _strongest(self) -> Column:
+        verdict = F.lit(0)
+        for code in (DROP, QUARANTINE, FAIL):
+            rules = [at for at, rule in enumerate(self.rules) if ACTIONS.index(rule.action) == code]
+            if rules:
+                verdict = F.when(reduce(or_, map(self._fails, rules)), F.lit(code)).otherwise(verdict)
+        return verdict
+
+    def _fails(self, at: int) -> Column:
+        return F.col(self._words[at // _WORD]).bitwiseAND(F.lit(1 << at % _WORD)) != 0
+
+
+def _bits(predicates: Sequence[Column]) -> Column:
+    """A BIGINT whose bit n says whether predicate n holds."""
+    zero = F.lit(0).cast("bigint")
+    one = [F.lit(1 << at).cast("bigint") for at in range(len(predicates))]
+    bits = [F.when(holds, bit).otherwise(zero) for holds, bit in zip(predicates, one, strict=True)]
+    return reduce(lambda a, b: a.bitwiseOR(b), bits)
+
+
+def _masked(row: dict[str, Any], rules: Sequence[Rule]) -> str:
+    """The columns of a row that rules are about, each letter an x and each digit a 9."""
+    columns: list[str] = []
+    for rule in rules:
+        for key in ("column", "column_A", "column_B", "column_list"):
+            value = rule.kwargs.get(key, [])
+            columns += [value] if isinstance(value, str) else value
+    return ", ".join(f"{name}: {_mask(row.get(name))}" for name in dict.fromkeys(columns))
+
+
+def _mask(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    digits = re.sub(r"\d", "9", text)
+    return re.sub(r"[^\W\d_]", "x", digits) if isinstance(value, str) else digits

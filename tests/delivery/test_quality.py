@@ -1,0 +1,102 @@
+"""Expectations act on the stream: what fails is held back with its reasons, once, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from harness import QUARANTINE, SILVER, Event, Project, once_each
+
+GOOD = {"hostname": "doc", "cpu": "cpu1", "usage": 50.0, "occurred_at": 1_700_000_000_000}
+RULES = {
+    "values_to_not_be_null(hostname)": {"hostname": None},
+    "values_to_match_regex(cpu)": {"cpu": "gpu1"},
+    "values_to_be_between(usage)": {"usage": 100.5},
+    "values_to_not_be_null(event_time)": {"occurred_at": -1},
+    "values_to_not_be_null(usage)": {"usage": None},  # a warning: the row stays
+}
+
+
+SITE = "values_to_not_be_null(site)"  # a row without a host has no site either: a warning
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    project = Project(tmp_path / "project")
+    try:
+        yield project
+    finally:
+        project.broker.stop()
+
+
+def send(project: Project, values: list[bytes]) -> None:
+    producer = Producer(project.client())
+    for at, value in enumerate(values):
+        producer.produce("iot-data-input", value, partition=at % 4)
+    assert producer.flush(30) == 0
+
+
+def values(each: int) -> list[bytes]:
+    """`each` rows that fail each rule, as many malformed ones, and ten times as many good ones."""
+    bad = [json.dumps({**GOOD, **wrong}).encode() for wrong in RULES.values()] * each
+    return [json.dumps(GOOD).encode()] * (10 * each) + bad + [b"broken"] * each
+
+
+def failed(batches: list[Event]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for batch in batches:
+        counts.update(batch["failed"] if batch["flow"] == SILVER else {})
+    return counts
+
+
+def assert_held(project: Project, each: int) -> None:
+    place = 'partition, "offset"'
+    held = once_each("quarantine", project.rows(QUARANTINE, f'{place}, rules, value, "row"'), 2)
+    kept = once_each("silver", project.rows(SILVER, '_source.partition, _source."offset", usage'), 2)
+    assert not held.keys() & kept.keys()
+    assert len(held) + len(kept) == 16 * each
+    assert len(kept) == 11 * each
+    rules: Counter[str] = Counter(rule for row in held.values() for rule in row[0])
+    said = dict.fromkeys([*RULES, SITE, "malformed"], each)
+    assert rules == {rule: n for rule, n in said.items() if rule != "values_to_not_be_null(usage)"}
+    for found, value, row in held.values():
+        assert found == ["malformed"] or json.loads(row)["_source"]["topic"] == "iot-data-input"
+        assert (value == b"broken") == (found == ["malformed"])
+
+
+def test_few_rows_and_many_are_held_back_with_their_reasons_once(project: Project) -> None:
+    send(project, values(each=20))
+    batches = project.once()
+    assert failed(batches) == dict.fromkeys([*RULES, SITE, "malformed"], 20)
+    assert_held(project, 20)
+
+    send(project, values(each=1_000))  # more than travel through the process
+    with project.run("--once", fail=f"committing:{SILVER}:1=python") as run:
+        assert run.wait() == -signal.SIGKILL, run.said()
+    project.once()
+    assert_held(project, 1_020)
+
+
+def test_a_rule_that_fails_stops_its_flow_before_the_commit(project: Project) -> None:
+    suite = project.root / "quality" / "silver.cpu_metrics.json"
+    content: dict[str, Any] = json.loads(suite.read_text())
+    usage = next(e for e in content["expectations"] if e["kwargs"].get("max_value") == 100)
+    usage["meta"] = {"action": "fail"}
+    mended = suite.read_text()
+    suite.write_text(json.dumps(content))
+    send(project, values(each=2))
+    with project.run("--once") as run:
+        assert run.wait() == 1, run.said()
+    assert "values_to_be_between(usage) (2 rows, " in run.stderr and "999.9" in run.stderr, run.said()
+    assert "100.5" not in run.stderr
+    assert project.rows(SILVER, "*") == []
+    assert project.rows(QUARANTINE, "*") == []
+    suite.write_text(mended)
+    project.once()
+    assert_held(project, 2)

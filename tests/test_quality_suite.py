@@ -1,0 +1,134 @@
+"""Suites are read strictly: what can't be acted on is refused, with file, place and fix."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import great_expectations as gx
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater import jvm
+from headwater.errors import ProjectError
+from headwater.quality import predicate, suite
+
+ROOT = Path(__file__).parents[1]
+NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "s"}}
+COLUMNS = "i INT, d DOUBLE, s STRING, t STRING, day DATE, at TIMESTAMP, b BOOLEAN"
+
+
+def write(folder: Path, *expectations: dict[str, Any], **more: Any) -> Path:
+    file = folder / "silver.t.json"
+    file.write_text(json.dumps({"name": "t", "expectations": list(expectations), **more}))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("more", "action"),
+    [
+        ({}, "quarantine"),
+        ({"severity": "warning"}, "warn"),
+        ({"severity": "info"}, "warn"),
+        ({"severity": "info", "meta": {"action": "fail", "owner": "ops"}}, "fail"),
+        ({"meta": {"action": "drop"}}, "drop"),
+    ],
+)
+def test_the_action_is_said_or_follows_from_the_severity(
+    tmp_path: Path, more: dict[str, Any], action: str
+) -> None:
+    (rule,) = suite.read(write(tmp_path, {**NOT_NULL, **more})).rules
+    assert (rule.action, rule.id) == (action, "values_to_not_be_null(s)")
+
+
+@pytest.mark.parametrize(
+    ("expectations", "says"),
+    [
+        ([{**NOT_NULL, "meta": {"action": "explode"}}], "expectations.1.meta.action: Input should be 'warn'"),
+        ([{**NOT_NULL, "sevrity": "info"}], "expectations.1.sevrity: Extra inputs are not permitted"),
+        ([{"kwargs": {}}], "expectations.1.type: Field required"),
+        ([NOT_NULL, NOT_NULL], "expectation 2: a second one is called values_to_not_be_null(s)"),
+        (
+            [{**NOT_NULL, "kwargs": {"column": "s", "mostly": 0.9}}],
+            "expectation 1: mostly is not supported yet",
+        ),
+    ],
+)
+def test_a_wrong_suite_is_refused(tmp_path: Path, expectations: list[dict[str, Any]], says: str) -> None:
+    file = write(tmp_path, *expectations)
+    with pytest.raises(ProjectError) as e:
+        suite.read(file)
+    assert str(file) in str(e.value) and says in str(e.value)
+
+
+def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "silver.t.json"
+    file.write_text("{")
+    with pytest.raises(ProjectError, match=r"silver\.t\.json: not JSON"):
+        suite.read(file)
+
+
+def column(name: str, **kwargs: Any) -> dict[str, Any]:
+    return {"type": f"expect_column_{name}", "kwargs": kwargs}
+
+
+@pytest.mark.parametrize(
+    ("expectation", "says"),
+    [
+        (
+            {"type": "expect_table_row_count_to_equal", "kwargs": {"value": 1}},
+            "can't be told from single rows",
+        ),
+        (column("values_to_be_between", column="x", min_value=0), "no column 'x'; known: i, d, s"),
+        (column("values_to_be_between", column="i"), "min_value and max_value are both missing"),
+        (column("values_to_be_between", column="i", min_value=2, max_value=1), "min_value 2 is above"),
+        (column("values_to_be_between", column="i", min_value="a"), "'a' can't be compared with a int"),
+        (
+            column("values_to_be_between", column="s", min_value=1),
+            "s is a string, and Great Expectations orders",
+        ),
+        (column("values_to_be_between", column="day", min_value="soon"), "'soon' is no date"),
+        (column("values_to_be_between", column="at", min_value="2026-13-01"), "is no timestamp"),
+        (column("values_to_be_between", column="i", min=0, max_value=1), "has no argument 'min'"),
+        (column("values_to_be_in_set", column="i", value_set=["a"]), "'a' can't be compared with a int"),
+        (column("values_to_be_in_set", column="b", value_set=[1]), "1 can't be compared with a boolean"),
+        (column("values_to_be_in_set", column="i", value_set=[]), "value_set is no list of values"),
+        (column("values_to_match_regex", column="s", regex="("), "'(' is no regular expression"),
+        (column("values_to_match_regex", column="i", regex="1"), "i is int, and this is for strings"),
+        (column("values_to_match_regex", column="s"), "regex is missing; add it to kwargs"),
+        (column("value_lengths_to_equal", column="s", value=1.5), "value = 1.5 is no whole number"),
+        (column("values_to_be_of_type", column="i", type_="LongType"), "i is IntegerType, not LongType"),
+        (
+            column("pair_values_to_be_equal", column_A="i", column_B="s"),
+            "a int can't be compared with a string",
+        ),
+        (
+            column("pair_values_to_be_equal", column_A="i", column_B="d", ignore_row_if="never"),
+            "ignore_row_if = 'never'; known: both_values_are_missing",
+        ),
+        (column("values_to_be_null", column="s", row_condition='col("i") > 1'), "condition_parser = 'spark'"),
+    ],
+)
+def test_what_does_not_fit_the_table_is_refused(
+    spark: SparkSession, tmp_path: Path, expectation: dict[str, Any], says: str
+) -> None:
+    (rule,) = suite.read(write(tmp_path, expectation)).rules
+    with pytest.raises(ProjectError) as e:
+        predicate.failed(rule, jvm.ddl(COLUMNS))
+    assert "silver.t.json: expectation 1" in str(e.value) and says in str(e.value)
+
+
+def test_a_column_of_the_expected_type_has_no_failing_row(spark: SparkSession, tmp_path: Path) -> None:
+    expectation = column("values_to_be_in_type_list", column="i", type_list=["IntegerType", "LongType"])
+    (rule,) = suite.read(write(tmp_path, expectation)).rules
+    rows = spark.createDataFrame([(1,), (None,)], "i INT")
+    assert rows.where(predicate.failed(rule, rows.schema)).count() == 0
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "quality").glob("*.json")), ids=lambda file: file.stem)
+def test_great_expectations_loads_the_projects_suites_as_they_are(file: Path) -> None:
+    found = json.loads(file.read_text())
+    loaded = gx.ExpectationSuite(name=found["name"], expectations=found["expectations"], meta=found["meta"])
+    assert len(loaded.expectations) == len(suite.read(file).rules) > 0
+    assert found["name"] == file.stem
