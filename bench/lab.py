@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 def prepare() -> Path:
     """A copy of the reference project whose gold also keeps each window's newest event; its folder."""
     home = engine_folder(ROOT) / "bench"
-    for layer in ("bronze", "silver", "gold", "generators", "conf"):
+    for layer in ("bronze", "silver", "gold", "quality", "generators", "conf"):
         shutil.rmtree(home / layer, ignore_errors=True)
         shutil.copytree(ROOT / layer, home / layer)
     shutil.copytree(Path(__file__).parent / "project", home, dirs_exist_ok=True)

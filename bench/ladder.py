@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
 from bench import lab
 from headwater import kafka
 from headwater import spark as sessions
+from headwater.project import Project
 
 ROWS = 3_000_000
 REPEATS = 3  # after one run that warms up
@@ -23,17 +25,19 @@ def measure(rows: int = ROWS) -> dict[str, Any]:
     bootstrap = kafka.ensure_running(project.root, project.conf)
     options = kafka.spark_options(project.conf, bootstrap)
 
+    ungated = replace(project, suites={})
+
     def noop(options: dict[str, str]) -> tuple[float, int]:
         began = time.monotonic()
         frame = spark.read.format("kafka").options(**options).option("subscribe", "iot-data-input").load()
         frame.write.format("noop").mode("overwrite").save()
         return time.monotonic() - began, lab.records(project)
 
-    def from_full(lake: str, above: str, table: str) -> Callable[[], tuple[float, int]]:
+    def from_full(project: Project, above: str, table: str) -> Callable[[], tuple[float, int]]:
         """Drain one table whose input is full already."""
 
         def run() -> tuple[float, int]:
-            filled = lab.in_lake(project, lake, fresh=True)
+            filled = lab.in_lake(project, "bench", fresh=True)
             lab.drain(filled, above)
             return lab.drain(filled, table)
 
@@ -46,8 +50,9 @@ def measure(rows: int = ROWS) -> dict[str, Any]:
         "kafka_to_noop": lambda: noop(options),
         "kafka_to_noop_large_polls": lambda: noop({**options, **kafka.FETCH}),
         "kafka_to_bronze": chain("bronze.iot_metrics"),
-        "bronze_to_silver": from_full("bench", "bronze.iot_metrics", "silver.cpu_metrics"),
-        "silver_to_gold": from_full("bench", "silver.cpu_metrics", "gold.cpu_usage_5m"),
+        "bronze_to_silver": from_full(project, "bronze.iot_metrics", "silver.cpu_metrics"),
+        "bronze_to_silver_ungated": from_full(ungated, "bronze.iot_metrics", "silver.cpu_metrics"),
+        "silver_to_gold": from_full(project, "silver.cpu_metrics", "gold.cpu_usage_5m"),
         "whole_chain": chain("gold.cpu_usage_5m"),
     }
     found = {name: _rates(rung) for name, rung in rungs.items()}

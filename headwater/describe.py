@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
@@ -98,7 +96,7 @@ def describe(project: Project, name: str) -> Description:
         emit="update" if keys or changes else "append",
         limits=_limits(project, found) if found else {},
         published=tuple(sink.topic for sink in project.sinks.values() if sink.table == name),
-        expectations=_expectations(project.root / "quality" / f"{name}.json"),
+        expectations=len(project.suites[name].rules) if name in project.suites else None,
         quarantine=rejects,
         quarantined=(inspect.state(places[rejects]).rows if rejects in places else 0) if rejects else None,
         state=inspect.state(place) if place else None,
@@ -166,12 +164,6 @@ def _limits(project: Project, definition: Topic | Table) -> dict[str, Any]:
         "max_bytes_per_batch": conf.max_bytes_per_batch,
         "trigger": limits.trigger or (conf.trigger if isinstance(definition, Topic) else None),
     }
-
-
-def _expectations(suite: Path) -> int | None:
-    if not suite.is_file():
-        return None
-    return len(json.loads(suite.read_text(encoding="utf-8")).get("expectations", []))
 
 
 def _has_change_feed(place: Place) -> bool:

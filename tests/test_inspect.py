@@ -24,6 +24,11 @@ BRONZE = '''"""Readings as they arrive."""
 import headwater as hw
 raw = hw.topic("readings", max_rows_per_batch=1000)
 '''
+SUITE = """{"name": "silver.readings", "expectations": [
+  {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "host"}},
+  {"type": "expect_column_values_to_be_between", "kwargs": {"column": "usage", "min_value": 0}}
+]}"""
+
 SILVER = '''"""Readings, decoded."""
 import headwater as hw
 
@@ -80,7 +85,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "bronze" / "raw.py").write_text(BRONZE)
     (root / "silver" / "readings.py").write_text(SILVER)
     (root / "gold" / "by_host.sql").write_text(GOLD)
-    (root / "quality" / "silver.readings.json").write_text('{"expectations": [{}, {}]}')
+    (root / "quality" / "silver.readings.json").write_text(SUITE)
     append(root, "silver.readings", [3, 2])
     append(root, "silver.readings", [1])
     append(root, "quarantine.silver_readings", [4])
