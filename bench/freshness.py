@@ -37,7 +37,7 @@ def events() -> Iterator[Record]:
     draw = random.Random(11)
     for at, now in enumerate(wall_clock()):
         host, usage = f"host{at % 6}", 95.0 if at % 10 == 0 else draw.random() * 90
-        value = {"hostname": host, "cpu": f"cpu{at % 5}", "usage": round(usage, 2), "occurred_at": now}
+        value = {"hostname": host, "cpu": f"cpu{at % 5 + 1}", "usage": round(usage, 2), "occurred_at": now}
         yield Record("iot-data-input", host.encode(), json.dumps(value).encode(), at % 4)
 
 
