@@ -99,13 +99,14 @@ def partial(frame: DataFrame, where: str) -> DataFrame:
     rows = plans.frame(spark, taken.below).groupBy(*map(plans.column, taken.grouping)).agg(*columns)
     outputs, parts = [], []
     for at, (name, kind, _) in enumerate(taken.columns):
-        quoted = name.replace("`", "``")
         if kind == "avg":
             total, count = f"CAST(_{at}_sum AS DOUBLE)", f"_{at}_count"
-            outputs.append(f"CASE WHEN {count} > 0 THEN {total} / {count} END AS `{quoted}`")
-            parts.append(f"{total} AS `{quoted}_sum`, {count} AS `{quoted}_count`")
+            outputs.append(f"CASE WHEN {count} > 0 THEN {total} / {count} END AS {plans.quoted(name)}")
+            parts.append(
+                f"{total} AS {plans.quoted(f'{name}_sum')}, {count} AS {plans.quoted(f'{name}_count')}"
+            )
         else:
-            outputs.append(f"_{at}{'' if kind == 'key' else f'_{kind}'} AS `{quoted}`")
+            outputs.append(f"_{at}{'' if kind == 'key' else f'_{kind}'} AS {plans.quoted(name)}")
     return rows.selectExpr(*outputs, *([f"struct({', '.join(parts)}) AS {PARTIAL}"] if parts else []))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from headwater import jvm
 
@@ -80,6 +81,16 @@ def frame(spark: SparkSession, plan: Any) -> DataFrame:
 def column(expression: Any) -> Column:
     """The Column of an analysed expression."""
     return Column(jvm.java_class("org.apache.spark.sql.classic.ExpressionUtils").column(expression))
+
+
+def quoted(name: str) -> str:
+    """A column's name as SQL reads it whole, dots and all."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def named(name: str) -> Column:
+    """The column of this very name."""
+    return F.col(quoted(name))
 
 
 def metadata_key(expression: Any, key: str) -> bool:

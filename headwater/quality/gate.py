@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from headwater import plans
 from headwater.errors import FlowError
 from headwater.quality import predicate
 from headwater.quality.suite import ACTIONS, Rule, Suite
@@ -70,7 +71,7 @@ class Gate:
             _bits(bits[at : at + _WORD]).alias(word) for at, word in zip(words, self._words, strict=True)
         ]
         self._verdict = self._strongest().cast("tinyint").alias(VERDICT)
-        whole = F.to_json(F.struct(*[F.col(f"`{name}`") for name in columns.fieldNames()]))
+        whole = F.to_json(F.struct(*map(plans.named, columns.fieldNames())))
         self._row = F.when(F.col(VERDICT) >= QUARANTINE, whole).alias(ROW)
         self._own = [*self._words, VERDICT, ROW]
         self.failing = F.array_compact(
@@ -111,21 +112,19 @@ class Gate:
         """Judged rows in memory: those the table takes, those for the quarantine (judged), and the tally."""
         verdict = judged[VERDICT]
         counts = {row["values"]: row["counts"] for row in pc.value_counts(verdict).to_pylist()}
-        failed = {}
-        for at, rule in enumerate(self.rules):
+        failing = judged.filter(pc.equal(verdict, FAIL))
+        metrics: dict[str, Any] = {
+            "rows": len(judged),
+            "dropped": counts.get(DROP, 0),
+            "quarantined": counts.get(QUARANTINE, 0),
+            "sample": failing[ROW][0].as_py() if len(failing) else None,
+        }
+        for at in range(len(self.rules)):
             bit = pa.scalar(1 << at % _WORD, pa.int64())
             hits = pc.not_equal(pc.bit_wise_and(judged[self._words[at // _WORD]], bit), 0)
-            failed[rule.id] = pc.sum(hits).as_py() or 0
-        failing = judged.filter(pc.equal(verdict, FAIL))
-        tally = Tally(
-            rows=len(judged),
-            dropped=counts.get(DROP, 0),
-            quarantined=counts.get(QUARANTINE, 0),
-            failed={rule: count for rule, count in failed.items() if count},
-            sample=failing[ROW][0].as_py() if len(failing) else None,
-        )
+            metrics[f"failed{at}"] = pc.sum(hits, min_count=0).as_py()
         held = judged.filter(pc.equal(verdict, QUARANTINE))
-        return judged.filter(pc.equal(verdict, 0)).drop_columns(self._own), held, tally
+        return judged.filter(pc.equal(verdict, 0)).drop_columns(self._own), held, self.tally(metrics)
 
     def ids(self, judged: pa.Table) -> list[list[str]]:
         """For each judged row in memory, the rules that it fails."""
@@ -173,11 +172,7 @@ def _bits(predicates: Sequence[Column]) -> Column:
 
 def _masked(row: dict[str, Any], rules: Sequence[Rule]) -> str:
     """The columns of a row that rules are about, each letter an x and each digit a 9."""
-    columns: list[str] = []
-    for rule in rules:
-        for key in ("column", "column_A", "column_B", "column_list"):
-            value = rule.kwargs.get(key, [])
-            columns += [value] if isinstance(value, str) else value
+    columns = [name for rule in rules for name in rule.columns]
     return ", ".join(f"{name}: {_mask(row.get(name))}" for name in dict.fromkeys(columns))
 
 

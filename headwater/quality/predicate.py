@@ -30,7 +30,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater import jvm
+from headwater import jvm, plans
 from headwater.errors import ProjectError
 from headwater.quality.suite import Rule
 
@@ -102,7 +102,7 @@ class _Compiler:
         if name not in self._columns.fieldNames():
             known = ", ".join(self._columns.fieldNames())
             raise self.wrong(f"no column '{name}'; known: {known}")
-        return F.col(f"`{name.replace('`', '``')}`"), self._columns[name].dataType
+        return plans.named(name), self._columns[name].dataType
 
     def text(self, argument: str = "column") -> Column:
         column, kind = self.column(argument)

@@ -41,6 +41,11 @@ class Rule:
     action: Action
     where: str
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is about, in the order of its arguments."""
+        return _columns(self.kwargs)
+
 
 @dataclass(frozen=True)
 class Suite:
@@ -121,15 +126,18 @@ def _rule(expectation: _Expectation, where: str) -> Rule:
 
 def _name(expectation: _Expectation) -> str:
     """Type and columns: `values_to_be_between(usage)`."""
-    named = ("column", "column_A", "column_B", "column_list", "column_set")
-    columns: list[str] = []
-    for key in named:
-        value = expectation.kwargs.get(key, [])
-        columns += [value] if isinstance(value, str) else list(value)
     short = expectation.type
     for prefix in ("expect_column_", "expect_"):
         short = short.removeprefix(prefix)
-    return f"{short}({', '.join(columns)})"
+    return f"{short}({', '.join(_columns(expectation.kwargs))})"
+
+
+def _columns(kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+    found: list[str] = []
+    for key in ("column", "column_A", "column_B", "column_list", "column_set"):
+        value = kwargs.get(key, [])
+        found += [value] if isinstance(value, str) else value
+    return tuple(found)
 
 
 def _reason(error: ValueError) -> str:

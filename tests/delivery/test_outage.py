@@ -5,9 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from harness import BRONZE, GOLD, QUARANTINE, SILVER, Project, Running, assert_lake_equals_oracle
@@ -34,15 +32,6 @@ def checked(metrics):
 BELOW = """CREATE STREAMING TABLE gold.checked_hosts
 AS SELECT hostname, count(usage) AS readings FROM STREAM silver.checked GROUP BY hostname
 """
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    project = Project(tmp_path / "project")
-    try:
-        yield project
-    finally:
-        project.broker.stop()
 
 
 def end(run: Running, code: int) -> None:

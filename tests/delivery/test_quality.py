@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka import Producer
 from harness import QUARANTINE, SILVER, Event, Project, once_each
 
@@ -24,15 +21,6 @@ RULES = {
 
 
 SITE = "values_to_not_be_null(site)"  # a row without a host has no site either: a warning
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    project = Project(tmp_path / "project")
-    try:
-        yield project
-    finally:
-        project.broker.stop()
 
 
 def send(project: Project, values: list[bytes]) -> None:
