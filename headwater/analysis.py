@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,16 +47,6 @@ BRONZE = StructType(
     ]
 )
 
-QUARANTINE = StructType(
-    [
-        *(BRONZE[name] for name in decode.RAW),
-        StructField("reason", StringType()),
-        StructField("rules", ArrayType(StringType())),
-        StructField("row", StringType()),
-        StructField("quarantined_at", TimestampType()),
-    ]
-)
-
 
 @dataclass(frozen=True)
 class Analysed:
@@ -67,7 +58,7 @@ class Analysed:
         stored: what the Delta table holds: the columns, and partial results behind them.
         keys: the columns that identify a row; none for a table of appended rows.
         aggregate: how it is maintained; None where rows are appended.
-        fingerprint: changes when the definition does.
+        fingerprint: changes when the definition or its suite does; see `fingerprint`.
         gate: judges its rows; None where nothing is expected of them.
     """
 
@@ -88,7 +79,9 @@ def analyse(spark: SparkSession, project: Project) -> dict[str, Analysed]:
     """
     found: dict[str, Analysed] = {}
     for topic in project.topics.values():
-        found[topic.name] = Analysed(topic.name, BRONZE, stored.schema(BRONZE), (), None, _fingerprint(topic))
+        found[topic.name] = Analysed(
+            topic.name, BRONZE, stored.schema(BRONZE), (), None, fingerprint(project, topic)
+        )
     for table in project.tables.values():
         found[table.name] = _analyse(spark, project, table, found)
     return found
@@ -122,6 +115,24 @@ def input_columns(project: Project, table: Table, source: Analysed) -> StructTyp
     if table.decode is None:
         return source.columns
     return decode.columns(decode.fields(table.decode, f"{table.file}: {table.name}"), BRONZE)
+
+
+def fingerprint(project: Project, definition: Declaration) -> str:
+    """A hash of what a definition and its suite say; comments and other definitions of its file aside.
+
+    It needs no Spark session.
+    """
+    if isinstance(definition, Topic):
+        text = definition.topic
+    elif isinstance(definition, Table) and definition.sql is not None:
+        text = definition.sql.text
+    elif isinstance(definition, Table) and definition.function is not None:
+        text = f"{definition.decode} {definition.on_error} {inspect.getsource(definition.function)}"
+    else:
+        text = repr(definition)
+    suite = project.suites.get(definition.name)
+    rules = [(rule.id, rule.type, rule.kwargs, rule.action) for rule in suite.rules] if suite else []
+    return hashlib.sha256(f"{text}{json.dumps(rules)}".encode()).hexdigest()[:16]
 
 
 def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping[str, Analysed]) -> Analysed:
@@ -160,7 +171,7 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
             stored.schema(result.schema),
             table.keys,
             None,
-            _fingerprint(table),
+            fingerprint(project, table),
             _gate(project, table, result),
         )
     if maintained.windowed and table.delay is None:
@@ -179,7 +190,7 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
             "can't judge yet; expect it of the table above"
         )
     held = aggregate.schema(result, where)
-    return Analysed(table.name, result.schema, held, maintained.keys, maintained, _fingerprint(table))
+    return Analysed(table.name, result.schema, held, maintained.keys, maintained, fingerprint(project, table))
 
 
 def _gate(project: Project, table: Table, result: DataFrame) -> Gate | None:
@@ -267,19 +278,6 @@ def _check_row_by_row(result: DataFrame, stream: DataFrame, where: str) -> None:
 def _reads(plan: Any, source: Any) -> bool:
     """Whether one of the leaves of a plan is the stream."""
     return any(bool(leaf.sameResult(source)) for leaf in jvm.items(plan.collectLeaves()))
-
-
-def _fingerprint(definition: Declaration) -> str:
-    """A hash of what the definition says; comments and other definitions of its file aside."""
-    if isinstance(definition, Topic):
-        text = definition.topic
-    elif isinstance(definition, Table) and definition.sql is not None:
-        text = definition.sql.text
-    elif isinstance(definition, Table) and definition.function is not None:
-        text = f"{definition.decode} {inspect.getsource(definition.function)}"
-    else:
-        text = repr(definition)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _first_line(error: Exception) -> str:

@@ -14,13 +14,13 @@ malformed is:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -53,6 +53,7 @@ _STRUCTURE = re.compile(_STRING.pattern + rb"|[{}\[\]]", re.DOTALL)
 _NOT_FINITE = re.compile(rb"[:,\[\s-](?:NaN|Inf)")
 _STEP = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 PLACE = {"cluster": pa.string(), "topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
+REJECTED = pa.schema([*PLACE.items(), ("reason", pa.string())])  # where a rejected row stands, and why
 _CARRIED = (SOURCE, "ingested_at")
 _SIMPLE = (StringType, DoubleType, FloatType, IntegralType, BooleanType, DecimalType, DateType, TimestampType)
 
@@ -108,24 +109,26 @@ def decoded_here(raw: pa.Table, schema: StructType) -> tuple[pa.Table, pa.Array]
     return table.append_column(SOURCE, source).append_column("ingested_at", raw["ingested_at"]), reasons
 
 
-def rejects(raw: DataFrame, malformed: Sequence[Row]) -> DataFrame:
-    """The rows of a bronze table that were found malformed, as they came: its columns and `reason`.
+def rejects(raw: DataFrame, rejected: pa.Table) -> DataFrame:
+    """The rows of a bronze table that are rejected, as they came: its columns and `reason`.
 
     Args:
         raw: the rows of the batch.
-        malformed: where each malformed row stands in Kafka (cluster, topic, partition, offset), and its
-            reason; see `found`.
+        rejected: columns of `REJECTED`.
     """
-    columns = pa.schema([*PLACE.items(), ("reason", pa.string())])
-    rows = pa.Table.from_pylist([dict(zip(columns.names, row, strict=True)) for row in malformed], columns)
-    reasons = raw.sparkSession.createDataFrame(rows)  # in memory: joining it needs no job
+    reasons = raw.sparkSession.createDataFrame(rejected)  # in memory: joining it needs no job
     return raw.select(*RAW).join(F.broadcast(reasons), list(PLACE)).select(*RAW, "reason")
 
 
-def at(raw: DataFrame, places: Sequence[Row]) -> DataFrame:
-    """The rows of a bronze table that stand at these places in Kafka (cluster, topic, partition, offset)."""
-    rows = pa.Table.from_pylist([place.asDict() for place in places], pa.schema(list(PLACE.items())))
-    return raw.join(F.broadcast(raw.sparkSession.createDataFrame(rows)), list(PLACE), "left_semi")
+def without(raw: DataFrame, rejected: pa.Table) -> DataFrame:
+    """The rows of a bronze table but for these; columns of `REJECTED`."""
+    places = raw.sparkSession.createDataFrame(rejected.select(list(PLACE)))
+    return raw.join(F.broadcast(places), list(PLACE), "left_anti")
+
+
+def at(raw: DataFrame, places: pa.Table) -> DataFrame:
+    """The rows that stand at these places in Kafka; columns of both: those of `PLACE`."""
+    return raw.join(F.broadcast(raw.sparkSession.createDataFrame(places)), list(PLACE), "left_semi")
 
 
 def found() -> Column:

@@ -84,6 +84,8 @@ class Table(Declaration):
         event_time: the column that says when a row happened; `delay` how much later rows may come.
         emit: `update`: rows change as their inputs come.
         publish: the topic that the table's changes are sent to (in SQL; in Python see `kafka_sink`).
+        on_error: what becomes of a record that makes the function fail: `bisect`: it is found and
+            quarantined, where the table decodes; `stop`: it stops the flow.
         properties: further properties of the Delta table (`delta.*`).
     """
 
@@ -96,6 +98,7 @@ class Table(Declaration):
     delay: str | None = None
     emit: Literal["update"] = "update"
     publish: str | None = None
+    on_error: Literal["bisect", "stop"] = "bisect"
     limits: Limits = Limits()
     properties: dict[str, str] = field(default_factory=dict)
 
@@ -172,6 +175,7 @@ def table(
     keys: Sequence[str] = (),
     event_time: str | None = None,
     delay: str | None = None,
+    on_error: Literal["bisect", "stop"] = "bisect",
     **limits: Any,
 ) -> Callable[[Function], Table]:
     """Declare a table by a function from its sources' DataFrames to its own.
@@ -192,6 +196,7 @@ def table(
             keys=tuple(keys),
             event_time=event_time,
             delay=delay,
+            on_error=on_error,
             limits=Limits(**limits),
         )
 

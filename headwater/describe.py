@@ -11,10 +11,10 @@ from deltalake import DeltaTable
 from headwater import analysis, inspect, jvm
 from headwater.definitions import Table, Topic
 from headwater.errors import ProjectError
-from headwater.flows.derived import quarantine_name
 from headwater.inspect import State
 from headwater.lake import Lake, Place
 from headwater.project import Project
+from headwater.quarantine import quarantine_name
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,7 @@ def describe(project: Project, name: str) -> Description:
         name=name,
         kind=inspect.kind(project, name),
         file=_file(project, name, owner),
-        comment=found.comment
-        if found
-        else f"Rows that {owner} could not take, with the reason"
-        if owner
-        else "",
+        comment=found.comment if found else _of_quarantine(name, owner),
         sources=_sources(found, owner),
         read_by=_read_by(project, name),
         columns=_columns(project, name, place),
@@ -101,6 +97,14 @@ def describe(project: Project, name: str) -> Description:
         quarantined=(inspect.state(places[rejects]).rows if rejects in places else 0) if rejects else None,
         state=inspect.state(place) if place else None,
     )
+
+
+def _of_quarantine(name: str, owner: str | None) -> str:
+    if owner is None:
+        return ""
+    if name == quarantine_name(owner):
+        return f"Rows that {owner} could not take, with the reason"
+    return f"What became of the records in {quarantine_name(owner)}"
 
 
 def _check(project: Project, name: str, written: list[str]) -> None:

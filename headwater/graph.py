@@ -56,6 +56,10 @@ def check(
         _check_trigger(topic)
     for table in tables.values():
         _check_trigger(table)
+        if table.on_error not in ("bisect", "stop"):
+            raise ProjectError(
+                f"{table.file}: {table.name}: on_error = '{table.on_error}'; known: bisect, stop"
+            )
         for source in table.sources:
             _known(table, source, [*flows, *references])
         streams = [s for s in table.sources if s not in references]

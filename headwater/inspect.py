@@ -15,9 +15,9 @@ from pyspark.sql.types import StructType
 from headwater import log
 from headwater.aggregate import PARTIAL
 from headwater.definitions import Table
-from headwater.flows.derived import quarantine_name
 from headwater.lake import Lake, Place
 from headwater.project import Project
+from headwater.quarantine import quarantine_name, resolved_name
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def tables(project: Project) -> list[Line]:
     lines = []
     for name in project.names():
         lines.append(_line(name, kind(project, name), reads(project, name), places.get(name)))
-        rejects = quarantine_name(name)
-        if rejects in places:
-            lines.append(_line(rejects, "quarantine", name, places[rejects]))
+        for rejects in (quarantine_name(name), resolved_name(name)):
+            if rejects in places:
+                lines.append(_line(rejects, "quarantine", name, places[rejects]))
     known = {line.name for line in lines}
     for name in sorted(places.keys() - known):
         status = "written" if name.startswith("ops.") else "no definition"
@@ -139,8 +139,9 @@ def type_names(columns: StructType) -> dict[str, str]:
 
 
 def owner(project: Project, name: str) -> str | None:
-    """The table whose rejected rows the table `name` holds; None for other tables."""
-    return next((table for table in project.names() if quarantine_name(table) == name), None)
+    """The table whose quarantine the table `name` belongs to; None for other tables."""
+    names = project.names()
+    return next((table for table in names if name in (quarantine_name(table), resolved_name(table))), None)
 
 
 def _line(name: str, what: str, source: str, place: Place | None) -> Line:

@@ -27,6 +27,7 @@ class Intent:
         staged: per target, the files that are written and only need committing; None while the batch
             is not built, or has one target alone, whose commit decides.
         sealed: whether all of it is done.
+        prefix: sets the names of its files apart, where more than one flow writes the table.
     """
 
     flow: str
@@ -41,6 +42,12 @@ class Intent:
     references: dict[str, str] = field(default_factory=dict)
     staged: dict[str, list[str]] | None = None
     sealed: bool = False
+    prefix: str = ""
+
+    @property
+    def batch(self) -> str:
+        """The name of its files' folders: no other batch of the same table has it."""
+        return f"{self.prefix}{self.sequence:012d}"
 
 
 class IntentFile:

@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from headwater import jvm
 from headwater.errors import LeaseError
 
+LOOKING = 0.1  # seconds that someone who merely looks whether a lease is free may hold it
 WAIT_FOR_JVM = 15.0  # seconds that an orphaned JVM gets to notice that its parent is gone
 
 
@@ -39,14 +40,10 @@ class Lease:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "lease"
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = _holder(path).get("pid", "unknown")
+        if not _locked(self._fd, LOOKING):
+            pid = _holder(path).get("pid", "unknown")
             os.close(self._fd)
-            raise LeaseError(
-                f"{table}: process {holder} is writing it; stop that one first (kill {holder})"
-            ) from None
+            raise LeaseError(f"{table}: process {pid} is writing it; stop that one first (kill {pid})")
         try:
             self._jvm_lock = _lock_in_jvm(table, path)
         except LeaseError:
@@ -61,6 +58,32 @@ class Lease:
         with suppress(Py4JError, OSError):  # a JVM that has ended holds nothing
             self._jvm_lock.channel().close()
         os.close(self._fd)
+
+
+def holder(folder: Path) -> int | None:
+    """The process that holds a flow's lease, by its PID; None when nobody does."""
+    path = folder / "lease"
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _locked(fd, 0) else int(_holder(path).get("pid", 0))
+    finally:
+        os.close(fd)
+
+
+def _locked(fd: int, within: float) -> bool:
+    """Lock an open file, waiting for it for so many seconds; whether that worked."""
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.01)
 
 
 def _lock_in_jvm(table: str, path: Path) -> Any:

@@ -99,16 +99,16 @@ class Target:
         return int(mine["sequence"]) >= identity.sequence
 
     def write(
-        self, rows: DataFrame | pa.Table, sequence: int, options: Mapping[str, str] | None = None
+        self, rows: DataFrame | pa.Table, batch: str, options: Mapping[str, str] | None = None
     ) -> list[str]:
         """Write rows as files that no reader sees yet; their paths below the table.
 
         Args:
             rows: the rows: Spark's to compute and write, or in memory.
-            sequence: the batch that they are of.
+            batch: the batch that they are of; see `Intent.batch`.
             options: how Spark writes Parquet.
         """
-        folder = f"{sequence:012d}-{uuid.uuid4().hex[:8]}"
+        folder = f"{batch}-{uuid.uuid4().hex[:8]}"
         path = self.place.path / folder
         if isinstance(rows, pa.Table):
             path.mkdir()
@@ -122,6 +122,10 @@ class Target:
         with os.scandir(path) as entries:
             names = sorted(entry.name for entry in entries if entry.name.endswith(".parquet"))
         return [f"{folder}/{name}" for name in names]
+
+    def files(self) -> list[str]:
+        """The absolute paths of the files of the newest version."""
+        return [str(self.place.path / path) for path in self._table.file_uris()]
 
     def rows(self, files: list[str]) -> int:
         """The rows of files that `write` wrote."""
@@ -138,10 +142,10 @@ class Target:
             default=None,
         )
 
-    def sweep(self, sequence: int, keep: list[str]) -> None:
+    def sweep(self, batch: str, keep: list[str]) -> None:
         """Delete what earlier tries of this batch wrote and nobody committed."""
         kept = {path.split("/")[0] for path in keep}
-        for folder in self.place.path.glob(f"{sequence:012d}-*"):
+        for folder in self.place.path.glob(f"{batch}-*"):
             if folder.name not in kept:
                 shutil.rmtree(folder)
 

@@ -15,12 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater import decode, stored
-from headwater.analysis import BRONZE, QUARANTINE
+from headwater.analysis import BRONZE
 from headwater.definitions import Json
 from headwater.errors import FlowError
-from headwater.flows.rows import Counts, FewRows, ManyRows, Work
+from headwater.flows.rows import Counts, FewRows, ManyRows, Work, read
 from headwater.quality.gate import Gate, Tally
 from headwater.quality.suite import Rule, Suite
+from headwater.quarantine import HELD
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 JSON = Json("host STRING, usage DOUBLE, n BIGINT")
@@ -86,7 +87,7 @@ def take(rows: FewRows | ManyRows) -> Taken:
     written = (passed if isinstance(passed, pa.Table) else passed.toArrow()).to_pylist()
     counts, held = rows.counts(), rows.held("2026-02-03T04:05:06.000007+00:00")
     kept = held if isinstance(held, pa.Table) else held.toArrow()
-    assert kept.schema.names == QUARANTINE.fieldNames()
+    assert kept.schema.names == HELD.fieldNames()
     return (
         sorted(written, key=lambda row: row["_source"]["offset"]),
         sorted(kept.to_pylist(), key=lambda row: (row["offset"], row["row"] or "")),
@@ -95,7 +96,7 @@ def take(rows: FewRows | ManyRows) -> Taken:
 
 
 def both(work: Work, file: str) -> Taken:
-    few, many = take(FewRows(work, [file])), take(ManyRows(work, [file], len(VALUES)))
+    few, many = take(FewRows(work, read([file], work.columns))), take(ManyRows(work, [file], len(VALUES)))
     assert few[0] == many[0]
     assert few[1] == many[1]
     assert few[2] == many[2]
@@ -145,7 +146,7 @@ def test_a_rule_that_fails_the_flow_says_which_rows_without_their_values(
 ) -> None:
     rules = (*RULES[:1], rule("values_to_be_between", "fail", column="usage", min_value=0, max_value=100))
     made, file = work(rules)
-    for rows in (FewRows(made, [file]), ManyRows(made, [file], len(VALUES))):
+    for rows in (FewRows(made, read([file], made.columns)), ManyRows(made, [file], len(VALUES))):
         _, _, counts = take(rows)
         assert made.gate is not None
         with pytest.raises(FlowError) as e:

@@ -16,10 +16,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater import decode, jvm, stored
-from headwater.analysis import BRONZE, QUARANTINE
+from headwater.analysis import BRONZE
 from headwater.definitions import Json
-from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few
+from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.lake import Lake
+from headwater.quarantine import HELD
 from headwater.target import Target
 
 DDL = (
@@ -76,12 +77,12 @@ def both(
     function: Function = lambda rows: rows,
 ) -> list[Rows]:
     work = Work(spark, columns, schema, function)
-    return [FewRows(work, [str(file)]), ManyRows(work, [str(file)], 10)]
+    return [FewRows(work, read([str(file)], columns)), ManyRows(work, [str(file)], 10)]
 
 
 def written(target: Target, rows: Rows, sequence: int) -> tuple[list[str], pa.Table]:
     """What a batch writes: its files, and its rows as Spark reads them."""
-    files = target.write(rows.passed(), sequence)
+    files = target.write(rows.passed(), str(sequence))
     return files, rows.result.sparkSession.read.parquet(
         *[str(target.place.path / f) for f in files]
     ).toArrow()
@@ -168,7 +169,7 @@ def test_decoded_rows_and_rejects_are_the_same_both_ways(
         _, good = written(table, rows, at)
         bad = rows.held("2026-02-03T04:05:06.000007+00:00")
         bad = bad if isinstance(bad, pa.Table) else bad.toArrow()
-        assert bad.schema.names == QUARANTINE.fieldNames()
+        assert bad.schema.names == HELD.fieldNames()
         counts = rows.counts()
         assert counts.taken == len(values) == len(good) + counts.malformed
         assert counts.malformed == len(bad)

@@ -8,11 +8,12 @@ import sys
 
 import typer
 
-from headwater.cli import demo, kafka, produce, project, query, run
+from headwater.cli import demo, kafka, produce, project, quarantine, query, run
 from headwater.errors import HeadwaterError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 app.add_typer(kafka.app, name="kafka")
+app.add_typer(quarantine.app, name="quarantine")
 app.command("produce")(produce.produce)
 app.command("run")(run.run)
 app.command("demo")(demo.demo)

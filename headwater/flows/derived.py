@@ -7,30 +7,30 @@ is woken by the commits of its input and takes all that is new, within its bound
 
 from __future__ import annotations
 
+import os
 import time
 
 import pyarrow as pa
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame
 
-from headwater import aggregate, analysis, decode, ranges, stored
-from headwater import spark as sessions
-from headwater.analysis import QUARANTINE
+from headwater import aggregate, ranges, requests, stored
 from headwater.commit import Built, Committer
 from headwater.definitions import Table
-from headwater.errors import CommitError
+from headwater.errors import CommitError, HeadwaterError
+from headwater.flows import bisect
+from headwater.flows.applied import Applied
 from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval
-from headwater.flows.rows import MALFORMED_RULE, Counts, FewRows, ManyRows, Rows, Work, are_few
+from headwater.flows.replay import Replay
+from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, are_few, read
 from headwater.intent import Intent, IntentFile
 from headwater.lake import Place
 from headwater.progress import Batch
+from headwater.quarantine import HELD, quarantine_name
 from headwater.ranges import Position, Range
+from headwater.requests import Answer, Request
 from headwater.target import Target
-
-
-def quarantine_name(table: str) -> str:
-    """The name of a table's quarantine: `quarantine.<layer>_<name>`."""
-    return f"quarantine.{table.replace('.', '_')}"
 
 
 class DerivedFlow:
@@ -40,16 +40,12 @@ class DerivedFlow:
         self.name = table.name
         self._context = context
         self._definition = table
-        self._analysed = context.tables[table.name]
-        self._stream = next(s for s in table.sources if s not in context.project.references)
-        self._columns = context.tables[self._stream].columns
-        decoder = table.decode
-        self._decoded = decode.fields(decoder, f"{table.file}: {table.name}") if decoder else None
-        conf = context.project.conf
-        self._parallelism = table.limits.parallelism or conf.parallelism
+        self._applied = Applied(context, table)
+        self._analysed = self._applied.analysed
+        self._stream = self._applied.stream
         self._apart = interval(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
-        self._max_rows = table.limits.max_rows_per_batch or conf.max_rows_per_batch
-        self._spark = sessions.child(context.spark, parallelism=self._parallelism)
+        self._max_rows = table.limits.max_rows_per_batch or context.project.conf.max_rows_per_batch
+        self._folder = context.lake.flow_folder(table.name)
         properties = dict(table.properties)
         if self._analysed.keys:
             properties["delta.enableChangeDataFeed"] = "true"
@@ -60,13 +56,13 @@ class DerivedFlow:
         self._table.require(self._analysed.stored, table.file)
         self.committer = Committer(
             self._table,
-            IntentFile(context.lake.flow_folder(table.name)),
+            IntentFile(self._folder),
             aggregate=self._analysed.aggregate,
             open_target=self._open_quarantine,
         )
         self._position = self._consumed()
-        self._references: dict[tuple[str, str], DataFrame] = {}
         self._counts, self._written = Counts(), 0  # of the last batch
+        self._replay = Replay(context, self._applied, self._table) if table.decode else None
 
     def run(self) -> None:
         """Take what is new until the run ends; with `once`, until the input has ended and is drained.
@@ -75,10 +71,9 @@ class DerivedFlow:
             FlowError, CommitError: what trying again will not mend.
         """
         heads = self._context.heads
-        left = self.committer.unsealed()
-        if left is not None:
-            self._carry_out(left)
+        self.recover()
         while not self._context.stop.is_set():
+            self._serve()
             beat, ended, began = heads.beat(), heads.ended(self._stream), time.monotonic()
             if self.step():
                 if not self._context.once:
@@ -87,6 +82,33 @@ class DerivedFlow:
             if self._context.once and ended:
                 return
             heads.wait(beat)
+
+    def recover(self) -> None:
+        """Do what a killed process left half done."""
+        left = self.committer.unsealed()
+        if left is not None:
+            self._carry_out(left)
+        if self._replay is not None:
+            self._replay.recover()
+
+    def resolve(self, request: Request) -> Answer:
+        """Do what is asked for with the open records of the quarantine."""
+        if self._replay is None:
+            return {"error": f"{self.name} decodes no raw records, so it has no quarantine"}
+        if request.fingerprint != self._analysed.fingerprint:
+            return {
+                "error": f"{self._definition.file}: {self.name} or its suite has changed since process "
+                f"{os.getpid()}, which writes it, was started; start that one again, then ask again"
+            }
+        try:
+            return {"done": self._replay(request).json()}
+        except HeadwaterError as e:
+            return {"error": str(e)}
+
+    def _serve(self) -> None:
+        """Do what other processes ask for, between two batches."""
+        for request, answer in requests.take(self._folder):
+            requests.reply(answer, self.resolve(request))
 
     def step(self) -> bool:
         """Take one batch; whether there was anything to take."""
@@ -118,24 +140,8 @@ class DerivedFlow:
             files=list(found.files),
             rows=found.rows,
             newest=found.newest,
-            references=self._pinnable(),
+            references=self._applied.pinnable(),
         )
-
-    def _pinnable(self) -> dict[str, str]:
-        """The version of each reference table, read before it is pinned.
-
-        A pinned batch is done again from what it pinned: a broken file must not get that far, or mending
-        it would not help.
-        """
-        references = self._context.project.references
-        found = {
-            name: references[name].version(self._context.lake.root)
-            for name in self._definition.sources
-            if name in references
-        }
-        for name, version in found.items():
-            self._reference(name, version)
-        return found
 
     def _carry_out(self, intent: Intent) -> None:
         began = time.monotonic()
@@ -144,7 +150,7 @@ class DerivedFlow:
         self._position = self._consumed()
         self._context.heads.announce()
         seconds = time.monotonic() - began
-        counts, tally = self._counts, self._counts.tally
+        counts = self._counts
         self._context.board.batch(
             Batch(
                 flow=self.name,
@@ -152,37 +158,59 @@ class DerivedFlow:
                 version=version,
                 rows_in=counts.taken,
                 rows_out=self._written,
-                quarantined=counts.malformed + tally.quarantined,
+                quarantined=counts.held,
                 seconds=seconds,
                 at=time.time(),
                 newest=intent.newest,
-                dropped=tally.dropped,
-                failed={**({MALFORMED_RULE: counts.malformed} if counts.malformed else {}), **tally.failed},
+                dropped=counts.tally.dropped,
+                failed=counts.failed,
             )
         )
 
     def _build(self, intent: Intent) -> Built:
-        rows = self._read(intent)
         if self._analysed.aggregate is not None:
-            where = f"{self._definition.file}: {self.name}"
-            merged = aggregate.partial(rows.result, where).toArrow().cast(self._analysed.stored)
-            self._counts, self._written = rows.counts(), len(merged)
-            return Built({}, merged)
-        files = self._write(self._table, rows.passed(), intent)
+            return self._merged(intent)
+        try:
+            rows, files = self._passed(intent, NONE_BROKEN)
+        except Exception as e:
+            rows, files = self._passed(intent, self._broken(intent, e))
         counts, written = rows.counts(), self._table.rows(files)
         self._counts, self._written = counts, written
         tally = counts.tally
         if self._analysed.gate is not None:
             self._analysed.gate.enforce(tally, intent.sequence)
             self._same(intent, tally.rows, written + tally.dropped + tally.quarantined, "accounted for")
-        held = counts.malformed + tally.quarantined
-        if not held:
+        if not counts.held:
             return Built({self.name: files})
         name = quarantine_name(self.name)
         quarantine = self.committer.target(name)
         rejects = self._write(quarantine, rows.held(intent.clock), intent)
-        self._same(intent, held, quarantine.rows(rejects), f"found again in {self._stream}")
+        self._same(intent, counts.held, quarantine.rows(rejects), f"found again in {self._stream}")
         return Built({name: rejects, self.name: files})
+
+    def _merged(self, intent: Intent) -> Built:
+        rows = self._read(intent, NONE_BROKEN)
+        where = f"{self._definition.file}: {self.name}"
+        merged = aggregate.partial(rows.result, where).toArrow().cast(self._analysed.stored)
+        self._counts, self._written = rows.counts(), len(merged)
+        return Built({}, merged)
+
+    def _passed(self, intent: Intent, broken: pa.Table) -> tuple[Rows, list[str]]:
+        """The batch without these records, and the files of its rows that pass."""
+        rows = self._read(intent, broken)
+        return rows, self._write(self._table, rows.passed(), intent)
+
+    def _broken(self, intent: Intent, error: Exception) -> pa.Table:
+        """The records because of which the batch failed.
+
+        Raises:
+            Exception: `error` itself, where it is not for the table to look for them.
+        """
+        final = isinstance(error, HeadwaterError | Py4JNetworkError) or self._context.stop.is_set()
+        if final or self._definition.on_error == "stop" or self._definition.decode is None:
+            raise error
+        work = self._applied.work(intent.references)
+        return bisect.broken(work, bisect.parts(intent.files, work.columns), error)
 
     def _same(self, intent: Intent, wanted: int, found: int, how: str) -> None:
         if wanted != found:
@@ -190,37 +218,15 @@ class DerivedFlow:
                 f"{self.name}: batch {intent.sequence}: of {wanted} rows {found} are {how}; that is a defect"
             )
 
-    def _read(self, intent: Intent) -> Rows:
-        work = Work(
-            spark=self._spark,
-            columns=self._columns,
-            schema=self._decoded,
-            function=lambda stream: self._apply(stream, intent),
-            gate=self._analysed.gate,
-        )
+    def _read(self, intent: Intent, broken: pa.Table) -> Rows:
+        work = self._applied.work(intent.references)
         if are_few(intent.files, intent.rows):
-            return FewRows(work, intent.files)
-        return ManyRows(work, intent.files, intent.rows)
-
-    def _apply(self, stream: DataFrame, intent: Intent) -> DataFrame:
-        frames = [
-            self._reference(name, intent.references[name]) if name in intent.references else stream
-            for name in self._definition.sources
-        ]
-        return analysis.apply(self._spark, self._definition, frames)
-
-    def _reference(self, name: str, version: str) -> DataFrame:
-        """A reference table's rows, read once per version."""
-        if (name, version) not in self._references:
-            reference = self._context.project.references[name]
-            rows = reference.read(self._spark, self._context.lake.root, version)
-            self._references = {key: kept for key, kept in self._references.items() if key[0] != name}
-            self._references[name, version] = rows
-        return self._references[name, version]
+            return FewRows(work, read(intent.files, work.columns), broken)
+        return ManyRows(work, intent.files, intent.rows, broken)
 
     def _write(self, target: Target, rows: DataFrame | pa.Table, intent: Intent) -> list[str]:
-        files = target.write(rows, intent.sequence)
-        target.sweep(intent.sequence, files)
+        files = target.write(rows, intent.batch)
+        target.sweep(intent.batch, files)
         return files
 
     def _input(self) -> Place | None:
@@ -235,7 +241,7 @@ class DerivedFlow:
 
     def _open_quarantine(self, name: str) -> Target:
         comment = f"Rows that {self.name} could not take, as they came, with the reason"
-        columns = stored.schema(QUARANTINE)
+        columns = stored.schema(HELD)
         target = Target(self._context.lake.create(name, columns, comment=comment, properties={}))
         target.require(columns, self._definition.file)
         return target

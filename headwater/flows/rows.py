@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import reduce
 from typing import Protocol
 
 import pyarrow as pa
@@ -23,10 +24,12 @@ from pyspark.sql.types import StructType
 
 from headwater import decode, stored
 from headwater.decode import MALFORMED, PLACE, RAW, SOURCE
+from headwater.places import place_of, without
 from headwater.quality.gate import QUARANTINE, ROW, VERDICT, Gate, Tally
+from headwater.quarantine import ERROR_RULE, MALFORMED_RULE
 
-MALFORMED_RULE = "malformed"  # what stands among the rules of a row that can't be decoded
 REASON = "fails "
+NONE_BROKEN = decode.REJECTED.empty_table()
 
 FEW = 10_000  # rows
 FEW_BYTES = 4 << 20  # of the files that hold them
@@ -54,11 +57,30 @@ class Work:
 
 @dataclass(frozen=True)
 class Counts:
-    """How many rows a batch took, how many of them were malformed, and what the gate made of the rest."""
+    """How many rows a batch took, and what became of them.
+
+    Attributes:
+        taken: how many there were.
+        malformed: how many of them can't be decoded.
+        broken: how many of them make the definition itself fail.
+        tally: what the gate made of the rows that the others became.
+    """
 
     taken: int = 0
     malformed: int = 0
+    broken: int = 0
     tally: Tally = field(default_factory=Tally)
+
+    @property
+    def held(self) -> int:
+        """How many rows go to the quarantine."""
+        return self.malformed + self.broken + self.tally.quarantined
+
+    @property
+    def failed(self) -> dict[str, int]:
+        """{rule → rows that fail it}."""
+        found = {MALFORMED_RULE: self.malformed, ERROR_RULE: self.broken, **self.tally.failed}
+        return {rule: count for rule, count in found.items() if count}
 
 
 class Rows(Protocol):
@@ -75,7 +97,7 @@ class Rows(Protocol):
         """What the batch came to; known once `passed` is written."""
 
     def held(self, clock: str) -> DataFrame | pa.Table:
-        """The malformed rows and those that the gate quarantines: the columns of a quarantine.
+        """The broken and malformed rows and those that the gate quarantines: the columns of a quarantine.
 
         Args:
             clock: the batch's time, which is their `quarantined_at`.
@@ -87,12 +109,24 @@ def are_few(files: Sequence[str], rows: int) -> bool:
     return rows <= FEW and sum(os.path.getsize(file) for file in files) <= FEW_BYTES
 
 
-class FewRows:
-    """Rows that travel through this process; see `Rows`."""
+def read(files: Sequence[str], columns: StructType) -> pa.Table:
+    """The rows of files, in memory."""
+    return ds.dataset(list(files), schema=stored.schema(columns)).to_table()
 
-    def __init__(self, work: Work, files: Sequence[str]) -> None:
+
+class FewRows:
+    """Rows that travel through this process; see `Rows`.
+
+    Args:
+        work: what is done with them.
+        raw: the rows.
+        broken: those of them that make the definition fail, and why; see `decode.REJECTED`.
+    """
+
+    def __init__(self, work: Work, raw: pa.Table, broken: pa.Table = NONE_BROKEN) -> None:
         self._work = work
-        self._raw = ds.dataset(list(files), schema=stored.schema(work.columns)).to_table()
+        self._all, self._broken = raw, broken
+        self._raw = without(raw, broken) if len(broken) else raw
         self._reasons = pa.nulls(len(self._raw), pa.string())
         rows, columns = self._raw, work.columns
         if work.schema is not None:
@@ -115,32 +149,32 @@ class FewRows:
     def counts(self) -> Counts:
         """What the batch came to."""
         malformed = int(pc.sum(pc.is_valid(self._reasons), min_count=0).as_py())
-        return Counts(len(self._raw), malformed, self._tally)
+        return Counts(len(self._all), malformed, len(self._broken), self._tally)
 
     def held(self, clock: str) -> pa.Table:
-        """The malformed rows and those that the gate quarantines."""
-        bad = pc.indices_nonzero(pc.is_valid(self._reasons)).to_pylist()
-        places, reasons = bad, self._reasons.take(pa.array(bad, pa.int64())).to_pylist()
-        rules, rows = [[MALFORMED_RULE]] * len(bad), [None] * len(bad)
+        """The broken and malformed rows and those that the gate quarantines."""
+        at = {place_of(row): at for at, row in enumerate(self._all.select(list(PLACE)).to_pylist())}
+        held = [(at[place_of(row)], row["reason"], [ERROR_RULE], None) for row in self._broken.to_pylist()]
+        bad = pc.is_valid(self._reasons)
+        malformed = self._raw.select(list(PLACE)).filter(bad).to_pylist()
+        for row, reason in zip(malformed, self._reasons.filter(bad).to_pylist(), strict=True):
+            held.append((at[place_of(row)], reason, [MALFORMED_RULE], None))
         if self._judged is not None and len(self._judged):
             assert self._work.gate is not None
             failed = self._work.gate.ids(self._judged)
-            at = {self._place(row): place for place, row in enumerate(self._raw.select(PLACE).to_pylist())}
-            places = bad + [at[self._place(row)] for row in self._judged[SOURCE].to_pylist()]
-            reasons += [REASON + ", ".join(ids) for ids in failed]
-            rules, rows = rules + failed, rows + self._judged[ROW].to_pylist()
-        origin = self._raw.select(RAW).take(pa.array(places, pa.int64()))
-        when = pa.array([datetime.fromisoformat(clock)] * len(places), pa.timestamp("us", "UTC"))
+            sources, rows = self._judged[SOURCE].to_pylist(), self._judged[ROW].to_pylist()
+            for source, rules, made in zip(sources, failed, rows, strict=True):
+                held.append((at[place_of(source)], REASON + ", ".join(rules), rules, made))
+        places, reasons, rules_of, made_of = zip(*held, strict=True) if held else ((), (), (), ())
+        when = pa.array([datetime.fromisoformat(clock)] * len(held), pa.timestamp("us", "UTC"))
         return (
-            origin.append_column("reason", pa.array(reasons, pa.string()))
-            .append_column("rules", pa.array(rules, pa.list_(pa.string())))
-            .append_column("row", pa.array(rows, pa.string()))
+            self._all.select(RAW)
+            .take(pa.array(places, pa.int64()))
+            .append_column("reason", pa.array(reasons, pa.string()))
+            .append_column("rules", pa.array(rules_of, pa.list_(pa.string())))
+            .append_column("row", pa.array(made_of, pa.string()))
             .append_column("quarantined_at", when)
         )
-
-    @staticmethod
-    def _place(row: dict[str, object]) -> tuple[object, ...]:
-        return tuple(row[name] for name in PLACE)
 
 
 class ManyRows:
@@ -151,14 +185,18 @@ class ManyRows:
     pass over these alone, if there are any.
 
     Args:
+        work: what is done with them.
+        files: which hold them.
         rows: how many there are.
+        broken: those of them that make the definition fail, and why; see `decode.REJECTED`.
     """
 
-    def __init__(self, work: Work, files: Sequence[str], rows: int) -> None:
+    def __init__(self, work: Work, files: Sequence[str], rows: int, broken: pa.Table = NONE_BROKEN) -> None:
         self._work = work
         raw = work.spark.read.schema(work.columns).parquet(*files)
-        self._raw = raw.coalesce(1) if rows <= ONE_TASK else raw
-        self._rows = rows
+        self._all = raw.coalesce(1) if rows <= ONE_TASK else raw
+        self._rows, self._broken = rows, broken
+        self._raw = decode.without(self._all, broken) if len(broken) else self._all
         self._decoded: Observation | None = None
         self._judged: Observation | None = None
         well_formed = self._raw
@@ -181,29 +219,39 @@ class ManyRows:
 
     def counts(self) -> Counts:
         """What the batch came to; known once `passed` is written."""
-        taken = self._rows if self._decoded is None else int(self._decoded.get["all"])
+        broken = len(self._broken)
+        taken = self._rows if self._decoded is None else int(self._decoded.get["all"]) + broken
         tally = Tally()
         if self._judged is not None:
             assert self._work.gate is not None
             tally = self._work.gate.tally(self._judged.get)
-        return Counts(taken, len(self._malformed()), tally)
+        return Counts(taken, len(self._malformed()), broken, tally)
 
     def held(self, clock: str) -> DataFrame:
-        """The malformed rows and those that the gate quarantines, read again."""
+        """The broken and malformed rows and those that the gate quarantines, read again."""
         at = F.lit(clock).cast("timestamp").alias("quarantined_at")
-        rule, row = F.array(F.lit(MALFORMED_RULE)).alias("rules"), F.lit(None).cast("string").alias("row")
-        malformed = decode.rejects(self._raw, self._malformed()).select(*RAW, "reason", rule, row, at)
-        if self._judged is None or not self._judged.get["places"]:
-            return malformed.coalesce(1)
+        none = F.lit(None).cast("string").alias("row")
+        malformed = pa.Table.from_pylist(
+            [dict(zip(decode.REJECTED.names, row, strict=True)) for row in self._malformed()], decode.REJECTED
+        )
+        held = []
+        for found, rule in ((malformed, MALFORMED_RULE), (self._broken, ERROR_RULE)):
+            rules = F.array(F.lit(rule)).alias("rules")
+            held.append(decode.rejects(self._all, found).select(*RAW, "reason", rules, none, at))
+        if self._judged is not None and self._judged.get["places"]:
+            held.append(self._quarantined(self._judged.get["places"], at))
+        return reduce(DataFrame.unionByName, held).coalesce(1)
+
+    def _quarantined(self, places: Sequence[Row], at: Column) -> DataFrame:
         gate, work = self._work.gate, self._work
         assert gate is not None and work.schema is not None
-        raw = decode.at(self._raw, self._judged.get["places"])
+        found = pa.Table.from_pylist([place.asDict() for place in places], pa.schema(list(PLACE.items())))
+        raw = decode.at(self._raw, found)
         well_formed = decode.decoded(raw, work.schema).where(F.col(MALFORMED).isNull()).drop(MALFORMED)
         judged = gate.judge(work.function(well_formed)).where(F.col(VERDICT) == QUARANTINE)
         failing = judged.select(*_places(), gate.failing.alias("rules"), F.col(ROW).alias("row"))
         reason = F.concat(F.lit(REASON), F.array_join("rules", ", ")).alias("reason")
-        rows = raw.join(failing, list(PLACE)).select(*RAW, reason, "rules", "row", at)
-        return malformed.unionByName(rows).coalesce(1)
+        return raw.join(failing, list(PLACE)).select(*RAW, reason, "rules", "row", at)
 
     def _malformed(self) -> list[Row]:
         return [] if self._decoded is None else list(self._decoded.get["malformed"])

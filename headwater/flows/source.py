@@ -152,10 +152,10 @@ class SourceFlow:
             nonlocal rows
             records = self._columns(frame, pinned.clock)
             if self._are_few(number, intent.consumed):
-                files = self._table.write(records.coalesce(1).toArrow(), number)
+                files = self._table.write(records.coalesce(1).toArrow(), pinned.batch)
             else:
-                files = self._table.write(records.coalesce(self._parallelism), number, _PARQUET)
-            self._table.sweep(number, files)
+                files = self._table.write(records.coalesce(self._parallelism), pinned.batch, _PARQUET)
+            self._table.sweep(pinned.batch, files)
             rows = self._table.rows(files)
             if rows:
                 self._row_bytes = self._table.payload(files, "value") / rows

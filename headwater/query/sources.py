@@ -91,7 +91,7 @@ class Sources:
     def _why_not(self, name: str, readable: list[str]) -> str:
         """Why there is no such table; this alone loads the definitions, which takes seconds with SQL ones."""
         from headwater import project as projects
-        from headwater.flows.derived import quarantine_name
+        from headwater.quarantine import quarantine_name
 
         loaded = projects.load(self.root, self._env)
         if name in loaded.names():

@@ -1,0 +1,175 @@
+"""`headwater quarantine`: look at the records that tables could not take, put them back, or give them up."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.text import Text
+
+from headwater import tables
+from headwater.cli.options import Env, Project
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headwater.flows.replay import Resolution
+
+app = typer.Typer(no_args_is_help=True, help=__doc__)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="Whose quarantine: silver.x")]
+Rule = Annotated[
+    str | None, typer.Option("--rule", help="Only records that fail this one, as `ls` names it.")
+]
+
+
+@app.command("ls")
+def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
+    """List the quarantines: how many records are open, and which rules they fail."""
+    from headwater import project as projects
+    from headwater import quarantine
+    from headwater.lake import Lake
+
+    loaded = projects.load(project, env)
+    lake = Lake(loaded.conf.lake)
+    found = [quarantine.Quarantine(lake, name).summary() for name in quarantine.tables(loaded)]
+    if as_json:
+        _print_json([asdict(summary) for summary in found])
+        return
+    listing = tables.table(["table", "open", "resolved", "rule", "records", "since"], right=[1, 2, 4])
+    for at in (3, 5):
+        listing.columns[at].no_wrap = True
+    for summary in found:
+        resolved = ", ".join(f"{n:,} {outcome}" for outcome, n in summary.outcomes.items()) or "0"
+        first = [summary.table, f"{summary.open:,}", resolved]
+        since = _when(summary.first) if summary.first else ""
+        rules = list(summary.rules.items()) or [("", 0)]
+        for at, (rule, count) in enumerate(rules):
+            own = first if at == 0 else ["", "", ""]
+            listing.add_row(*own, Text(rule), f"{count:,}" if rule else "", since if at == 0 else "")
+    tables.show([listing], sys.stdout)
+
+
+@app.command("show")
+def show(
+    table: TableName,
+    rule: Rule = None,
+    limit: Annotated[int, typer.Option("--n", "-n", min=1, help="At most so many records.")] = 20,
+    resolved: Annotated[
+        bool, typer.Option("--resolved", help="Those that are not open any more, and what became of them.")
+    ] = False,
+    project: Project = None,
+    env: Env = "local",
+    as_json: AsJson = False,
+) -> None:
+    """Show quarantined records: where each stood in Kafka, why it is here, and the record itself."""
+    from headwater import project as projects
+    from headwater import quarantine
+    from headwater.lake import Lake
+
+    loaded = projects.load(project, env)
+    quarantine.check(loaded, table)
+    held = quarantine.Quarantine(Lake(loaded.conf.lake), table)
+    rows = list(islice(_rows(held.records(rule, resolved=resolved)), limit))
+    if resolved:
+        became = {_place(row): row for row in held.resolved().to_pylist()}
+        rows = [{**row, "resolved": became[_place(row)]} for row in rows]
+    if as_json:
+        _print_json(rows)
+        return
+    columns = ["record", "quarantined", "reason", *(["became"] if resolved else []), "value"]
+    listing = tables.table(columns)
+    for row in rows:
+        at = f"{row['topic']} {row['partition']}:{row['offset']}"
+        became_of = [_became(row["resolved"])] if resolved else []
+        value = "NULL" if row["value"] is None else row["value"]
+        cells = [at, _when(row["quarantined_at"]), row["reason"], *became_of, value]
+        listing.add_row(*map(Text, cells))
+    tables.show([listing], sys.stdout)
+
+
+@app.command("replay")
+def replay(
+    table: TableName, rule: Rule = None, project: Project = None, env: Env = "local", as_json: AsJson = False
+) -> None:
+    """Put open records that pass now into the table, once each; what still fails stays."""
+    _resolve("replay", table, rule, None, project, env, as_json)
+
+
+@app.command("discard")
+def discard(
+    table: TableName,
+    why: Annotated[str, typer.Option("--why", help="The reason; it is kept with the records.")],
+    rule: Rule = None,
+    project: Project = None,
+    env: Env = "local",
+    as_json: AsJson = False,
+) -> None:
+    """Give open records up: they stay readable, and no replay takes them."""
+    _resolve("discard", table, rule, why, project, env, as_json)
+
+
+def _resolve(
+    action: Literal["replay", "discard"],
+    table: str,
+    rule: str | None,
+    why: str | None,
+    project: Any,
+    env: str,
+    as_json: bool,
+) -> None:
+    from headwater import project as projects
+    from headwater import resolve
+
+    done = resolve.resolve(projects.load(project, env), table, action, rule=rule, why=why)
+    typer.echo(json.dumps(done.json()) if as_json else _said(table, action, done))
+
+
+def _said(table: str, action: str, done: Resolution) -> str:
+    if action == "discard":
+        return f"{table}: {done.discarded:,} records discarded"
+    parts = [f"{done.replayed:,} records replayed ({done.rows:,} rows)"]
+    if done.dropped:
+        parts.append(f"{done.dropped:,} dropped")
+    if done.failing:
+        rules = ", ".join(f"{rule}: {count:,}" for rule, count in done.failing.items())
+        parts.append(f"still failing: {rules}")
+    if done.beside:
+        parts.append(f"{done.beside:,} left, since other rows of theirs are in the table already")
+    return f"{table}: {'; '.join(parts)}"
+
+
+def _rows(batches: Any) -> Any:
+    from headwater.quarantine import raw_record
+
+    batch: pa.Table
+    for batch in batches:
+        yield from map(raw_record, batch.to_pylist())
+
+
+def _place(row: dict[str, Any]) -> tuple[Any, ...]:
+    from headwater.places import place_of
+
+    return place_of(row)
+
+
+def _became(resolved: dict[str, Any]) -> str:
+    why = f": {resolved['why']}" if resolved["why"] else ""
+    return f"{resolved['outcome']} {_when(resolved['resolved_at'])}{why}"
+
+
+def _print_json(value: Any) -> None:
+    json.dump(
+        value, sys.stdout, default=lambda v: _when(v, "T") if isinstance(v, datetime) else str(v), indent=2
+    )
+    sys.stdout.write("\n")
+
+
+def _when(at: datetime, between: str = " ") -> str:
+    return at.strftime(f"%Y-%m-%d{between}%H:%M:%SZ")

@@ -1,0 +1,208 @@
+"""Quarantined records on their way back into the table, once, through the same code as any other.
+
+A replay reads the records that are open, decodes them, runs the definition and the gate as they are now,
+and commits those that pass to the table, and what became of each to the ledger
+`quarantine.<layer>_<name>__resolved`: two commits that a kill can't part (see `headwater.commit`). What
+still fails stays open.
+
+A record is put back whole or not at all: where one of the rows that it becomes is held back, or another
+is in the table already, it stays open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater import decode, stored
+from headwater.commit import Built, Committer
+from headwater.decode import PLACE, SOURCE
+from headwater.flows.applied import Applied
+from headwater.flows.bisect import broken
+from headwater.flows.context import Context, clock
+from headwater.flows.rows import FewRows
+from headwater.intent import Intent, IntentFile
+from headwater.places import KEYS, place_of, within, without
+from headwater.quarantine import RESOLVED, Quarantine, quarantine_name, resolved_name
+from headwater.requests import Request
+from headwater.target import Target
+
+
+@dataclass
+class Resolution:
+    """What a request did to the open records of a quarantine.
+
+    Attributes:
+        replayed: records that are in the table now.
+        rows: the rows that they became.
+        dropped: records that the definition, or a rule that drops, leaves out now.
+        discarded: records that a person gave up.
+        failing: {rule → records that still fail it and stay open}.
+        beside: records that stay open because other rows of theirs are in the table already.
+    """
+
+    replayed: int = 0
+    rows: int = 0
+    dropped: int = 0
+    discarded: int = 0
+    failing: dict[str, int] = field(default_factory=dict)
+    beside: int = 0
+
+    def json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return asdict(self)
+
+
+_NOWHERE = pa.schema(list(PLACE.items())).empty_table()
+
+
+def replay_name(table: str) -> str:
+    """The name of the flow that puts a table's quarantined records back."""
+    return f"{table}.replay"
+
+
+class Replay:
+    """Resolves the open records of one table's quarantine.
+
+    Args:
+        context: the run.
+        applied: the table's definition.
+        table: the table, open for writing: shared with its flow, which takes turns with this one.
+    """
+
+    def __init__(self, context: Context, applied: Applied, table: Target) -> None:
+        self.name = replay_name(table.place.name)
+        self._context = context
+        self._applied = applied
+        self._table = table
+        self._committer = Committer(
+            table, IntentFile(context.lake.flow_folder(self.name)), open_target=self._open
+        )
+
+    def recover(self) -> None:
+        """Commit what a killed replay had staged; what it had not is still open."""
+        left = self._committer.unsealed()
+        if left is not None and left.staged is not None:
+            self._committer.carry_out(left, _nothing)
+
+    def __call__(self, request: Request) -> Resolution:
+        """Do what is asked for, in batches.
+
+        Raises:
+            FlowError: a record fails a rule whose action is `fail`; the batches before it are committed.
+        """
+        self.recover()
+        done = Resolution()
+        quarantine = Quarantine(self._context.lake, self._table.place.name)
+        beside = self._in_table(quarantine, request) if request.action == "replay" else _NOWHERE
+        for rows in quarantine.records(request.rule):
+            done.beside += len(within(rows, beside))
+            self._batch(without(rows, beside), request, done)
+            self._context.heads.announce()
+        if done.replayed or done.dropped or done.discarded:
+            self._committer.target(resolved_name(self._table.place.name)).checkpoint()
+        return done
+
+    def _in_table(self, quarantine: Quarantine, request: Request) -> pa.Table:
+        """Where the open records stand that the table has rows of already."""
+        places = [rows.select(KEYS) for rows in quarantine.records(request.rule)]
+        files = self._table.files()
+        if not places or not files:
+            return _NOWHERE
+        sources = self._applied.work({}).spark.read.parquet(*files).select(f"{SOURCE}.*")
+        return decode.at(sources, pa.concat_tables(places)).distinct().toArrow()
+
+    def _batch(self, rows: pa.Table, request: Request, done: Resolution) -> None:
+        intent = Intent(
+            flow=self.name,
+            generation=self._table.place.generation,
+            sequence=self._table.flows.get(self.name, {"sequence": -1})["sequence"] + 1,
+            consumed={},
+            clock=clock(),
+            fingerprint=self._applied.analysed.fingerprint,
+            references=self._applied.pinnable() if request.action == "replay" else {},
+            prefix="replay-",
+        )
+        if request.action == "discard":
+            ledger, made = self._ledger(rows, Counter(), intent, "discarded", request.why), _NOWHERE
+            done.discarded += len(rows)
+        else:
+            ledger, made = self._replayed(rows, intent, done)
+        if not len(ledger):
+            return
+
+        def build(pinned: Intent) -> Built:
+            resolved = self._committer.target(resolved_name(self._table.place.name))
+            files = {resolved.place.name: self._write(resolved, ledger, pinned)}
+            return Built({**files, self._table.place.name: self._write(self._table, made, pinned)})
+
+        self._committer.carry_out(intent, build)
+
+    def _replayed(self, rows: pa.Table, intent: Intent, done: Resolution) -> tuple[pa.Table, pa.Table]:
+        """What becomes of a batch: its ledger, and its rows for the table."""
+        work = self._applied.work(intent.references)
+        raw = rows.select(work.columns.fieldNames()).cast(stored.schema(work.columns))
+        taken = FewRows(work, raw)
+        try:
+            passed = taken.passed()
+        except Exception as e:
+            taken = FewRows(work, raw, broken(work, [raw], e))
+            passed = taken.passed()
+        if work.gate is not None:
+            work.gate.enforce(taken.counts().tally, intent.sequence)
+        held = taken.held(intent.clock)
+        sources = pa.Table.from_pylist(passed[SOURCE].to_pylist(), pa.schema(list(PLACE.items())))
+        whole = without(sources.append_column("at", pa.array(range(len(sources)), pa.int64())), held)
+        passed = passed.take(whole["at"].combine_chunks())
+        became = Counter(map(place_of, whole.select(KEYS).to_pylist()))
+        ledger = self._ledger(without(rows, held), became, intent, "replayed", None)
+        replayed = int(pc.sum(pc.equal(ledger["outcome"], "replayed"), min_count=0).as_py())
+        done.replayed += replayed
+        done.rows += len(passed)
+        done.dropped += len(ledger) - replayed
+        still = Counter(done.failing)
+        still.update(pc.list_flatten(held["rules"]).to_pylist())
+        done.failing = dict(still)
+        return ledger, passed
+
+    def _ledger(
+        self,
+        rows: pa.Table,
+        became: Counter[tuple[Any, ...]],
+        intent: Intent,
+        outcome: str,
+        why: str | None,
+    ) -> pa.Table:
+        """What to note of resolved records; columns: `RESOLVED`."""
+        at = datetime.fromisoformat(intent.clock)
+        lines = [
+            {
+                **{name: row[name] for name in (*KEYS, "rules", "quarantined_at")},
+                "outcome": "dropped" if outcome == "replayed" and not became[place_of(row)] else outcome,
+                "rows": became[place_of(row)],
+                "why": why,
+                "resolved_at": at,
+                "generation": intent.generation,
+                "fingerprint": intent.fingerprint,
+            }
+            for row in rows.select([*KEYS, "rules", "quarantined_at"]).to_pylist()
+        ]
+        return pa.Table.from_pylist(lines, RESOLVED)
+
+    def _write(self, target: Target, rows: pa.Table, intent: Intent) -> list[str]:
+        files = target.write(rows, intent.batch) if len(rows) else []
+        target.sweep(intent.batch, files)
+        return files
+
+    def _open(self, name: str) -> Target:
+        comment = f"What became of the records in {quarantine_name(self._table.place.name)}"
+        return Target(self._context.lake.create(name, RESOLVED, comment=comment, properties={}))
+
+
+def _nothing(_: Intent) -> Built:
+    raise AssertionError("what is staged is not built again")

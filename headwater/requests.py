@@ -1,0 +1,102 @@
+"""Asking the process that writes a table to do something: a file for the request, a file for the answer.
+
+    _flows/<table>/requests/<id>.json     what is asked for; renamed to <id>.taken by the one who does it
+    _flows/<table>/requests/<id>.answer   what came of it
+
+Whoever holds the table's lease takes its requests between two batches. A request that nobody takes is
+withdrawn by who asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from headwater import lease
+from headwater.errors import FlowError
+
+POLL = 0.05  # seconds
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to do with a table's open quarantined records.
+
+    Attributes:
+        action: `replay` them, or `discard` them for good.
+        rule: only those that fail this rule; None: all.
+        why: the reason of discarding.
+        fingerprint: of the definition and suite, as the one who asks reads them.
+    """
+
+    action: Literal["replay", "discard"]
+    rule: str | None
+    why: str | None
+    fingerprint: str
+
+
+Answer = dict[str, Any]  # {"done": …}, or {"error": why not}
+
+
+def ask(folder: Path, request: Request) -> Answer | None:
+    """The answer of the process that writes the table; None when there is none, or it ended unanswering.
+
+    Args:
+        folder: the flow's.
+        request: what is asked for.
+    """
+    requests = folder / "requests"
+    requests.mkdir(parents=True, exist_ok=True)
+    made = requests / f"{uuid.uuid4().hex}.json"
+    half = made.with_suffix(".part")
+    half.write_text(json.dumps(asdict(request)), encoding="utf-8")
+    os.replace(half, made)
+    answer = made.with_suffix(".answer")
+    try:
+        while not answer.exists():
+            if lease.holder(folder) is None and not answer.exists():
+                return None
+            time.sleep(POLL)
+        return dict(json.loads(answer.read_bytes()))
+    finally:
+        for left in (made, made.with_suffix(".taken"), answer):
+            left.unlink(missing_ok=True)
+
+
+def take(folder: Path) -> Iterator[tuple[Request, Path]]:
+    """The requests that wait, each taken, with the file that its answer goes to (see `reply`)."""
+    try:
+        with os.scandir(folder / "requests") as entries:
+            found = sorted(entry.path for entry in entries if entry.name.endswith(".json"))
+    except FileNotFoundError:
+        return
+    for path in map(Path, found):
+        taken = path.with_suffix(".taken")
+        with suppress(FileNotFoundError):  # withdrawn
+            os.replace(path, taken)
+            yield Request(**json.loads(taken.read_bytes())), path.with_suffix(".answer")
+
+
+def reply(to: Path, answer: Answer) -> None:
+    """Answer a request."""
+    half = to.with_suffix(".half")
+    half.write_text(json.dumps(answer), encoding="utf-8")
+    os.replace(half, to)
+
+
+def done(answer: Answer) -> Any:
+    """What was done.
+
+    Raises:
+        FlowError: it was not.
+    """
+    if "error" in answer:
+        raise FlowError(str(answer["error"]))
+    return answer["done"]

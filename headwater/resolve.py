@@ -1,0 +1,78 @@
+"""`headwater quarantine replay | discard`: by the process that writes the table, else by this one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from headwater import analysis, lease, quarantine, requests
+from headwater import spark as sessions
+from headwater.errors import ProjectError
+from headwater.flows.context import Context
+from headwater.flows.derived import DerivedFlow
+from headwater.flows.replay import Resolution
+from headwater.lake import Lake
+from headwater.lease import Lease
+from headwater.progress import Board
+from headwater.project import Project
+from headwater.quarantine import Quarantine
+from headwater.requests import Answer, Request
+
+
+def resolve(
+    project: Project,
+    table: str,
+    action: Literal["replay", "discard"],
+    *,
+    rule: str | None = None,
+    why: str | None = None,
+) -> Resolution:
+    """Replay or discard the open records of a table's quarantine.
+
+    A running `headwater run` that writes the table does it between two batches; without one this process
+    takes the table's lease and does it itself.
+
+    Args:
+        project: the definitions.
+        table: whose quarantine it is.
+        action: `replay`, or `discard`.
+        rule: only the records that fail this rule.
+        why: the reason of discarding.
+
+    Raises:
+        ProjectError: the table has no quarantine, or no open record fails the rule.
+        FlowError: it could not be done; the message says what to do.
+        LeaseError: another process has just begun to write the table.
+    """
+    quarantine.check(project, table)
+    lake = Lake(project.conf.lake)
+    held = Quarantine(lake, table)
+    if rule is not None and rule not in (known := held.rules()):
+        raise ProjectError(
+            f"{table}: no open record fails '{rule}'; they fail: {', '.join(known) or 'nothing'}"
+        )
+    if not held.exists():
+        return Resolution()
+    request = Request(action, rule, why, analysis.fingerprint(project, project.tables[table]))
+    folder = lake.flow_folder(table)
+    answer = requests.ask(folder, request) if lease.holder(folder) is not None else None
+    return Resolution(**requests.done(answer or _here(project, lake, table, request)))
+
+
+def _here(project: Project, lake: Lake, table: str, request: Request) -> Answer:
+    mine = Lease(table, lake.flow_folder(table))
+    try:
+        spark = sessions.start(project.conf)
+        context = Context(
+            project=project,
+            tables=analysis.analyse(spark, project),
+            spark=spark,
+            lake=lake,
+            bootstrap="",
+            once=True,
+            start="earliest",
+            trigger=None,
+            board=Board(None),
+        )
+        return DerivedFlow(context, project.tables[table]).resolve(request)
+    finally:
+        mine.release()
