@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -27,9 +28,11 @@ from headwater import aggregate, decode, jvm, plans, stored
 from headwater.aggregate import Aggregate
 from headwater.definitions import Declaration, Table, Topic
 from headwater.errors import ProjectError
+from headwater.flows.reading import interval
 from headwater.project import Project
 from headwater.quality import predicate
 from headwater.quality.gate import Gate
+from headwater.quality.suite import Rule, Suite
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -46,6 +49,9 @@ BRONZE = StructType(
         StructField("ingested_at", TimestampType()),
     ]
 )
+
+
+FUTURE_RULE = "future"  # an event time beyond ingested_at and the table's skew
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,7 @@ def fingerprint(project: Project, definition: Declaration) -> str:
     elif isinstance(definition, Table) and definition.sql is not None:
         text = definition.sql.text
     elif isinstance(definition, Table) and definition.function is not None:
-        text = f"{definition.decode} {definition.on_error} {inspect.getsource(definition.function)}"
+        text = f"{definition.decode} {definition.skew} {inspect.getsource(definition.function)}"
     else:
         text = repr(definition)
     suite = project.suites.get(definition.name)
@@ -195,9 +201,7 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
 
 def _gate(project: Project, table: Table, result: DataFrame) -> Gate | None:
     """The gate of a table whose rows are appended."""
-    suite = project.suites.get(table.name)
-    if suite is None or not suite.rules:
-        return None
+    suite = project.suites.get(table.name, Suite(table.name, table.file))
     empty = result.sparkSession.createDataFrame([], result.schema)
     for rule in suite.rules:
         if rule.action == "quarantine" and table.decode is None:
@@ -209,7 +213,37 @@ def _gate(project: Project, table: Table, result: DataFrame) -> Gate | None:
             _check_repeatable(empty.where(predicate.failed(rule, result.schema)), rule.where)
         except PySparkException as e:
             raise ProjectError(f"{rule.where}: {rule.id}: {_first_line(e)}; mend the suite") from None
-    return Gate(suite, result.schema)
+    guards = [
+        _future(table, result, column) for column in sorted(_watermarks(project, table, result.columns))
+    ]
+    return Gate(suite, result.schema, guards) if suite.rules or guards else None
+
+
+def _watermarks(project: Project, table: Table, columns: Sequence[str]) -> set[str]:
+    """The columns of a table that decodes by which it, or a table below, tells the time."""
+    if table.decode is None:
+        return set()
+    found, todo = {table.event_time}, [table.name]
+    while todo:
+        source = todo.pop()
+        for below in project.tables.values():
+            if source in below.sources:
+                found.add(below.event_time)
+                todo.append(below.name)
+    return {column for column in found if column is not None and column in columns}
+
+
+def _future(table: Table, result: DataFrame, column: str) -> tuple[Rule, Column]:
+    """A guard: an event time can't lie ahead of the time at which the record was read.
+
+    One that does would move the watermark ahead, and all that is on time would be late.
+    """
+    where = f"{table.file}: {table.name}"
+    if "ingested_at" not in result.columns:
+        raise ProjectError(f"{where} drops the column ingested_at; keep it, it tells which {column} can't be")
+    rule = Rule(FUTURE_RULE, "event_time_not_in_the_future", {"column": column}, "quarantine", where)
+    latest = F.col("ingested_at") + F.make_dt_interval(secs=F.lit(interval(table.skew) / 1000))
+    return rule, F.coalesce(plans.named(column).cast("timestamp") > latest, F.lit(False))
 
 
 def _check_columns(result: DataFrame, where: str) -> None:

@@ -84,6 +84,7 @@ class Table(Declaration):
         event_time: the column that says when a row happened; `delay` how much later rows may come.
         emit: `update`: rows change as their inputs come.
         publish: the topic that the table's changes are sent to (in SQL; in Python see `kafka_sink`).
+        skew: how far a row's event time may lie ahead of its `ingested_at`; rows beyond are quarantined.
         on_error: what becomes of a record that makes the function fail: `bisect`: it is found and
             quarantined, where the table decodes; `stop`: it stops the flow.
         properties: further properties of the Delta table (`delta.*`).
@@ -98,6 +99,7 @@ class Table(Declaration):
     delay: str | None = None
     emit: Literal["update"] = "update"
     publish: str | None = None
+    skew: str = "5 minutes"
     on_error: Literal["bisect", "stop"] = "bisect"
     limits: Limits = Limits()
     properties: dict[str, str] = field(default_factory=dict)
@@ -175,6 +177,7 @@ def table(
     keys: Sequence[str] = (),
     event_time: str | None = None,
     delay: str | None = None,
+    skew: str = "5 minutes",
     on_error: Literal["bisect", "stop"] = "bisect",
     **limits: Any,
 ) -> Callable[[Function], Table]:
@@ -196,6 +199,7 @@ def table(
             keys=tuple(keys),
             event_time=event_time,
             delay=delay,
+            skew=skew,
             on_error=on_error,
             limits=Limits(**limits),
         )

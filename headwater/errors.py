@@ -47,3 +47,11 @@ class FlowError(HeadwaterError):
 
 class QueryError(HeadwaterError):
     """A query names an unknown table or does what a query may not do."""
+
+
+def describe(error: Exception) -> str:
+    """An error in one line."""
+    if isinstance(error, HeadwaterError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:600]

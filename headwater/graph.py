@@ -32,9 +32,10 @@ def check_names(declared: Iterable[Declaration]) -> None:
         seen[declaration.name] = declaration
 
 
-def _check_trigger(definition: Topic | Table) -> None:
+def _check_intervals(definition: Topic | Table) -> None:
     try:
         interval(definition.limits.trigger or "0s")
+        interval(definition.skew if isinstance(definition, Table) else "0s")
     except ConfError as e:
         raise ProjectError(f"{definition.file}: {definition.name}: {e}") from None
 
@@ -53,9 +54,9 @@ def check(
     """
     flows = [*topics, *tables]
     for topic in topics.values():
-        _check_trigger(topic)
+        _check_intervals(topic)
     for table in tables.values():
-        _check_trigger(table)
+        _check_intervals(table)
         if table.on_error not in ("bisect", "stop"):
             raise ProjectError(
                 f"{table.file}: {table.name}: on_error = '{table.on_error}'; known: bisect, stop"

@@ -54,6 +54,7 @@ class IntentFile:
     """The intent of one flow on disk, replaced atomically; at most one is open at a time."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / "intent.json"
 
     def read(self) -> Intent | None:

@@ -13,11 +13,11 @@ from typing import Protocol
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from headwater import analysis, kafka
+from headwater import analysis, kafka, requests
 from headwater import spark as sessions
 from headwater.broker import Topic as KafkaTopic
 from headwater.broker import create_topics, list_topics
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, describe
 from headwater.flows import realtime
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
@@ -209,18 +209,23 @@ class Run:
         """Wait for all flows; from the moment of stopping, only so long."""
         threads = self._threads
         while any(thread.is_alive() for thread in threads) and not self._stop.is_set():
-            self._keep_house()
+            self._keep_house(context)
             self._stop.wait(0.2)
         if self._stop.is_set():
             context.heads.announce()
             for thread in threads:
                 thread.join(GRACE / len(threads))
 
-    def _keep_house(self) -> None:
-        """What is due beside the flows, and would hold up a commit: checkpoints of the Delta logs."""
+    def _keep_house(self, context: Context) -> None:
+        """What is due beside the flows: checkpoints of the Delta logs, which would hold up a commit, and
+        answers to those who ask something of a flow that has failed."""
         for flow in list(self._flows.values()):
             if isinstance(flow, SourceFlow | DerivedFlow):
                 flow.committer.checkpoint()
+        for name in self.board.failed():
+            for _, answer in requests.take(context.lake.flow_folder(name)):
+                why = f"{name} has failed in process {os.getpid()}; mend it and start that one again"
+                requests.reply(answer, {"error": why})
 
 
 def with_signals(stop: Callable[[], None]) -> None:
@@ -241,14 +246,6 @@ def transient(error: Exception) -> bool:
         return False
     text = str(error)
     return any(name in text for name in TRANSIENT)
-
-
-def describe(error: Exception) -> str:
-    """An error in one line."""
-    if isinstance(error, HeadwaterError):
-        return str(error)
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:600]
 
 
 def _jvm_is_gone(context: Context) -> bool:

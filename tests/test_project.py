@@ -133,7 +133,7 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
         ),
         (
             {"bronze/raw.py": "import headwater as hw\nraw = hw.topic('in', trigger='often')\n"},
-            "raw.py: bronze.raw: trigger 'often': write an interval such as 500ms, 2s or 1m",
+            "raw.py: bronze.raw: interval 'often': write one such as 500ms, 2s or 1m",
         ),
         (
             {"gold/t.sql": gold("SELECT host FROM STREAM gold.t")},

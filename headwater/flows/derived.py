@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from headwater import aggregate, ranges, requests, stored
 from headwater.commit import Built, Committer
 from headwater.definitions import Table
-from headwater.errors import CommitError, HeadwaterError
+from headwater.errors import CommitError, HeadwaterError, describe
 from headwater.flows import bisect
 from headwater.flows.applied import Applied
 from headwater.flows.context import Context, clock
@@ -104,6 +104,8 @@ class DerivedFlow:
             return {"done": self._replay(request).json()}
         except HeadwaterError as e:
             return {"error": str(e)}
+        except Exception as e:  # what it means for the flow, its own next batch tells
+            return {"error": f"{self._definition.file}: {describe(e)}"}
 
     def _serve(self) -> None:
         """Do what other processes ask for, between two batches."""

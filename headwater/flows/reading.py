@@ -24,16 +24,16 @@ def milliseconds(start: str) -> int:
 
 
 def interval(text: str) -> int:
-    """An interval (`500ms`, `2s`, `1m`, or as Spark writes it: `500 milliseconds`) in milliseconds.
+    """An interval (`500ms`, `2s`, `1m`, `1h`, `1d`, or as Spark writes it: `5 minutes`) in milliseconds.
 
     Raises:
         ConfError: it is no such interval.
     """
-    found = re.fullmatch(r"(\d+)\s*(ms|s|m|milliseconds?|seconds?|minutes?)", text.strip())
+    found = re.fullmatch(r"(\d+)\s*(ms|[smhd]|milliseconds?|seconds?|minutes?|hours?|days?)", text.strip())
     if not found:
-        raise ConfError(f"trigger '{text}': write an interval such as 500ms, 2s or 1m")
+        raise ConfError(f"interval '{text}': write one such as 500ms, 2s or 1m")
     unit = "ms" if found[2].startswith(("ms", "mil")) else found[2][0]
-    return int(found[1]) * {"ms": 1, "s": 1000, "m": 60_000}[unit]
+    return int(found[1]) * {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[unit]
 
 
 def starting(start: str) -> dict[str, str]:

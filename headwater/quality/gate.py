@@ -56,17 +56,19 @@ class Gate:
     Args:
         suite: the table's suite.
         columns: what the table's function returns.
+        guards: further rules, each with its predicate: true where a row fails, never NULL.
 
     Raises:
         ProjectError: see `predicate.failed`.
     """
 
-    def __init__(self, suite: Suite, columns: StructType) -> None:
-        self.rules = suite.rules
+    def __init__(self, suite: Suite, columns: StructType, guards: Sequence[tuple[Rule, Column]] = ()) -> None:
+        self.rules = (*suite.rules, *(rule for rule, _ in guards))
         self._table = suite.table
         words = range(0, len(self.rules), _WORD)
         self._words = [f"__failed{at // _WORD}" for at in words]
-        bits = [predicate.failed(rule, columns) for rule in self.rules]
+        bits = [predicate.failed(rule, columns) for rule in suite.rules]
+        bits += [fails for _, fails in guards]
         self._judgement = [
             _bits(bits[at : at + _WORD]).alias(word) for at, word in zip(words, self._words, strict=True)
         ]

@@ -123,12 +123,23 @@ class Project:
         return run.batches()
 
     def headwater(self, *arguments: str) -> str:
-        """Run a command to its end; its output."""
-        done = subprocess.run(
-            [HEADWATER, *arguments], cwd=self.root, capture_output=True, text=True, timeout=LIMIT, check=False
-        )
+        """Run a command that must succeed; its output."""
+        done = self.tried(*arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def tried(self, *arguments: str, fail: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; `fail` is a point as `headwater.failpoints` has it."""
+        environment = {**os.environ, **({"HEADWATER_FAIL_POINT": fail} if fail else {})}
+        return subprocess.run(
+            [HEADWATER, *arguments],
+            cwd=self.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
 
     def holder(self, table: str) -> dict[str, int]:
         """The processes that the table's lease names: `pid` and `jvm`."""

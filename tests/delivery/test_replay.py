@@ -1,0 +1,164 @@
+"""Quarantined records come back once the definition or the suite is mended: each once, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from harness import GOLD, QUARANTINE, SILVER, Project, assert_same, gone, once_each, until
+
+from headwater import log
+from headwater.lake import Lake
+from headwater.quarantine import Quarantine
+
+GOOD = {"hostname": "doc", "cpu": "cpu1", "usage": 50.0, "occurred_at": 1_700_000_000_000}
+BETWEEN = "values_to_be_between(usage)"
+BAD: dict[str, dict[str, Any]] = {
+    BETWEEN: {"usage": 100.5},
+    "values_to_match_regex(cpu)": {"cpu": "gpu1"},
+    "error": {"hostname": "boom"},
+    "future": {"occurred_at": 4_070_908_800_000},  # 2099
+}
+EACH = 10
+REPLAY = f"{SILVER}.replay"
+STEPS = ("pinned", "built", "staged", "committing", "committed", "sealed")
+
+ONE = "return metrics.withColumn("
+FRAGILE = 'F.lit(1.0) / F.when(F.col("hostname") == "boom", 0.0).otherwise(1.0)'
+MENDED = 'F.try_divide(F.lit(1.0), F.when(F.col("hostname") == "boom", 0.0).otherwise(1.0))'
+
+
+class Broken:
+    """The reference project with a definition that fails on a host's name, and records that break rules."""
+
+    def __init__(self, root: Path) -> None:
+        self.project = Project(root)
+        self._definition = root / "silver" / "iot.py"
+        self._suite = root / "quality" / "silver.cpu_metrics.json"
+        self._write(FRAGILE, self._definition.read_text())
+        records = [GOOD] * (10 * EACH) + [{**GOOD, **wrong} for wrong in BAD.values()] * EACH
+        producer = Producer(self.project.client())
+        for at, record in enumerate(records):
+            record = {**record, "occurred_at": record["occurred_at"] + 1_000 * at}
+            producer.produce("iot-data-input", json.dumps(record).encode(), partition=at % 4)
+        assert producer.flush(30) == 0
+
+    def mend(self) -> None:
+        """Let the definition take every host, and readings up to 101 percent."""
+        self._write(MENDED, self._definition.read_text())
+        self._suite.write_text(self._suite.read_text().replace('"max_value": 100', '"max_value": 101'))
+
+    def _write(self, share: str, text: str) -> None:
+        text = text.replace(FRAGILE, share)
+        if share not in text:
+            text = text.replace(ONE, f'metrics = metrics.withColumn("share", {share})\n    {ONE}')
+        self._definition.write_text(text)
+
+    def replay(self, *arguments: str) -> dict[str, Any]:
+        output = self.project.headwater("quarantine", "replay", SILVER, "--json", *arguments)
+        return dict(json.loads(output))
+
+    def rules(self) -> dict[str, int]:
+        """{rule → open records that fail it}."""
+        return Quarantine(Lake(self.project.conf.lake), SILVER).summary().rules
+
+    def silver(self) -> dict[Any, tuple[Any, ...]]:
+        rows = self.project.rows(SILVER, '_source.partition, _source."offset", hostname, usage, share')
+        return once_each("silver", rows, 2)
+
+    def gold(self) -> dict[Any, tuple[Any, ...]]:
+        columns = "epoch_ms(window_start), hostname, cpu, avg_usage, max_usage, _partial.avg_usage_count"
+        return once_each("gold", self.project.rows(GOLD, columns), 3)
+
+    def all_read(self) -> bool:
+        """Whether gold has read all of silver."""
+        places = Lake(self.project.conf.lake).places()
+        read = log.flows(places[GOLD].path)[GOLD]["consumed"][SILVER]["version"]
+        return bool(read == log.head(places[SILVER].path))
+
+    def assert_whole(self) -> None:
+        """The tables hold what they would had the definition and the suite been right from the start."""
+        silver, gold = self.silver(), self.gold()
+        self.project.configure(lake=".headwater/again")
+        self.project.once()
+        assert_same("silver", self.silver(), silver)
+        assert_same("gold", self.gold(), gold)
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Iterator[Broken]:
+    made = Broken(tmp_path / "project")
+    try:
+        yield made
+    finally:
+        made.project.broker.stop()
+
+
+def test_a_replay_by_the_running_process_and_one_that_is_killed(broken: Broken) -> None:
+    project = broken.project
+    batches = [batch for batch in project.once() if batch["flow"] == SILVER]
+    assert sum(batch["quarantined"] for batch in batches) == 4 * EACH
+    assert broken.rules() == dict.fromkeys(BAD, EACH)
+    listed = json.loads(project.headwater("quarantine", "ls", "--json"))
+    assert [(one["table"], one["open"]) for one in listed] == [(SILVER, 4 * EACH)]
+    shown = json.loads(project.headwater("quarantine", "show", SILVER, "--rule", "error", "--json"))
+    assert len(shown) == EACH and "DIVIDE_BY_ZERO" in shown[0]["reason"] and "boom" in shown[0]["value"]
+
+    with project.run() as run:
+        run.until(lambda: "running" in {e.get("state") for e in run.events if e["flow"] == SILVER}, "silver")
+        broken.mend()
+        refused = project.tried("quarantine", "replay", SILVER)
+        assert refused.returncode == 1 and f"since process {run.pid}" in refused.stderr, refused.stderr
+        run.kill(signal.SIGTERM)
+        assert run.wait() == 0, run.said()
+    killed = project.tried(
+        "quarantine", "replay", SILVER, "--rule", BETWEEN, fail=f"staged:{REPLAY}:1=python"
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert broken.rules() == dict.fromkeys(BAD, EACH)
+
+    with project.run() as run:  # which commits what the killed one had staged
+        until(lambda: BETWEEN not in broken.rules(), "the killed replay is carried out")
+        done = broken.replay()
+        left = {rule: EACH for rule in BAD if rule not in (BETWEEN, "error")}
+        assert done["replayed"] == done["rows"] == EACH and done["failing"] == left == broken.rules()
+        assert broken.replay()["replayed"] == 0
+        run.until(broken.all_read, "gold has read the replayed rows")
+        run.kill(signal.SIGTERM)
+        assert run.wait() == 0, run.said()
+
+    assert len(broken.silver()) == 12 * EACH
+    history = json.loads(
+        project.headwater("quarantine", "show", SILVER, "--resolved", "--rule", "error", "-n", "99", "--json")
+    )
+    assert {(row["resolved"]["outcome"], row["resolved"]["generation"]) for row in history} == {
+        ("replayed", 1)
+    }
+    assert len(history) == EACH
+    project.headwater("quarantine", "discard", SILVER, "--why", "not ours", "--rule", "future")
+    assert broken.rules() == {"values_to_match_regex(cpu)": EACH}
+    assert len(project.rows(QUARANTINE, "*")) == 4 * EACH  # it keeps its history
+    broken.assert_whole()
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("who", ["python", "jvm"])
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_every_step(broken: Broken, step: str, who: str) -> None:
+    project = broken.project
+    project.once()
+    broken.mend()
+    killed = project.tried("quarantine", "replay", SILVER, fail=f"{step}:{REPLAY}:1={who}")
+    assert killed.returncode != 0 or (who == "jvm" and step not in ("pinned",)), killed.stderr
+    holder = project.holder(SILVER)
+    if holder:
+        gone(holder["jvm"])
+    broken.replay()
+    assert broken.rules() == dict.fromkeys(("values_to_match_regex(cpu)", "future"), EACH)
+    project.once()
+    broken.assert_whole()
