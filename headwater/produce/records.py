@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from headwater.errors import ProjectError
@@ -17,7 +17,8 @@ class Record(NamedTuple):
         partition: None leaves the choice to the client's partitioner (by key).
         timestamp_ms: Kafka's own timestamp, epoch milliseconds; None is the time of sending. A past one
             is subject to the topic's retention, and one over an hour ahead is refused by the broker.
-        fault: None for an ordinary record, else `late`, `duplicate`, `future` or `malformed/<kind>`.
+        fault: None for an ordinary record, else `late`, `duplicate`, `future`, `malformed/<kind>` or
+            `invalid/<kind>`.
     """
 
     topic: str
@@ -37,6 +38,9 @@ class Faults:
         duplicate: a copy of a record sent shortly before, byte for byte.
         malformed: the value cannot be decoded.
         future: the event time lies days ahead.
+        invalid: the value can be decoded, but the row breaks an expectation of its table.
+        each: the share of *each* kind of bad record, on top of the shares above: of every malformed kind
+            that the generator knows, of every invalid one, and of `future`.
 
     Raises:
         ProjectError: a share is outside [0, 1], or their sum is above 1.
@@ -46,6 +50,8 @@ class Faults:
     duplicate: float = 0.0
     malformed: float = 0.0
     future: float = 0.0
+    invalid: float = 0.0
+    each: float = 0.0
 
     def __post_init__(self) -> None:
         for share in fields(self):
@@ -57,7 +63,27 @@ class Faults:
 
     @property
     def total(self) -> float:
-        return self.late + self.duplicate + self.malformed + self.future
+        return self.late + self.duplicate + self.malformed + self.future + self.invalid + self.each
+
+    def spread(self, *, malformed: int, invalid: int) -> Faults:
+        """The same with `each` given to so many kinds of malformed and of invalid records, and to `future`.
+
+        Raises:
+            ProjectError: together that is more than 1.
+        """
+        kinds = malformed + invalid + 1
+        if (total := self.total + self.each * (kinds - 1)) > 1 + 1e-9:
+            raise ProjectError(
+                f"faults: {kinds} kinds of bad records at {self.each:g} each, with the others, add up to "
+                f"{total:g}; lower them to 1 in all"
+            )
+        return replace(
+            self,
+            each=0.0,
+            malformed=min(1.0, self.malformed + self.each * malformed),
+            invalid=min(1.0, self.invalid + self.each * invalid),
+            future=min(1.0, self.future + self.each),
+        )
 
 
 @dataclass(slots=True)
@@ -75,16 +101,23 @@ class Ledger:
     @property
     def malformed(self) -> dict[str, int]:
         """The malformed records by kind."""
-        kinds = {
-            k.removeprefix("malformed/"): n for k, n in self.faults.items() if k.startswith("malformed/")
-        }
-        return dict(sorted(kinds.items()))
+        return self._kinds("malformed/")
+
+    @property
+    def invalid(self) -> dict[str, int]:
+        """The records that break an expectation, by kind."""
+        return self._kinds("invalid/")
 
     @property
     def well_formed(self) -> int:
+        """The records that can be decoded, invalid ones too."""
         return self.produced - sum(self.malformed.values())
 
     def as_dict(self) -> dict[str, Any]:
         plain = {name: self.faults[name] for name in ("late", "duplicate", "future")}
         counts = {"produced": self.produced, "well_formed": self.well_formed, **plain}
-        return {**counts, "malformed": self.malformed}
+        return {**counts, "malformed": self.malformed, "invalid": self.invalid}
+
+    def _kinds(self, prefix: str) -> dict[str, int]:
+        found = {k.removeprefix(prefix): n for k, n in self.faults.items() if k.startswith(prefix)}
+        return dict(sorted(found.items()))
