@@ -1,4 +1,4 @@
-# Headwater. `make` says what there is; ARGS goes to the program: make test ARGS="-k broker"
+# Headwater. `make` says what there is; ARGS goes to the program: make test ARGS="-n 0 -k broker"
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
@@ -15,8 +15,8 @@ setup: ## make .venv, get Java and the JVM libraries; done again only where some
 demo: setup ## run the reference project from generator to gold
 	@$(BIN)/headwater demo $(ARGS)
 
-test: setup ## run the tests
-	@$(BIN)/pytest $(ARGS)
+test: setup ## run the tests, two files at a time
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## format, lint and types, as in CI
 	@$(BIN)/ruff format --check .

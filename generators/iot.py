@@ -8,15 +8,21 @@ always a little out of order, within the watermark's 10 s.
 Unless a start or a rate is given, the first record is produced at 2026-01-01T00:00:00Z and each next one
 100 ms later (`headwater.produce`: DEFAULT_START, DEFAULT_STEP). Kafka's own timestamp is the time of
 sending, so that the topic's retention spares a history that begins long ago.
+
+MALFORMED are the records that cannot be decoded, INVALID those that break an expectation of
+`quality/silver.cpu_metrics.json`. With the wall clock `future` records lie beyond any reader's clock too;
+with the stepped one they only lie ahead of the others, and `invalid/year_2099` is what lies beyond.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import cycle
+from math import inf
 from typing import NamedTuple
 from zlib import crc32
 
@@ -44,12 +50,21 @@ SERIES = [(host.encode(), cpu.encode(), crc32(host.encode()) % 4) for host in HO
 
 
 def records(*, seed: int, faults: Faults, clock: Iterator[int]) -> Iterator[Record]:
-    """Readings without end; `headwater.produce` says what the arguments mean and what is promised."""
+    """Readings without end; `headwater.produce` says what the arguments mean and what is promised.
+
+    Raises:
+        ProjectError: the faults of each kind add up to more than 1.
+    """
+    return _records(seed, faults.spread(malformed=len(MALFORMED), invalid=len(INVALID)), clock)
+
+
+def _records(seed: int, faults: Faults, clock: Iterator[int]) -> Iterator[Record]:
     draw = random.Random(seed).random
     make = Record._make
     series = [(host, b'{"hostname":"%b","cpu":"%b","usage":' % (host, cpu), p) for host, cpu, p in SERIES]
     many = len(series)
     kinds = cycle(MALFORMED)
+    broken = cycle(INVALID)
     recent: list[Record | None] = [None] * RECENT
     made = 0  # records put into `recent`
     spell_end = hot = -1
@@ -58,7 +73,8 @@ def records(*, seed: int, faults: Faults, clock: Iterator[int]) -> Iterator[Reco
     future = late + faults.future
     duplicate = future + faults.duplicate
     malformed = duplicate + faults.malformed
-    unusual = malformed + (1 - malformed) * JITTER_SHARE
+    invalid = malformed + faults.invalid
+    unusual = invalid + (1 - invalid) * JITTER_SHARE
 
     for now in clock:
         if now >= spell_end:
@@ -85,6 +101,11 @@ def records(*, seed: int, faults: Faults, clock: Iterator[int]) -> Iterator[Reco
                 value = MALFORMED[kind](host, SERIES[chosen][1], usage, now)
                 yield Record(TOPIC, host, value, partition, None, f"malformed/{kind}")
                 continue
+            elif chance < invalid:
+                kind = next(broken)
+                value = INVALID[kind].value(host, SERIES[chosen][1], usage, now)
+                yield Record(TOPIC, host, value, partition, None, f"invalid/{kind}")
+                continue
             else:
                 occurred_at = now - int(draw() * JITTER_MS)
         value = b'%b%b,"occurred_at":%d}' % (head, usage, occurred_at)
@@ -104,8 +125,11 @@ def _reading(host: bytes, cpu: bytes, usage: bytes, occurred_at: int | bytes) ->
     return b'{"hostname":"%b","cpu":"%b","usage":%b,"occurred_at":%b}' % (host, cpu, usage, at)
 
 
-# Every way to be malformed, taken in turn; each gets what a good record would have been made of.
-MALFORMED: dict[str, Callable[[bytes, bytes, bytes, int], bytes | None]] = {
+# Host, core, usage and time that a good record would have been made of → the value of a bad one.
+Make = Callable[[bytes, bytes, bytes, int], bytes | None]
+
+# Every way to be malformed, taken in turn.
+MALFORMED: dict[str, Make] = {
     "truncated": lambda h, c, u, t: _reading(h, c, u, t)[:-20],
     "invalid_utf8": lambda h, c, u, t: _reading(h + b"\xc3\x28\xff", c, u, t),
     "usage_type": lambda h, c, u, t: _reading(h, c, b'"high"', t),
@@ -122,59 +146,136 @@ MALFORMED: dict[str, Callable[[bytes, bytes, bytes, int], bytes | None]] = {
 }
 
 
+class Invalid(NamedTuple):
+    """A way to break expectations.
+
+    Attributes:
+        value: makes such a record's value.
+        rules: every rule that its row fails, in the suite's order.
+        kept: whether silver holds the row all the same (its rules only warn).
+    """
+
+    value: Make
+    rules: tuple[str, ...]
+    kept: bool = False
+
+
+NO_HOSTNAME, NO_CPU, NO_USAGE, NO_TIME, NO_SITE = (
+    f"values_to_not_be_null({column})" for column in ("hostname", "cpu", "usage", "event_time", "site")
+)
+CPU_NAME, USAGE_RANGE = "values_to_match_regex(cpu)", "values_to_be_between(usage)"
+YEAR_2099 = 4_070_908_800_000  # its first millisecond
+
+# Every way to be invalid, taken in turn. A row without a host has no site either.
+INVALID: dict[str, Invalid] = {
+    "no_hostname": Invalid(
+        lambda h, c, u, t: _reading(h, c, u, t).replace(b'"%b"' % h, b"null", 1), (NO_HOSTNAME, NO_SITE)
+    ),
+    "cpu_name": Invalid(lambda h, c, u, t: _reading(h, b"cpu0", u, t), (CPU_NAME,)),
+    "no_cpu": Invalid(
+        lambda h, c, u, t: b'{"hostname":"%b","usage":%b,"occurred_at":%d}' % (h, u, t), (NO_CPU,)
+    ),
+    "usage_below": Invalid(lambda h, c, u, t: _reading(h, c, b"-%b1" % u, t), (USAGE_RANGE,)),
+    "usage_above": Invalid(lambda h, c, u, t: _reading(h, c, b"10%b1" % u, t), (USAGE_RANGE,)),
+    "no_usage": Invalid(lambda h, c, u, t: _reading(h, c, b"null", t), (NO_USAGE,), kept=True),
+    "before_1970": Invalid(lambda h, c, u, t: _reading(h, c, u, -1 - t), (NO_TIME,)),
+    "unknown_host": Invalid(lambda h, c, u, t: _reading(h + b"-new", c, u, t), (NO_SITE,), kept=True),
+    "year_2099": Invalid(lambda h, c, u, t: _reading(h, c, u, YEAR_2099 + t % 86_400_000), ("future",)),
+}
+
+
 # The oracle: what the pipeline must make of these records.
 
 
+def rules(fault: str | None) -> tuple[str, ...]:
+    """The rules that a record with this label fails, in the suite's order."""
+    sort, _, kind = (fault or "").partition("/")
+    if sort == "invalid":
+        return INVALID[kind].rules
+    return ("malformed",) if sort == "malformed" else ()
+
+
+def kept(fault: str | None) -> bool:
+    """Whether silver holds the row of a record with this label; else the quarantine does."""
+    sort, _, kind = (fault or "").partition("/")
+    return INVALID[kind].kept if sort == "invalid" else sort != "malformed"
+
+
+def failed(faults: Mapping[str, int]) -> Counter[str]:
+    """{rule → rows that fail it}, of a ledger's `faults`: what the batches of silver count."""
+    counts: Counter[str] = Counter()
+    for fault, n in faults.items():
+        counts.update(dict.fromkeys(rules(fault), n))
+    return counts
+
+
+def held(faults: Mapping[str, int]) -> Counter[str]:
+    """{rule → rows of the quarantine that name it}, of a ledger's `faults`."""
+    return failed({fault: n for fault, n in faults.items() if not kept(fault)})
+
+
 class Reading(NamedTuple):
-    hostname: str
-    cpu: str
-    usage: float  # percent
+    hostname: str | None
+    cpu: str | None
+    usage: float | None  # percent
     occurred_at: int  # epoch milliseconds, UTC
 
 
 class Usage(NamedTuple):
-    avg: float  # percent
-    max: float  # percent
-    n: int
+    avg: float | None  # percent; None where no reading has a usage
+    max: float | None  # percent
+    n: int  # readings that have a usage
 
 
 class Alert(NamedTuple):
-    hostname: str
-    time_ltz: str  # UTC, "2022-01-21 11:05:23.319"
-    cpu: str
+    hostname: str | None
+    time_ltz: str | None  # UTC, "2022-01-21 11:05:23.319"; None before 1970
+    cpu: str | None
     usage: float  # percent
 
 
 def readings(records: Iterable[Record]) -> Iterator[Reading]:
-    """The well-formed readings in the order produced: late, future-dated and repeated ones too."""
+    """What can be decoded, in the order produced: late, future-dated, repeated and invalid ones too."""
     for record in records:
         if record.fault is None or not record.fault.startswith("malformed/"):
             assert record.value is not None
             row = json.loads(record.value)
-            yield Reading(row["hostname"], row["cpu"], row["usage"], row["occurred_at"])
+            yield Reading(row["hostname"], row.get("cpu"), row["usage"], row["occurred_at"])
 
 
-def cpu_usage_5m(records: Iterable[Record]) -> dict[tuple[int, str, str], Usage]:
-    """Average and maximum per (window start in epoch ms UTC, hostname, cpu), over all well-formed readings.
+def silver(records: Iterable[Record]) -> Iterator[Reading]:
+    """The readings that silver holds, in the order produced: those that no rule holds back."""
+    return readings(record for record in records if kept(record.fault))
 
-    Windows are 5 minutes, tumbling; averages are exact to 1e-9 relative.
+
+def cpu_usage_5m(records: Iterable[Record]) -> dict[tuple[int, str | None, str | None], Usage]:
+    """Average and maximum per (window start in epoch ms UTC, hostname, cpu), over the readings of silver.
+
+    Windows are 5 minutes, tumbling; averages are exact to 1e-9 relative and leave out readings without usage.
     """
-    sums: dict[tuple[int, str, str], list[float]] = {}
-    for hostname, cpu, usage, occurred_at in readings(records):
-        key = (occurred_at - occurred_at % WINDOW_MS, hostname, cpu)
-        entry = sums.setdefault(key, [0.0, usage, 0])
-        entry[0] += usage
-        entry[1] = max(entry[1], usage)
-        entry[2] += 1
-    return {key: Usage(total / n, top, int(n)) for key, (total, top, n) in sums.items()}
+    groups: dict[tuple[int, str | None, str | None], list[float]] = {}
+    for hostname, cpu, usage, occurred_at in silver(records):
+        # sum, maximum, count
+        entry = groups.setdefault((occurred_at - occurred_at % WINDOW_MS, hostname, cpu), [0.0, -inf, 0])
+        if usage is not None:
+            entry[0] += usage
+            entry[1] = max(entry[1], usage)
+            entry[2] += 1
+    return {
+        key: Usage(total / n, top, int(n)) if n else Usage(None, None, 0)
+        for key, (total, top, n) in groups.items()
+    }
 
 
 def alerts(records: Iterable[Record], threshold: float = 90.0) -> list[Alert]:
-    """One alert per well-formed reading strictly above the threshold in percent, in the order produced."""
+    """One alert per reading strictly above the threshold in percent, in the order produced.
+
+    Alerts do not wait for the expectations: readings that these hold back are among them.
+    """
     return [
-        Alert(hostname, _time_ltz(occurred_at), cpu, usage)
+        Alert(hostname, _time_ltz(occurred_at) if occurred_at >= 0 else None, cpu, usage)
         for hostname, cpu, usage, occurred_at in readings(records)
-        if usage > threshold
+        if usage is not None and usage > threshold
     ]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,17 @@ from pyspark.sql import SparkSession
 from headwater import spark as sessions
 from headwater.broker import EmbeddedBroker
 from headwater.conf import Conf
+
+# A worker of pytest-xdist is a `python -c`, whose `__main__` has neither file nor spec. PySpark takes such a
+# process for a run of its doctests, and ends it on an import of pyspark.sql.connect, which Great Expectations
+# tries.
+if not hasattr(sys.modules["__main__"], "__file__"):
+    sys.modules["__main__"].__spec__ = ModuleSpec("__main__", None)
+
+# The tests start dozens of JVMs that live for seconds, half of whose work would be the optimising compiler's.
+# Spark's launcher reads these two; a value from outside wins.
+for variable in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(variable, "-XX:TieredStopAtLevel=1")
 
 
 @pytest.fixture(scope="session")

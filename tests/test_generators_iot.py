@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from headwater.errors import ProjectError
 from headwater.produce import Faults, Ledger, Record, load_generator, stepped
+from headwater.quality import suite
 
-iot: Any = load_generator(Path(__file__).parents[1], "iot")
+ROOT = Path(__file__).parents[1]
+iot: Any = load_generator(ROOT, "iot")
 
 SEED = 20_260_107
 ALL_FAULTS = Faults(late=0.1, duplicate=0.05, malformed=0.2, future=0.02)
@@ -107,6 +110,17 @@ def test_malformed_kinds_come_in_turn() -> None:
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
+def test_each_gives_every_kind_of_bad_record_its_share() -> None:
+    ledger = ledger_of(made(50_000, Faults(late=0.1, each=0.01)))
+    assert set(ledger.malformed) == set(iot.MALFORMED)
+    assert set(ledger.invalid) == set(iot.INVALID)
+    counts = [*ledger.malformed.values(), *ledger.invalid.values(), ledger.faults["future"]]
+    assert [n / 50_000 for n in counts] == pytest.approx([0.01] * len(counts), rel=0.15)
+    assert ledger.faults["late"] / 50_000 == pytest.approx(0.1, rel=0.1)
+    with pytest.raises(ProjectError, match="kinds of bad records"):
+        iot.records(seed=SEED, faults=Faults(each=0.05), clock=stepped())
+
+
 def test_late_is_behind_the_delay_of_its_own_partition_and_future_is_days_ahead() -> None:
     seen: dict[int | None, int] = {}
     records = made(50_000, Faults(late=0.1))
@@ -169,6 +183,45 @@ def is_reading(value: bytes | None) -> bool:
     )
 
 
+def test_invalid_records_can_be_decoded_and_come_in_turn() -> None:
+    records = made(10_000, Faults(invalid=0.1))
+    counts = ledger_of(records).invalid
+    assert set(counts) == set(iot.INVALID)
+    assert max(counts.values()) - min(counts.values()) <= 1
+    plain = [r for r in records if r.fault is None]
+    assert len(plain) + sum(counts.values()) == len(list(iot.readings(records))) == 10_000
+    assert all(is_reading(r.value) for r in plain)
+
+
+def test_each_rule_of_the_suite_has_a_kind_that_fails_it() -> None:
+    rules = {rule.id: rule for rule in suite.read(ROOT / "quality" / "silver.cpu_metrics.json").rules}
+    later = {"future"}  # no rule of the suite: the engine's own
+    failed = {rule for kind in iot.INVALID.values() for rule in kind.rules} - later
+    assert failed == set(rules)
+    for name, kind in iot.INVALID.items():
+        known = [rule for rule in kind.rules if rule not in later]
+        assert known == [rule for rule in rules if rule in known], f"{name}: not in the suite's order"
+        assert kind.kept == all(rule in rules and rules[rule].action == "warn" for rule in kind.rules)
+
+
+@pytest.mark.parametrize("usage", [b"0.00", b"50.00", b"100.00"])
+@pytest.mark.parametrize("now", [0, START_MS, 4_000_000_000_000])
+def test_an_invalid_value_is_wrong_whatever_it_is_made_of(usage: bytes, now: int) -> None:
+    row = {}
+    for name, kind in iot.INVALID.items():
+        record = Record("t", None, kind.value(b"doc", b"cpu1", usage, now), fault=f"invalid/{name}")
+        (row[name],) = iot.readings([record])
+    good = (None, "doc", "cpu1", float(usage), now)
+    assert row["no_hostname"] == (None, *good[2:])
+    assert row["cpu_name"] == ("doc", "cpu0", *good[3:])
+    assert row["no_cpu"] == ("doc", None, *good[3:])
+    assert row["usage_below"].usage < 0 and row["usage_above"].usage > 100
+    assert row["no_usage"] == ("doc", "cpu1", None, now)
+    assert row["before_1970"].occurred_at < 0
+    assert row["unknown_host"].hostname not in iot.HOSTS
+    assert datetime.fromtimestamp(row["year_2099"].occurred_at / 1000, UTC).year == 2099
+
+
 HAND = [
     reading("doc", "cpu1", 10.0, START_MS),
     reading("doc", "cpu1", 91.0, START_MS + 299_999),
@@ -198,3 +251,65 @@ def test_the_alerts_of_a_tiny_example() -> None:
         ("grumpy", "2026-01-02 00:00:00.007", "cpu1", 95.5),
     ]
     assert len(iot.alerts(HAND, threshold=89.9)) == 4
+
+
+def bad(kind: str, hostname: str | None, cpu: str | None, usage: float | None, occurred_at: int) -> Record:
+    row = {"hostname": hostname, "cpu": cpu, "usage": usage, "occurred_at": occurred_at}
+    return Record("iot-data-input", b"doc", json.dumps(row).encode(), 0, None, f"invalid/{kind}")
+
+
+INVALID_HAND = [
+    *HAND,
+    bad("no_hostname", None, "cpu1", 95.0, START_MS),
+    bad("cpu_name", "doc", "cpu0", 50.0, START_MS),
+    bad("usage_above", "doc", "cpu1", 150.0, START_MS),
+    bad("before_1970", "doc", "cpu1", 99.0, -1),
+    bad("no_usage", "doc", "cpu1", None, START_MS),
+    bad("no_usage", "doc", "cpu3", None, START_MS),
+    bad("unknown_host", "doc-new", "cpu1", 91.0, START_MS),
+]
+
+
+def test_what_expectations_hold_back_is_in_neither_silver_nor_gold() -> None:
+    silver = list(iot.silver(INVALID_HAND))
+    assert silver[:-3] == list(iot.readings(HAND))
+    assert silver[-3:] == [
+        ("doc", "cpu1", None, START_MS),
+        ("doc", "cpu3", None, START_MS),
+        ("doc-new", "cpu1", 91.0, START_MS),
+    ]
+    assert iot.cpu_usage_5m(INVALID_HAND) == {
+        **iot.cpu_usage_5m(HAND),
+        (START_MS, "doc", "cpu3"): (None, None, 0),
+        (START_MS, "doc-new", "cpu1"): (91.0, 91.0, 1),
+    }
+
+
+def test_alerts_do_not_wait_for_the_expectations() -> None:
+    assert iot.alerts(INVALID_HAND)[len(iot.alerts(HAND)) :] == [
+        (None, "2026-01-01 00:00:00.000", "cpu1", 95.0),
+        ("doc", "2026-01-01 00:00:00.000", "cpu1", 150.0),
+        ("doc", None, "cpu1", 99.0),
+        ("doc-new", "2026-01-01 00:00:00.000", "cpu1", 91.0),
+    ]
+
+
+def test_the_counts_of_each_rule_follow_from_the_ledger() -> None:
+    faults = ledger_of(INVALID_HAND).faults
+    assert iot.failed(faults) == {
+        "malformed": 1,
+        "values_to_not_be_null(hostname)": 1,
+        "values_to_not_be_null(site)": 2,
+        "values_to_match_regex(cpu)": 1,
+        "values_to_be_between(usage)": 1,
+        "values_to_not_be_null(event_time)": 1,
+        "values_to_not_be_null(usage)": 2,
+    }
+    assert iot.held(faults) == {
+        "malformed": 1,
+        "values_to_not_be_null(hostname)": 1,
+        "values_to_not_be_null(site)": 1,
+        "values_to_match_regex(cpu)": 1,
+        "values_to_be_between(usage)": 1,
+        "values_to_not_be_null(event_time)": 1,
+    }

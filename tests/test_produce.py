@@ -36,7 +36,8 @@ from headwater.produce import (
 
 ROOT = Path(__file__).parents[1]
 SEED = 4_242
-FAULTS = Faults(late=0.05, duplicate=0.05, malformed=0.05, future=0.05)
+FAULTS = Faults(late=0.05, duplicate=0.05, malformed=0.05, future=0.05, invalid=0.05)
+SHARES = ("late", "duplicate", "malformed", "future", "invalid", "each")
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,7 @@ def _print_seed() -> None:
 # Arguments
 
 
-@given(name=st.sampled_from(["late", "duplicate", "malformed", "future"]), share=st.floats())
+@given(name=st.sampled_from(SHARES), share=st.floats())
 def test_a_share_outside_0_to_1_is_refused_by_name(name: str, share: float) -> None:
     if 0 <= share <= 1:
         assert getattr(Faults(**{name: share}), name) == share
@@ -57,14 +58,24 @@ def test_a_share_outside_0_to_1_is_refused_by_name(name: str, share: float) -> N
             Faults(**{name: share})
 
 
-@given(shares=st.lists(st.floats(min_value=0, max_value=1), min_size=4, max_size=4))
+@given(shares=st.lists(st.floats(min_value=0, max_value=1), min_size=6, max_size=6))
 def test_shares_are_refused_when_they_add_up_to_more_than_1(shares: list[float]) -> None:
-    names = dict(zip(("late", "duplicate", "malformed", "future"), shares, strict=True))
+    names = dict(zip(SHARES, shares, strict=True))
     if sum(shares) <= 1:
         assert Faults(**names).total <= 1
     elif sum(shares) > 1.000001:
         with pytest.raises(ProjectError, match="add up"):
             Faults(**names)
+
+
+def test_the_share_of_each_kind_is_spread_over_the_kinds_and_the_future() -> None:
+    spread = Faults(late=0.1, malformed=0.2, each=0.01).spread(malformed=13, invalid=9)
+    assert spread.each == 0 and spread.late == 0.1
+    assert [spread.malformed, spread.invalid, spread.future] == pytest.approx([0.33, 0.09, 0.01])
+    assert Faults(late=0.1, invalid=0.3).spread(malformed=13, invalid=9) == Faults(late=0.1, invalid=0.3)
+    assert Faults(each=0.25).spread(malformed=2, invalid=1).total == pytest.approx(1)
+    with pytest.raises(ProjectError, match=r"23 kinds .* at 0\.05 each, .* add up to 1\.15"):
+        Faults(each=0.05).spread(malformed=13, invalid=9)
 
 
 @pytest.mark.parametrize("wrong", [{"rate": -1.0}, {"count": -1}])
@@ -110,15 +121,24 @@ def test_a_broken_generator_is_named_by_its_file(tmp_path: Path, text: str, mess
 
 def test_the_ledger_adds_up() -> None:
     ledger = Ledger()
-    for fault in (None, "late", "malformed/empty", "malformed/empty", "malformed/nan", "duplicate"):
+    for fault in (
+        None,
+        "late",
+        "malformed/empty",
+        "malformed/empty",
+        "malformed/nan",
+        "duplicate",
+        "invalid/no_cpu",
+    ):
         ledger.add(Record("t", None, b"", fault=fault))
     assert ledger.as_dict() == {
-        "produced": 6,
-        "well_formed": 3,
+        "produced": 7,
+        "well_formed": 4,
         "late": 1,
         "duplicate": 1,
         "future": 0,
         "malformed": {"empty": 2, "nan": 1},
+        "invalid": {"no_cpu": 1},
     }
 
 
@@ -278,6 +298,7 @@ def test_the_command_refuses_wrong_options_in_one_line() -> None:
         (["iot", "--start", "yesterday"], "ISO 8601"),
         (["iot", "--late", "0.6", "--malformed", "0.6"], "add up"),
         (["iot", "--late", "1.5"], "--late"),
+        (["iot", "--bad", "0.05"], "kinds of bad records"),
         (["nope"], "iot"),
     ):
         done = subprocess.run([*COMMAND, *options], cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -288,14 +309,13 @@ def test_the_command_refuses_wrong_options_in_one_line() -> None:
 
 def test_the_command_makes_the_topic_and_prints_the_ledger(broker: str, topic: str, project: Path) -> None:
     options = ["mine", "--project", str(project), "--count", "3000", "--seed", str(SEED), "--json"]
-    options += ["--malformed", "0.1", "--late", "0.1"]
+    options += ["--malformed", "0.1", "--late", "0.1", "--invalid", "0.1", "--bad", "0.01"]
     done = subprocess.run([*COMMAND, *options], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done
     said = json.loads(done.stdout)
     ledger = Ledger()
-    made = load_generator(ROOT, "iot").records(
-        seed=SEED, faults=Faults(malformed=0.1, late=0.1), clock=stepped()
-    )
+    faults = Faults(malformed=0.1, late=0.1, invalid=0.1, each=0.01)
+    made = load_generator(ROOT, "iot").records(seed=SEED, faults=faults, clock=stepped())
     for record in islice(made, 3_000):
         ledger.add(record)
     assert said["ledger"] == ledger.as_dict()

@@ -36,6 +36,16 @@ def produce(
     duplicate: Share = 0,
     malformed: Share = 0,
     future: Share = 0,
+    invalid: Share = 0,
+    bad: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="FRACTION",
+            help="So much of each kind: every malformed one, every invalid one, and future.",
+        ),
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with the ledger.")] = False,
 ) -> None:
     """Send a generator's records to Kafka and say how many; Ctrl-C ends it with nothing lost."""
@@ -43,7 +53,9 @@ def produce(
     from headwater import produce as producing
 
     first = _instant(start)
-    faults = producing.Faults(late=late, duplicate=duplicate, malformed=malformed, future=future)
+    faults = producing.Faults(
+        late=late, duplicate=duplicate, malformed=malformed, future=future, invalid=invalid, each=bad
+    )
     root = paths.find_project(project)
     settings = conf.load(root, env)
     generator = producing.load_generator(root, name)

@@ -1,43 +1,19 @@
-"""Send a generator's records to Kafka, at a given rate or as fast as they go.
-
-A generator is a file of the project, `generators/NAME.py`. It offers two names:
-
-    topics: list[Topic]                       # what it writes to; made if missing
-    def records(*, seed: int, faults: Faults, clock: Iterator[int]) -> Iterator[Record]: ...
-
-`records` never ends. It takes one instant from `clock` for each record it yields (epoch milliseconds,
-UTC: when that record is produced) and is a pure function of its arguments: with the same seed, faults
-and clock it yields the same bytes in the same order, and a longer run only adds to a shorter one.
-Every record that is not an ordinary one says so in `Record.fault`; the ledger counts those labels.
-A generator draws from `random.Random(seed).random()` only: the one method whose sequence Python
-promises to keep from version to version.
-"""
+"""The sender: each record of a generator delivered once, in order, paced or as fast as they go."""
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime, timedelta
-from itertools import count as count_from
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from headwater.broker import Topic
 from headwater.errors import BrokerError, ProjectError
-
-__all__ = ["BackgroundProducer", "Faults", "Generator", "Ledger", "Record", "Sent", "Topic"]
-__all__ += ["event_clock", "load_generator", "run_producer", "stepped", "wall_clock"]
-
-DEFAULT_START = datetime(2026, 1, 1, tzinfo=UTC)
-DEFAULT_STEP = timedelta(milliseconds=100)  # 200,000 records span five and a half hours
+from headwater.produce.records import Ledger, Record
 
 SLICE_SECONDS = 0.01  # a paced run sends what is due this often
 SLICE_RECORDS = 2_000  # at most this many between two looks at the clock, the stop and the broker's reports
@@ -52,141 +28,6 @@ PRODUCER: Mapping[str, str | int | bool] = {
     "log_level": 2,  # what goes wrong for good is raised; the rest mends itself
     "delivery.report.only.error": True,  # a delivered record costs no call into Python
 }
-
-
-class Record(NamedTuple):
-    """One Kafka record.
-
-    Attributes:
-        value: None is a tombstone.
-        partition: None leaves the choice to the client's partitioner (by key).
-        timestamp_ms: Kafka's own timestamp, epoch milliseconds; None is the time of sending. A past one
-            is subject to the topic's retention, and one over an hour ahead is refused by the broker.
-        fault: None for an ordinary record, else `late`, `duplicate`, `future` or `malformed/<kind>`.
-    """
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    partition: int | None = None
-    timestamp_ms: int | None = None
-    fault: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Faults:
-    """The share of records, each from 0 to 1 and together at most 1, that has each fault.
-
-    Attributes:
-        late: the event time lies behind the watermark's delay.
-        duplicate: a copy of a record sent shortly before, byte for byte.
-        malformed: the value cannot be decoded.
-        future: the event time lies days ahead.
-
-    Raises:
-        ProjectError: a share is outside [0, 1], or their sum is above 1.
-    """
-
-    late: float = 0.0
-    duplicate: float = 0.0
-    malformed: float = 0.0
-    future: float = 0.0
-
-    def __post_init__(self) -> None:
-        for share in fields(self):
-            value = getattr(self, share.name)
-            if not 0 <= value <= 1:  # refuses NaN too
-                raise ProjectError(f"faults: {share.name} is {value}; give a fraction from 0 to 1")
-        if self.total > 1 + 1e-9:
-            raise ProjectError(f"faults: the fractions add up to {self.total:g}; lower them to 1 in all")
-
-    @property
-    def total(self) -> float:
-        return self.late + self.duplicate + self.malformed + self.future
-
-
-@dataclass(slots=True)
-class Ledger:
-    """What was produced: records in all, and of them by fault label."""
-
-    produced: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-
-    def add(self, record: Record) -> None:
-        self.produced += 1
-        if record.fault is not None:
-            self.faults[record.fault] += 1
-
-    @property
-    def malformed(self) -> dict[str, int]:
-        """The malformed records by kind."""
-        kinds = {
-            k.removeprefix("malformed/"): n for k, n in self.faults.items() if k.startswith("malformed/")
-        }
-        return dict(sorted(kinds.items()))
-
-    @property
-    def well_formed(self) -> int:
-        return self.produced - sum(self.malformed.values())
-
-    def as_dict(self) -> dict[str, Any]:
-        plain = {name: self.faults[name] for name in ("late", "duplicate", "future")}
-        counts = {"produced": self.produced, "well_formed": self.well_formed, **plain}
-        return {**counts, "malformed": self.malformed}
-
-
-class Generator(Protocol):
-    """What `generators/NAME.py` offers; the module's docstring says what each name means."""
-
-    topics: Sequence[Topic]
-
-    def records(self, *, seed: int, faults: Faults, clock: Iterator[int]) -> Iterator[Record]: ...
-
-
-def load_generator(project: Path, name: str) -> Generator:
-    """The generator in `<project>/generators/<name>.py`.
-
-    Raises:
-        ProjectError: there is none of that name, its file fails, or it lacks a name it must offer.
-    """
-    folder = project / "generators"
-    known = sorted(p.stem for p in folder.glob("*.py") if not p.stem.startswith("_"))
-    if name not in known:
-        raise ProjectError(f"{folder}: no generator '{name}'; known: {', '.join(known) or 'none'}")
-    path = folder / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"headwater_generators_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as e:
-        raise ProjectError(f"{path}: failed to load: {type(e).__name__}: {e}; mend the file") from e
-    for offered in ("topics", "records"):
-        if not hasattr(module, offered):
-            raise ProjectError(f"{path}: defines no '{offered}'; a generator offers `topics` and `records`")
-    return cast(Generator, module)
-
-
-def event_clock(*, rate: float | None, start: datetime | None) -> Iterator[int]:
-    """The clock of a run: the wall clock when it is paced and no start is given, else a stepped one."""
-    if rate and start is None:
-        return wall_clock()
-    return stepped(start or DEFAULT_START)
-
-
-def stepped(start: datetime = DEFAULT_START, step: timedelta = DEFAULT_STEP) -> Iterator[int]:
-    """Epoch milliseconds from `start` on, `step` apart; a start without a zone is in UTC."""
-    aware = start if start.tzinfo else start.replace(tzinfo=UTC)
-    millisecond = timedelta(milliseconds=1)
-    return count_from((aware - datetime(1970, 1, 1, tzinfo=UTC)) // millisecond, step // millisecond)
-
-
-def wall_clock() -> Iterator[int]:
-    """The present, in epoch milliseconds, each time it is asked."""
-    while True:
-        yield time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,47 @@
+"""The generators of a project: `generators/NAME.py`, loaded by path."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+from headwater.broker import Topic
+from headwater.errors import ProjectError
+from headwater.produce.records import Faults, Record
+
+
+class Generator(Protocol):
+    """What `generators/NAME.py` offers; `headwater.produce` says what each name means."""
+
+    topics: Sequence[Topic]
+
+    def records(self, *, seed: int, faults: Faults, clock: Iterator[int]) -> Iterator[Record]: ...
+
+
+def load_generator(project: Path, name: str) -> Generator:
+    """The generator in `<project>/generators/<name>.py`.
+
+    Raises:
+        ProjectError: there is none of that name, its file fails, or it lacks a name it must offer.
+    """
+    folder = project / "generators"
+    known = sorted(p.stem for p in folder.glob("*.py") if not p.stem.startswith("_"))
+    if name not in known:
+        raise ProjectError(f"{folder}: no generator '{name}'; known: {', '.join(known) or 'none'}")
+    path = folder / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"headwater_generators_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as e:
+        raise ProjectError(f"{path}: failed to load: {type(e).__name__}: {e}; mend the file") from e
+    for offered in ("topics", "records"):
+        if not hasattr(module, offered):
+            raise ProjectError(f"{path}: defines no '{offered}'; a generator offers `topics` and `records`")
+    return cast(Generator, module)
