@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from headwater.cli import demo, kafka, produce, project, quarantine, query, run
+from headwater.cli import demo, kafka, lateness, produce, project, quarantine, query, run
 from headwater.errors import HeadwaterError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -18,6 +18,7 @@ app.command("produce")(produce.produce)
 app.command("run")(run.run)
 app.command("demo")(demo.demo)
 app.command("query")(query.query)
+app.command("lateness")(lateness.lateness)
 app.command("ls")(project.ls)
 app.command("describe")(project.describe)
 app.command("graph")(project.graph)

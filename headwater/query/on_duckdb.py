@@ -44,10 +44,10 @@ _TYPES = {
 }
 
 
-def connect(sources: Sources) -> duckdb.DuckDBPyConnection:
-    """A locked connection with a view for every table and every reference table."""
+def connect(sources: Sources, tables: Iterable[Source] | None = None) -> duckdb.DuckDBPyConnection:
+    """A locked connection with a view for each of `tables`: by default all, and the reference tables."""
     connection = _locked(sources)
-    _make_views(connection, [*sources.tables.values(), *sources.references.values()], {})
+    _make_views(connection, tables or [*sources.tables.values(), *sources.references.values()], {})
     return connection
 
 
@@ -68,7 +68,7 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
             _make_views(connection, named or sources.tables.values(), versions)
             rows = connection.execute(statement, dict(params)).fetchall()
         except duckdb.Error as e:
-            raise QueryError(_reason(e)) from None
+            raise QueryError(reason(e)) from None
         return Result(tuple(str(column[0]) for column in connection.description or ()), rows)
 
 
@@ -107,7 +107,7 @@ def _make_views(
     connection: duckdb.DuckDBPyConnection, tables: Iterable[Source], versions: Mapping[str, int | None]
 ) -> None:
     for table in tables:
-        schema, name = (_identifier(part) for part in table.name.split(".", 1))
+        schema, name = (identifier(part) for part in table.name.split(".", 1))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         connection.execute(f"CREATE VIEW {schema}.{name} AS {_select(table, versions.get(table.name))}")
 
@@ -138,7 +138,7 @@ def _one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.St
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as e:
-        raise QueryError(_reason(e)) from None
+        raise QueryError(reason(e)) from None
     if len(statements) != 1:
         count = len(statements) or "none"
         raise QueryError(f"a query is one SELECT statement, and this has {count}; write one")
@@ -184,7 +184,7 @@ def _objects(tree: Any) -> Iterator[dict[str, Any]]:
         yield from _objects(child)
 
 
-def _reason(error: duckdb.Error) -> str:
+def reason(error: duckdb.Error) -> str:
     """DuckDB's message in one line, without its drawing of the place, and what to do."""
     text = " ".join(str(error).split("\n\nLINE ")[0].split())
     if isinstance(error, duckdb.PermissionException):
@@ -198,5 +198,6 @@ def _literal(value: object) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
-def _identifier(name: str) -> str:
+def identifier(name: str) -> str:
+    """A name as DuckDB's SQL quotes it."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,111 @@
+"""What the tables below a table declare of its event time: the column, the delay, the windows.
+
+SQL definitions say it in their text, which Spark's parser reads without a session. A Python function says
+its column and delay in `@hw.table`; its windows are known to nobody until it is analysed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.java_gateway import get_field
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from headwater import jvm
+from headwater.definitions import Table
+from headwater.errors import ProjectError
+from headwater.project import Project
+
+_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class Window:
+    """Windows of `size`, one every `slide`, the first beginning `offset` after the epoch: microseconds."""
+
+    size: int
+    slide: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """What one table declares of the event time of the table that it reads.
+
+    Attributes:
+        table: which one declares it.
+        column: the event time, a column of the table that is read.
+        delay: how much later rows may come, in microseconds.
+        window: what it groups by; None where it has no windows, or is a function.
+    """
+
+    table: str
+    column: str
+    delay: int
+    window: Window | None
+
+
+def below(project: Project, name: str) -> list[Watermark]:
+    """The watermarks that tables declare which read the table `name`, in the order of the graph.
+
+    Raises:
+        ProjectError: a delay that is no interval.
+    """
+    found = []
+    for table in project.tables.values():
+        if name in table.sources and table.event_time and table.delay:
+            delay = _microseconds(table.delay, table)
+            found.append(Watermark(table.name, table.event_time, delay, _window(table)))
+    return found
+
+
+def _window(table: Table) -> Window | None:
+    """The windows that a SQL query groups by, where they are of its event time."""
+    if table.sql is None:
+        return None
+    text = table.sql.text.format(**{f"s{at}": f"`{name}`" for at, name in enumerate(table.sources)})
+    plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(text)
+    for call in _calls(plan):
+        column, *spans = jvm.items(call.children())
+        parts = [_literal(span, table) for span in spans]
+        own = str(column.sql()).replace("`", "").rsplit(".", 1)[-1]
+        if own == table.event_time and parts and None not in parts:
+            size, slide, offset = (*parts, *(parts[0], 0)[len(parts) - 1 :])
+            return Window(size or 0, slide or 0, offset or 0)
+    return None
+
+
+def _calls(plan: Any) -> Iterator[Any]:
+    """The calls of `window` in the GROUP BY of a parsed query."""
+    if str(plan.getClass().getSimpleName()) == "Aggregate":
+        for expression in jvm.items(plan.groupingExpressions()):
+            called = str(expression.getClass().getSimpleName()) == "UnresolvedFunction"
+            if called and [str(part).lower() for part in jvm.items(expression.nameParts())] == ["window"]:
+                yield expression
+    for child in jvm.items(plan.children()):
+        yield from _calls(child)
+
+
+def _literal(expression: Any, table: Table) -> int | None:
+    if str(expression.getClass().getSimpleName()) != "Literal":
+        return None
+    value = expression.value()
+    return value if isinstance(value, int) else _microseconds(str(value.toString()), table)
+
+
+def _microseconds(text: str, table: Table) -> int:
+    """An interval as Spark writes it (`5 minutes`)."""
+    virtual = jvm.gateway().jvm
+    try:
+        found = virtual.org.apache.spark.sql.catalyst.util.IntervalUtils.stringToInterval(
+            virtual.org.apache.spark.unsafe.types.UTF8String.fromString(text)
+        )
+    except (Py4JJavaError, PySparkException):
+        raise ProjectError(
+            f"{table.file}: {table.name}: '{text}' is no interval; write one such as 10 seconds"
+        ) from None
+    months, days, rest = (int(get_field(found, name)) for name in ("months", "days", "microseconds"))
+    return (months * 31 + days) * _DAY + rest  # a month is 31 days, as Spark's watermarks have it
