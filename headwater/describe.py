@@ -6,8 +6,6 @@ import difflib
 from dataclasses import dataclass
 from typing import Any
 
-from deltalake import DeltaTable
-
 from headwater import analysis, inspect, jvm
 from headwater.definitions import Table, Topic
 from headwater.errors import ProjectError
@@ -77,7 +75,7 @@ def describe(project: Project, name: str) -> Description:
     rejects = quarantine_name(name) if table and table.decode else None
     keys = _keys(table) if table else ()
     owner = inspect.owner(project, name)
-    changes = place is not None and _has_change_feed(place)
+    changes = place is not None and inspect.changes_in_place(place)
     return Description(
         name=name,
         kind=inspect.kind(project, name),
@@ -168,12 +166,6 @@ def _limits(project: Project, definition: Topic | Table) -> dict[str, Any]:
         "max_bytes_per_batch": conf.max_bytes_per_batch,
         "trigger": limits.trigger or (conf.trigger if isinstance(definition, Topic) else None),
     }
-
-
-def _has_change_feed(place: Place) -> bool:
-    """Whether rows change in place, which the engine keeps a change feed of."""
-    settings = DeltaTable(place.path).metadata().configuration
-    return settings.get("delta.enableChangeDataFeed") == "true"
 
 
 def _file(project: Project, name: str, owner: str | None) -> str | None:

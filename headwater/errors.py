@@ -49,6 +49,12 @@ class QueryError(HeadwaterError):
     """A query names an unknown table or does what a query may not do."""
 
 
+class QualityError(HeadwaterError):
+    """A table can't be validated or profiled as asked: no suite, no rows, no such version."""
+
+    exit_code = 2
+
+
 def describe(error: Exception) -> str:
     """An error in one line."""
     if isinstance(error, HeadwaterError):

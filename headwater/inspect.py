@@ -138,6 +138,12 @@ def type_names(columns: StructType) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in columns if field.name != PARTIAL}
 
 
+def changes_in_place(place: Place) -> bool:
+    """Whether rows of the table at `place` change, which the engine keeps a change feed of."""
+    settings = DeltaTable(place.path).metadata().configuration
+    return settings.get("delta.enableChangeDataFeed") == "true"
+
+
 def owner(project: Project, name: str) -> str | None:
     """The table whose quarantine the table `name` belongs to; None for other tables."""
     names = project.names()

@@ -101,7 +101,7 @@ class Lake:
             comment: its description.
             properties: Delta table properties beside the engine's own.
         """
-        with _LOCK, self._alone():
+        with _LOCK, self.alone():
             first = Place(name, 1, self.root / name.replace(".", "/") / "g0001")
             place = self.places().get(name, first)
             if log.exists(place.path):
@@ -118,8 +118,8 @@ class Lake:
             return self._register(place)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keep other processes from making tables: of two that make the same one, both would commit."""
+    def alone(self) -> Iterator[None]:
+        """Keep other processes from making tables, and from adding to those that several write."""
         self.root.mkdir(parents=True, exist_ok=True)
         lock = os.open(self.root / "_catalog.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

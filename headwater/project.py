@@ -16,7 +16,7 @@ from headwater.conf import Conf
 from headwater.definitions import Alert, Declaration, KafkaSink, Table, Topic
 from headwater.errors import ProjectError
 from headwater.paths import find_project
-from headwater.quality.suite import Suite, find_suites
+from headwater.quality.suite import Suite, find_suites, of_whole_table
 from headwater.reference import Reference, find_references
 
 LAYERS = ("bronze", "silver", "gold")
@@ -83,7 +83,8 @@ def load(root: Path | None, env: str = "local") -> Project:
     order = graph.check(topics, tables, alerts, sinks, references)
     ordered = {name: tables[name] for name in order}
     suites = {suite.table: suite for suite in find_suites(root)}
-    graph.check_suites(suites, list(ordered))
+    graph.check_suites(suites, [*topics, *ordered])
+    suites |= {name: of_whole_table(suites[name]) for name in topics if name in suites}
     return Project(root, env, conf, topics, ordered, alerts, sinks, references, suites)
 
 

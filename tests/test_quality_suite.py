@@ -49,10 +49,6 @@ def test_the_action_is_said_or_follows_from_the_severity(
         ([{**NOT_NULL, "sevrity": "info"}], "expectations.1.sevrity: Extra inputs are not permitted"),
         ([{"kwargs": {}}], "expectations.1.type: Field required"),
         ([NOT_NULL, NOT_NULL], "expectation 2: a second one is called values_to_not_be_null(s)"),
-        (
-            [{**NOT_NULL, "kwargs": {"column": "s", "mostly": 0.9}}],
-            "expectation 1: mostly is not supported yet",
-        ),
     ],
 )
 def test_a_wrong_suite_is_refused(tmp_path: Path, expectations: list[dict[str, Any]], says: str) -> None:

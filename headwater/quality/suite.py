@@ -2,16 +2,18 @@
 
 Great Expectations loads the same file as it is. What it leaves open stands in each expectation's
 `meta.action`: `warn` (count), `drop` (leave out, count), `quarantine` (move aside, to be replayed) or
-`fail` (stop the flow). Without one a critical expectation quarantines and any other warns.
+`fail` (stop the flow). Without one a critical expectation quarantines and any other warns. Rows of bronze
+and of aggregates are judged by no flow: their suites are for whole tables.
 
 https://docs.greatexpectations.io/docs/core/define_expectations/organize_expectation_suites
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +35,7 @@ class Rule:
         kwargs: its arguments.
         action: what becomes of a row that fails it.
         where: file and place of it, for errors.
+        said: whether the action stands in the file, or follows from the severity.
     """
 
     id: str
@@ -40,6 +43,7 @@ class Rule:
     kwargs: Mapping[str, Any]
     action: Action
     where: str
+    said: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -114,14 +118,38 @@ def read(file: Path) -> Suite:
     return Suite(file.stem, file, tuple(rules.values()))
 
 
+def fingerprint(suite: Suite) -> str:
+    """Changes when what the suite expects does; white space and the order of keys aside."""
+    found = json.loads(suite.file.read_text(encoding="utf-8"))
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def of_whole_table(suite: Suite) -> Suite:
+    """The suite of a table whose rows no flow judges: `headwater quality run` alone does, all at once.
+
+    A critical expectation without an action has `fail` there: the command fails, no flow stops.
+
+    Raises:
+        ProjectError: an action that only the pass that writes a row can take.
+    """
+    for rule in suite.rules:
+        if rule.said and rule.action in ("drop", "quarantine"):
+            raise ProjectError(
+                f"{rule.where}: {rule.id} has the action {rule.action}, but rows of {suite.table} are judged "
+                "after they are written; write warn or fail, or expect it of a silver table"
+            )
+    rules = [replace(rule, action="warn" if rule.action == "warn" else "fail") for rule in suite.rules]
+    return replace(suite, rules=tuple(rules))
+
+
 def _rule(expectation: _Expectation, where: str) -> Rule:
     kwargs = dict(expectation.kwargs)
-    if kwargs.pop("mostly", 1) != 1:
-        raise ProjectError(f"{where}: mostly is not supported yet: each row is judged; leave it out")
-    action = expectation.meta.action if expectation.meta else None
-    if action is None:
-        action = "quarantine" if expectation.severity == "critical" else "warn"
-    return Rule(expectation.id or _name(expectation), expectation.type, kwargs, action, where)
+    if kwargs.get("mostly") == 1:
+        del kwargs["mostly"]
+    said = expectation.meta.action if expectation.meta else None
+    action = said or ("quarantine" if expectation.severity == "critical" else "warn")
+    name = expectation.id or _name(expectation)
+    return Rule(name, expectation.type, kwargs, action, where, said=said is not None)
 
 
 def _name(expectation: _Expectation) -> str:

@@ -8,11 +8,12 @@ from typing import Any
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headwater import jvm
 from headwater import spark as sessions
 from headwater.aggregate import PARTIAL
+from headwater.conf import Conf
 from headwater.errors import QueryError
 from headwater.paths import engine_folder
 from headwater.query import at as past
@@ -30,6 +31,12 @@ def session(sources: Sources) -> SparkSession:
     spark = sessions.start(sources.conf)
     _make_views(spark, sources, [*sources.tables.values(), *sources.references.values()], {})
     return spark
+
+
+def frame(conf: Conf, table: Source, version: int) -> DataFrame:
+    """The Delta table as it was at `version`, without the column of partial results."""
+    rows = sessions.start(conf).read.format("delta").option("versionAsOf", version).load(str(table.path))
+    return rows.drop(PARTIAL)
 
 
 def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]) -> Result:

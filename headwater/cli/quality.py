@@ -1,0 +1,125 @@
+"""`headwater quality run`, `show` and `suggest`: whole tables, judged by Great Expectations."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from headwater import tables
+from headwater.cli.options import Env, Project
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_COLOURS = {"passed": "green", "failed": "red", "error": "yellow"}
+
+app = typer.Typer(no_args_is_help=True, help="Validate whole tables against their suites in quality/.")
+
+
+@app.command()
+def run(
+    table: Annotated[str | None, typer.Argument(help="A table with a suite [all that have one]")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(help="As it was: a version of the table, or an ISO time (UTC unless it says)."),
+    ] = None,
+    docs: Annotated[Path | None, typer.Option(help="Folder of the Data Docs [.headwater/data_docs]")] = None,
+    samples: Annotated[
+        bool, typer.Option(help="Show a few failing values of each expectation in the Data Docs.")
+    ] = False,
+    as_json: AsJson = False,
+    project: Project = None,
+    env: Env = "local",
+) -> None:
+    """Validate tables by Great Expectations, keep the results, and build its Data Docs."""
+    from headwater import project as projects
+    from headwater.paths import engine_folder
+    from headwater.quality import results, validate
+
+    loaded = projects.load(project, env)
+    folder = docs or engine_folder(loaded.root) / "data_docs"
+    done = validate.run(loaded, table, docs=folder, at=at, samples=samples)
+    rows = [row for one in done.validations for row in results.rows(done.id, one)]
+    if as_json:
+        _print_json({"run_id": done.id, "passed": done.passed, "docs": done.docs, "results": rows})
+    else:
+        tables.show([_listing(rows)], sys.stdout)
+        for name in done.skipped:
+            typer.echo(f"{name}: holds nothing yet")
+        typer.echo(f"Data Docs: {done.docs}")
+    raise typer.Exit(0 if done.passed else 1)
+
+
+@app.command()
+def show(
+    table: Annotated[str | None, typer.Argument(help="A table [all that were validated]")] = None,
+    as_json: AsJson = False,
+    project: Project = None,
+    env: Env = "local",
+) -> None:
+    """Show the last validation of each table."""
+    from headwater import project as projects
+    from headwater.quality import results
+
+    rows = results.last(projects.load(project, env), table)
+    if as_json:
+        _print_json({"results": rows})
+    else:
+        tables.show([_listing(rows, when=True)], sys.stdout)
+
+
+@app.command()
+def suggest(
+    table: Annotated[str, typer.Argument(help="A table that holds rows.")],
+    write: Annotated[bool, typer.Option("--write", help="Write quality/TABLE.json; never over one.")] = False,
+    project: Project = None,
+    env: Env = "local",
+) -> None:
+    """Suggest a first suite from what a table holds, all of it warnings, for you to edit."""
+    from headwater import project as projects
+    from headwater.quality import suggest as suggesting
+
+    loaded = projects.load(project, env)
+    suite = suggesting.suggest(loaded, table)
+    if write:
+        typer.echo(suggesting.write(loaded, table, suite))
+    else:
+        sys.stdout.write(suggesting.text(suite))
+
+
+def _listing(rows: Sequence[dict[str, Any]], *, when: bool = False) -> Any:
+    columns = ["table", "version", "expectation", "action", "status", "found"]
+    listing = tables.table([*columns, "validated at"] if when else columns, right=[1])
+    for row in rows:
+        cells = [
+            Text(row["table_name"]),
+            str(row["version"]),
+            Text(row["expectation"]),
+            row["action"],
+            Text(row["status"], style=_COLOURS[row["status"]]),
+            Text(_found(row)),
+        ]
+        listing.add_row(*cells, *([f"{row['validated_at']:%Y-%m-%d %H:%M:%SZ}"] if when else []))
+    return listing
+
+
+def _found(row: dict[str, Any]) -> str:
+    if row["message"] is not None:
+        return str(row["message"])
+    if row["observed_value"] is not None:
+        return f"observed {row['observed_value']}"
+    if row["unexpected_count"] is None:
+        return ""
+    of = f" of {row['element_count']:,}" if row["element_count"] is not None else ""
+    return f"{row['unexpected_count']:,}{of} unexpected"
+
+
+def _print_json(value: Any) -> None:
+    from headwater.query.result import plain
+
+    json.dump(plain(value), sys.stdout, ensure_ascii=False, indent=2)
+    sys.stdout.write("\n")

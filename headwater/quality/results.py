@@ -1,0 +1,109 @@
+"""What validations found, kept in the Delta table `ops.quality_results`: a row for each expectation.
+
+One commit a run, under the lake's lock: runs of several processes come one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from headwater import query
+from headwater.errors import QualityError
+from headwater.lake import NO_HOOKS, Lake
+from headwater.target import CHECKPOINT_EVERY
+
+if TYPE_CHECKING:
+    from headwater.project import Project
+    from headwater.quality.validate import Validation
+
+TABLE = "ops.quality_results"
+COLUMNS = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("table_name", pa.string()),
+        ("version", pa.int64()),
+        ("generation", pa.int32()),
+        ("expectation", pa.string()),
+        ("type", pa.string()),
+        ("kwargs", pa.string()),
+        ("action", pa.string()),
+        ("status", pa.string()),
+        ("success", pa.bool_()),
+        ("element_count", pa.int64()),
+        ("unexpected_count", pa.int64()),
+        ("unexpected_percent", pa.float64()),
+        ("observed_value", pa.string()),
+        ("message", pa.string()),
+        ("validated_at", pa.timestamp("us", tz="UTC")),
+        ("suite", pa.string()),
+        ("seconds", pa.float64()),
+    ]
+)
+_LAST = f"""SELECT * FROM {TABLE}
+    QUALIFY dense_rank() OVER (PARTITION BY table_name ORDER BY validated_at DESC, run_id DESC) = 1"""
+
+
+def append(lake: Lake, run_id: str, validations: Sequence[Validation]) -> int:
+    """Add what one run found, in one commit; the table's new version."""
+    place = lake.create(TABLE, COLUMNS, comment="What quality runs found", properties={})
+    with lake.alone():
+        found = [row for validation in validations for row in rows(run_id, validation)]
+        added = pa.Table.from_pylist(found, schema=COLUMNS)
+        write_deltalake(place.path, added, mode="append", post_commithook_properties=NO_HOOKS)
+        table = DeltaTable(place.path)
+        if table.version() % CHECKPOINT_EVERY == 0:
+            table.create_checkpoint()
+    return int(table.version())
+
+
+def rows(run_id: str, validation: Validation) -> list[dict[str, Any]]:
+    """What a validation found, a row for each expectation.
+
+    Columns: see `Outcome` and `Validation` in `headwater/quality/validate.py`; `success` is NULL where an
+    expectation could not be judged, `seconds` is how long the whole table took, `validated_at` is UTC.
+    """
+    return [
+        {
+            "run_id": run_id,
+            "table_name": validation.table,
+            "version": validation.version,
+            "generation": validation.generation,
+            **asdict(outcome),
+            "success": None if outcome.status == "error" else outcome.status == "passed",
+            "validated_at": validation.validated_at,
+            "suite": validation.suite,
+            "seconds": validation.seconds,
+        }
+        for outcome in validation.outcomes
+    ]
+
+
+def last(project: Project, table: str | None = None) -> list[dict[str, Any]]:
+    """The rows of each table's last validation, those that have not passed first; no Spark is started.
+
+    Raises:
+        QualityError: there is none yet, or none of `table`.
+    """
+    if table is not None:
+        project.definition(table)
+    if TABLE not in Lake(project.conf.lake).places():
+        raise QualityError("nothing has been validated yet; run: headwater quality run")
+    found = query.run(_LAST, project=project.root, env=project.env)
+    kept = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    order = {name: at for at, name in enumerate(project.names())}
+    wanted = [row for row in kept if table in (None, row["table_name"])]
+    if not wanted:
+        raise QualityError(f"{table} has not been validated yet; run: headwater quality run {table}")
+    return sorted(
+        wanted,
+        key=lambda row: (
+            order.get(row["table_name"], len(order)),
+            row["status"] == "passed",
+            row["expectation"],
+        ),
+    )
