@@ -201,13 +201,13 @@ def _gate(project: Project, table: Table, result: DataFrame) -> Gate | None:
     suite = project.suites.get(table.name, Suite(table.name, table.file))
     empty = result.sparkSession.createDataFrame([], result.schema)
     for rule in suite.rules:
-        if "mostly" in rule.kwargs:
-            raise ProjectError(f"{rule.where}: mostly is not supported yet: each row is judged; leave it out")
         if rule.action == "quarantine" and table.decode is None:
             raise ProjectError(
                 f"{rule.where}: {rule.id} quarantines rows of {table.name}, which has no raw records to "
                 "keep; expect this of the table that decodes, or write another action"
             )
+        if rule.scope == "table" or not predicate.knows(rule.type):
+            continue
         try:
             _check_repeatable(empty.where(predicate.failed(rule, result.schema)), rule.where)
         except PySparkException as e:
@@ -215,7 +215,13 @@ def _gate(project: Project, table: Table, result: DataFrame) -> Gate | None:
     guards = [
         _future(table, result, column) for column in sorted(_watermarks(project, table, result.columns))
     ]
-    return Gate(suite, result.schema, guards) if suite.rules or guards else None
+    gate = Gate(suite, result.schema, guards)
+    for one in gate.measures:
+        try:
+            gate.judge(empty).agg(*one.metrics)
+        except PySparkException as e:
+            raise ProjectError(f"{one.rule.where}: {one.rule.id}: {_first_line(e)}; mend the suite") from None
+    return gate if gate.rules or gate.measures else None
 
 
 def _watermarks(project: Project, table: Table, columns: Sequence[str]) -> set[str]:

@@ -16,13 +16,14 @@ built again from what was pinned. So a batch is in every target once, and is nev
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from headwater import failpoints
 from headwater.aggregate import Aggregate
 from headwater.intent import Intent, IntentFile
+from headwater.quality.measure import Shares
 from headwater.target import Identity, Target
 
 
@@ -34,11 +35,13 @@ class Built:
         files: per target, in the order of their commits (the table last), the files written.
         rows: a partial result to be merged into the table instead.
         newest: what the build found to be `Intent.newest`, where that was not known before.
+        shares: what the build found to be `Intent.shares`.
     """
 
     files: dict[str, list[str]]
     rows: pa.Table | None = None
     newest: int | None = None
+    shares: Shares = field(default_factory=dict)
 
 
 class Committer:
@@ -92,10 +95,10 @@ class Committer:
             # 2. Build
             if intent.staged is None:
                 built = build(intent)
-                identity = replace(identity, newest=built.newest or intent.newest)
+                identity = replace(identity, newest=built.newest or intent.newest, shares=built.shares)
                 failpoints.reach("built", flow)
                 if len(built.files) > 1:
-                    intent = self._intents.write(replace(intent, staged=built.files))
+                    intent = self._intents.write(replace(intent, staged=built.files, shares=built.shares))
                     failpoints.reach("staged", flow)
             else:
                 built = Built(intent.staged)
@@ -127,4 +130,6 @@ class Committer:
 
 
 def _identity(intent: Intent) -> Identity:
-    return Identity(intent.flow, intent.generation, intent.sequence, intent.consumed, intent.newest)
+    return Identity(
+        intent.flow, intent.generation, intent.sequence, intent.consumed, intent.newest, intent.shares
+    )

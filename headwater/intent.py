@@ -27,6 +27,7 @@ class Intent:
         staged: per target, the files that are written and only need committing; None while the batch
             is not built, or has one target alone, whose commit decides.
         sealed: whether all of it is done.
+        shares: what the windows of the suite's shares hold with this batch; see `quality.measure`.
         prefix: sets the names of its files apart, where more than one flow writes the table.
     """
 
@@ -42,6 +43,7 @@ class Intent:
     references: dict[str, str] = field(default_factory=dict)
     staged: dict[str, list[str]] | None = None
     sealed: bool = False
+    shares: dict[str, list[list[int]]] = field(default_factory=dict)
     prefix: str = ""
 
     @property

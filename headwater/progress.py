@@ -26,7 +26,9 @@ class Batch:
         at: when it was sealed, seconds since the epoch.
         newest: Kafka's timestamp of the newest record in the table then, milliseconds since the epoch.
         dropped: rows that an expectation dropped.
-        failed: {rule → rows that fail it}; `malformed` stands for rows that can't be decoded.
+        failed: {rule → rows that fail it}; `malformed` stands for rows that can't be decoded, `error` for
+            those that make the definition fail.
+        missed: {rule about many rows at once → what was found, and what was expected}.
     """
 
     flow: str
@@ -40,6 +42,7 @@ class Batch:
     newest: int | None = None
     dropped: int = 0
     failed: dict[str, int] = field(default_factory=dict)
+    missed: dict[str, str] = field(default_factory=dict)
 
     def freshness(self) -> float | None:
         """How old, in seconds, the newest record was when a reader could first see it."""
@@ -56,6 +59,7 @@ class FlowState:
     batches: int = 0
     state: str = "starting"
     error: str = ""
+    missed: frozenset[str] = frozenset()
     recent: deque[Batch] = field(default_factory=lambda: deque(maxlen=200))
 
     def rate(self, seconds: float = 5.0) -> float:
@@ -88,6 +92,10 @@ class Board:
             flow.batches += 1
             flow.state, flow.error = "running", ""
             flow.recent.append(batch)
+            for rule in sorted(batch.missed.keys() - flow.missed):
+                said = f"{batch.flow}: batch {batch.sequence}: {rule}: {batch.missed[rule]}"
+                print(f"headwater: {said}", file=self._notices, flush=True)
+            flow.missed = frozenset(batch.missed)
             if self._lines is not None:
                 print(json.dumps({"event": "batch", **asdict(batch)}), file=self._lines, flush=True)
 

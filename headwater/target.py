@@ -13,7 +13,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,8 @@ CHECKPOINT_SHARE = 20
 class Identity:
     """What a commit says of itself: whose it is, which one, and how far its flow has read.
 
-    `newest` is Kafka's timestamp (epoch milliseconds, UTC) of the newest record that is in the table.
+    `newest` is Kafka's timestamp (epoch milliseconds, UTC) of the newest record that is in the table,
+    `shares` what the windows of its suite's shares hold.
     """
 
     flow: str
@@ -48,6 +49,7 @@ class Identity:
     sequence: int
     consumed: dict[str, Any]
     newest: int | None = None
+    shares: dict[str, list[list[int]]] = field(default_factory=dict)
 
 
 class Target:
@@ -203,7 +205,10 @@ class Target:
         before = self.flows.get(identity.flow, {}).get("newest")
         newest = max((at for at in (before, identity.newest) if at is not None), default=None)
         mine = {name: value for name, value in asdict(identity).items() if name != "flow"}
-        flows = {**self.flows, identity.flow: {**mine, "newest": newest}}
+        mine["newest"] = newest
+        if not identity.shares:
+            del mine["shares"]
+        flows = {**self.flows, identity.flow: mine}
         properties = CommitProperties(
             custom_metadata={log.IDENTITY_KEY: json.dumps(flows)},
             app_transactions=[Transaction(identity.flow, identity.sequence)],

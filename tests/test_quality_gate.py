@@ -20,6 +20,7 @@ from headwater.definitions import Json
 from headwater.errors import FlowError
 from headwater.flows.rows import Counts, FewRows, ManyRows, Work, read
 from headwater.quality.gate import Gate, Tally
+from headwater.quality.measure import Findings
 from headwater.quality.suite import Rule, Suite
 from headwater.quarantine import HELD
 
@@ -150,7 +151,7 @@ def test_a_rule_that_fails_the_flow_says_which_rows_without_their_values(
         _, _, counts = take(rows)
         assert made.gate is not None
         with pytest.raises(FlowError) as e:
-            made.gate.enforce(counts.tally, 12)
+            made.gate.enforce(counts.tally, Findings(), 12)
         said = str(e.value)
         assert "silver.t: batch 12 fails values_to_be_between(usage) (3 rows, quality/t.json)" in said
         assert "usage: 999.9" in said and "101" not in said

@@ -27,6 +27,7 @@ from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, a
 from headwater.intent import Intent, IntentFile
 from headwater.lake import Place
 from headwater.progress import Batch
+from headwater.quality.measure import Findings, Shares
 from headwater.quarantine import HELD, quarantine_name
 from headwater.ranges import Position, Range
 from headwater.requests import Answer, Request
@@ -61,7 +62,7 @@ class DerivedFlow:
             open_target=self._open_quarantine,
         )
         self._position = self._consumed()
-        self._counts, self._written = Counts(), 0  # of the last batch
+        self._counts, self._written, self._findings = Counts(), 0, Findings()  # of the last batch
         self._replay = Replay(context, self._applied, self._table) if table.decode else None
 
     def run(self) -> None:
@@ -147,7 +148,7 @@ class DerivedFlow:
 
     def _carry_out(self, intent: Intent) -> None:
         began = time.monotonic()
-        self._counts, self._written = Counts(), 0
+        self._counts, self._written, self._findings = Counts(), 0, Findings()
         version = self.committer.carry_out(intent, self._build)
         self._position = self._consumed()
         self._context.heads.announce()
@@ -166,6 +167,7 @@ class DerivedFlow:
                 newest=intent.newest,
                 dropped=counts.tally.dropped,
                 failed=counts.failed,
+                missed=self._findings.missed,
             )
         )
 
@@ -178,17 +180,24 @@ class DerivedFlow:
             rows, files = self._passed(intent, self._broken(intent, e))
         counts, written = rows.counts(), self._table.rows(files)
         self._counts, self._written = counts, written
-        tally = counts.tally
-        if self._analysed.gate is not None:
-            self._analysed.gate.enforce(tally, intent.sequence)
+        tally, gate = counts.tally, self._analysed.gate
+        self._findings = Findings()
+        if gate is not None:
+            self._findings = gate.findings(tally, self._shares(), intent.clock)
+            gate.enforce(tally, self._findings, intent.sequence)
             self._same(intent, tally.rows, written + tally.dropped + tally.quarantined, "accounted for")
+        shares = self._findings.shares
         if not counts.held:
-            return Built({self.name: files})
+            return Built({self.name: files}, shares=shares)
         name = quarantine_name(self.name)
         quarantine = self.committer.target(name)
         rejects = self._write(quarantine, rows.held(intent.clock), intent)
         self._same(intent, counts.held, quarantine.rows(rejects), f"found again in {self._stream}")
-        return Built({name: rejects, self.name: files})
+        return Built({name: rejects, self.name: files}, shares=shares)
+
+    def _shares(self) -> Shares:
+        """What the windows of the suite's shares held after the last batch."""
+        return dict(self._table.flows.get(self.name, {}).get("shares", {}))
 
     def _merged(self, intent: Intent) -> Built:
         rows = self._read(intent, NONE_BROKEN)

@@ -28,6 +28,7 @@ from headwater.flows.context import Context, clock
 from headwater.flows.rows import FewRows
 from headwater.intent import Intent, IntentFile
 from headwater.places import KEYS, place_of, within, without
+from headwater.quality.measure import Findings
 from headwater.quarantine import RESOLVED, Quarantine, quarantine_name, resolved_name
 from headwater.requests import Request
 from headwater.target import Target
@@ -154,7 +155,7 @@ class Replay:
             taken = FewRows(work, raw, broken(work, [raw], e))
             passed = taken.passed()
         if work.gate is not None:
-            work.gate.enforce(taken.counts().tally, intent.sequence)
+            work.gate.enforce(taken.counts().tally, Findings(), intent.sequence)
         held = taken.held(intent.clock)
         sources = pa.Table.from_pylist(passed[SOURCE].to_pylist(), pa.schema(list(PLACE.items())))
         whole = without(sources.append_column("at", pa.array(range(len(sources)), pa.int64())), held)

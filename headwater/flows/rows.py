@@ -143,7 +143,11 @@ class FewRows:
         gate = self._work.gate
         if gate is None:
             return self.result.toArrow()
-        passed, self._judged, self._tally = gate.split(gate.judge(self.result).toArrow())
+        judged, seen = gate.judge(self.result), Observation()
+        if gate.measures:
+            judged = judged.observe(seen, *gate.measurements())
+        rows = judged.toArrow()
+        passed, self._judged, self._tally = gate.split(rows, seen.get if gate.measures else {})
         return passed
 
     def counts(self) -> Counts:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -23,8 +24,9 @@ from pyspark.sql.types import StructType
 
 from headwater import plans
 from headwater.errors import FlowError
-from headwater.quality import predicate
-from headwater.quality.suite import ACTIONS, Rule, Suite
+from headwater.quality import measure, predicate
+from headwater.quality.measure import Findings, Shares
+from headwater.quality.suite import ACTIONS, OF_MANY, Rule, Suite
 
 VERDICT = "__verdict"  # the place of an action in ACTIONS; 0 where the row passes
 ROW = "__row"  # the row as JSON, where its verdict is quarantine or fail
@@ -41,6 +43,7 @@ class Tally:
         dropped, quarantined: how many the gate held back.
         failed: {rule → rows that fail it}, those of one row or more.
         sample: a row that fails a rule whose action is `fail`, as JSON; None where there is none.
+        measured: {rule → the values of its metrics}, of rules about many rows at once.
     """
 
     rows: int = 0
@@ -48,6 +51,7 @@ class Tally:
     quarantined: int = 0
     failed: dict[str, int] = field(default_factory=dict)
     sample: str | None = None
+    measured: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
 class Gate:
@@ -63,11 +67,17 @@ class Gate:
     """
 
     def __init__(self, suite: Suite, columns: StructType, guards: Sequence[tuple[Rule, Column]] = ()) -> None:
-        self.rules = (*suite.rules, *(rule for rule, _ in guards))
+        of_rows = [rule for rule in suite.rules if rule.scope == "batch" and _of_rows(rule)]
+        self.rules = (*of_rows, *(rule for rule, _ in guards))
+        self.measures = [
+            measure.compile(rule, columns, F.col(VERDICT) == 0)
+            for rule in suite.rules
+            if rule.scope == "batch" and not _of_rows(rule)
+        ]
         self._table = suite.table
         words = range(0, len(self.rules), _WORD)
         self._words = [f"__failed{at // _WORD}" for at in words]
-        bits = [predicate.failed(rule, columns) for rule in suite.rules]
+        bits = [predicate.failed(rule, columns) for rule in of_rows]
         bits += [fails for _, fails in guards]
         self._judgement = [
             _bits(bits[at : at + _WORD]).alias(word) for at, word in zip(words, self._words, strict=True)
@@ -97,6 +107,15 @@ class Gate:
             F.count_if(verdict == QUARANTINE).alias("quarantined"),
             F.first(F.when(verdict == FAIL, F.col(ROW)), ignorenulls=True).alias("sample"),
             *[F.count_if(self._fails(at)).alias(f"failed{at}") for at in range(len(self.rules))],
+            *self.measurements(),
+        ]
+
+    def measurements(self) -> list[Column]:
+        """Those of the metrics that rules about many rows at once need."""
+        return [
+            metric.alias(_metric(at, part))
+            for at, one in enumerate(self.measures)
+            for part, metric in enumerate(one.metrics)
         ]
 
     def tally(self, metrics: dict[str, Any]) -> Tally:
@@ -108,14 +127,24 @@ class Gate:
             quarantined=int(metrics["quarantined"]),
             failed={rule: count for rule, count in failed.items() if count},
             sample=metrics["sample"],
+            measured={
+                one.rule.id: tuple(metrics[_metric(at, part)] for part in range(len(one.metrics)))
+                for at, one in enumerate(self.measures)
+            },
         )
 
-    def split(self, judged: pa.Table) -> tuple[pa.Table, pa.Table, Tally]:
-        """Judged rows in memory: those the table takes, those for the quarantine (judged), and the tally."""
+    def split(self, judged: pa.Table, measured: Mapping[str, Any]) -> tuple[pa.Table, pa.Table, Tally]:
+        """Judged rows in memory: those the table takes, those for the quarantine (judged), and the tally.
+
+        Args:
+            judged: the rows.
+            measured: the values of `measurements`.
+        """
         verdict = judged[VERDICT]
         counts = {row["values"]: row["counts"] for row in pc.value_counts(verdict).to_pylist()}
         failing = judged.filter(pc.equal(verdict, FAIL))
         metrics: dict[str, Any] = {
+            **measured,
             "rows": len(judged),
             "dropped": counts.get(DROP, 0),
             "quarantined": counts.get(QUARANTINE, 0),
@@ -136,21 +165,37 @@ class Gate:
             for row in zip(*words, strict=True)
         ]
 
-    def enforce(self, tally: Tally, batch: int) -> None:
-        """Refuse a batch in which a row fails a rule whose action is `fail`.
+    def findings(self, tally: Tally, before: Shares, clock: str) -> Findings:
+        """What the rules about many rows at once say of a batch.
+
+        Args:
+            tally: the batch's.
+            before: the shares after the batch before it.
+            clock: the batch's time.
+        """
+        return measure.judge(self.measures, tally.measured, before, datetime.fromisoformat(clock))
+
+    def enforce(self, tally: Tally, findings: Findings, batch: int) -> None:
+        """Refuse a batch that fails a rule whose action is `fail`.
 
         Raises:
             FlowError: it names the rules, their counts, and shows a row without its values.
         """
-        if tally.sample is None:
-            return
-        failed = [rule for rule in self.rules if rule.action == "fail" and rule.id in tally.failed]
-        said = ", ".join(f"{rule.id} ({tally.failed[rule.id]} rows, {rule.where})" for rule in failed)
-        sample = _masked(json.loads(tally.sample), failed)
-        raise FlowError(
-            f"{self._table}: batch {batch} fails {said}; one looks like {sample}; nothing of the batch "
-            "is in the table: mend the rows' source, the definition or the suite, then run again"
-        )
+        said = [
+            f"{one.rule.id} ({findings.missed[one.rule.id]}, {one.rule.where})"
+            for one in self.measures
+            if one.rule.action == "fail" and one.rule.id in findings.missed
+        ]
+        like = ""
+        if tally.sample is not None:
+            failed = [rule for rule in self.rules if rule.action == "fail" and rule.id in tally.failed]
+            said += [f"{rule.id} ({tally.failed[rule.id]} rows, {rule.where})" for rule in failed]
+            like = f"one looks like {_masked(json.loads(tally.sample), failed)}; "
+        if said:
+            raise FlowError(
+                f"{self._table}: batch {batch} fails {', '.join(said)}; {like}nothing of the batch "
+                "is in the table: mend the rows' source, the definition or the suite, then run again"
+            )
 
     def _strongest(self) -> Column:
         verdict = F.lit(0)
@@ -162,6 +207,15 @@ class Gate:
 
     def _fails(self, at: int) -> Column:
         return F.col(self._words[at // _WORD]).bitwiseAND(F.lit(1 << at % _WORD)) != 0
+
+
+def _of_rows(rule: Rule) -> bool:
+    """Whether single rows fail the rule; one that the engine does not know is refused there."""
+    return rule.mostly == 1 and not rule.type.startswith(OF_MANY)
+
+
+def _metric(measure: int, part: int) -> str:
+    return f"measure{measure}_{part}"
 
 
 def _bits(predicates: Sequence[Column]) -> Column:

@@ -15,14 +15,34 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headwater.errors import ProjectError
 
 Action = Literal["warn", "drop", "quarantine", "fail"]
+Scope = Literal["batch", "table"]
 ACTIONS: tuple[Action, ...] = ("warn", "drop", "quarantine", "fail")  # the weakest first
+
+
+# Expectations about many rows at once, by the beginning of their names.
+OF_MANY = (
+    "expect_table_",
+    "expect_column_mean_",
+    "expect_column_median_",
+    "expect_column_min_",
+    "expect_column_max_",
+    "expect_column_sum_",
+    "expect_column_stdev_",
+    "expect_column_quantile_",
+    "expect_column_most_common_",
+    "expect_column_distinct_",
+    "expect_column_unique_value_count_",
+    "expect_column_proportion_",
+    "expect_column_kl_divergence_",
+    "expect_column_value_z_scores_",
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +56,9 @@ class Rule:
         action: what becomes of a row that fails it.
         where: file and place of it, for errors.
         said: whether the action stands in the file, or follows from the severity.
+        scope: whether it is judged on each batch, or by `headwater quality run` on the whole table.
+        window: rows over which a share (`mostly`) is judged at least.
+        max_age: how old the greatest value of a column of time may be (`10m`).
     """
 
     id: str
@@ -44,6 +67,14 @@ class Rule:
     action: Action
     where: str
     said: bool = False
+    scope: Scope = "batch"
+    window: int = 1_000
+    max_age: str | None = None
+
+    @property
+    def mostly(self) -> float:
+        """The share of rows that must pass; below 1 no single row fails the rule."""
+        return float(self.kwargs.get("mostly", 1))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -69,6 +100,9 @@ class _Meta(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
     action: Action | None = None
+    scope: Scope | None = None
+    window: Annotated[int, Field(ge=1)] = 1_000
+    max_age: str | None = None
 
 
 class _Expectation(_Strict):
@@ -143,13 +177,28 @@ def of_whole_table(suite: Suite) -> Suite:
 
 
 def _rule(expectation: _Expectation, where: str) -> Rule:
-    kwargs = dict(expectation.kwargs)
-    if kwargs.get("mostly") == 1:
-        del kwargs["mostly"]
-    said = expectation.meta.action if expectation.meta else None
-    action = said or ("quarantine" if expectation.severity == "critical" else "warn")
-    name = expectation.id or _name(expectation)
-    return Rule(name, expectation.type, kwargs, action, where, said=said is not None)
+    kwargs, meta = dict(expectation.kwargs), expectation.meta or _Meta()
+    mostly = kwargs.get("mostly", 1)
+    if isinstance(mostly, bool) or not isinstance(mostly, int | float) or not 0 <= mostly <= 1:
+        raise ProjectError(f"{where}: mostly = {mostly!r}; write a share from 0 to 1")
+    if mostly == 1:
+        kwargs.pop("mostly", None)
+    routes = mostly == 1 and not expectation.type.startswith(OF_MANY)
+    if meta.action in ("drop", "quarantine") and not routes:
+        what = "a share of rows" if mostly < 1 else "many rows at once"
+        raise ProjectError(f"{where}: it is about {what}, so no row is to {meta.action}; write warn or fail")
+    critical: Action = "quarantine" if routes else "fail"
+    return Rule(
+        id=expectation.id or _name(expectation),
+        type=expectation.type,
+        kwargs=kwargs,
+        action=meta.action or (critical if expectation.severity == "critical" else "warn"),
+        where=where,
+        said=meta.action is not None,
+        scope=meta.scope or ("table" if expectation.type.startswith(OF_MANY) else "batch"),
+        window=meta.window,
+        max_age=meta.max_age,
+    )
 
 
 def _name(expectation: _Expectation) -> str:
