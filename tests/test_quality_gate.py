@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,57 @@ def test_a_suite_may_have_more_rules_than_a_word_has_bits(work: Callable[..., tu
     assert len(counts.tally.failed) == 141
     assert counts.tally.failed["r0"] == 6 and counts.tally.failed["r139"] == 1
     assert counts.tally.quarantined == 3
+
+
+UNIQUE = Rule("host", "expect_column_values_to_be_unique", {"column": "host"}, "quarantine", "q")
+
+
+def test_of_rows_with_one_key_the_first_stays(
+    spark: SparkSession, tmp_path: Path, work: Callable[..., tuple[Work, str]]
+) -> None:
+    made, file = work((RULES[2], UNIQUE))
+    passed, held, counts = both(made, file)
+    assert {row["_source"]["offset"] for row in passed} == {0, 2, 5, 7, 8}
+    assert {row["offset"]: row["rules"] for row in held} == {1: ["host"], 6: ["malformed"]}
+    assert counts.tally.dropped == 2  # which are alike, but not in the table
+
+    written = tmp_path / "written.parquet"
+    pq.write_table(pa.table({"host": ["b", "c", "c", None]}), written)
+    passed, held, _ = both(replace(made, written=lambda: [str(written)]), file)
+    assert {row["_source"]["offset"] for row in passed} == {0, 2, 7}
+    assert {row["offset"] for row in held} == {1, 5, 6, 8}
+
+
+def test_of_equal_rows_of_one_record_the_first_stays(work: Callable[..., tuple[Work, str]]) -> None:
+    keys = {"column_list": ["host", "usage"], "ignore_row_if": "any_value_is_missing"}
+    pairs = Rule("pairs", "expect_compound_columns_to_be_unique", keys, "quarantine", "q")
+    passed, held, counts = both(
+        *work(
+            (RULES[1], pairs), lambda rows: rows.withColumn("twice", F.explode(F.array(F.lit(1), F.lit(1))))
+        )
+    )
+    offsets = [row["_source"]["offset"] for row in passed]
+    assert {at: offsets.count(at) for at in (0, 3, 5, 7, 8)} == {0: 1, 3: 1, 5: 2, 7: 2, 8: 1}
+    assert [row["offset"] for row in held if row["rules"] == ["pairs"]] == [0, 3, 8]
+    assert counts.tally.quarantined == 3 + 6
+
+
+def test_many_rows_at_once_are_measured_the_same_both_ways(work: Callable[..., tuple[Work, str]]) -> None:
+    share = {"column": "usage", "min_value": 0, "max_value": 60, "mostly": 0.9}
+    rules = (
+        RULES[1],
+        Rule("share", "expect_column_values_to_be_between", share, "warn", "q", window=5),
+        Rule("rows", "expect_table_row_count_to_equal", {"value": 1}, "warn", "q"),
+    )
+    made, file = work(rules)
+    _, _, counts = both(made, file)
+    assert counts.tally.measured == {"share": (4, 1), "rows": (5,)}
+    assert made.gate is not None
+    missed = made.gate.findings(counts.tally, {"share": [[4, 0]]}, NOW.isoformat()).missed
+    assert missed == {
+        "share": "87.50% of the last 8 rows pass, 90.00% expected",
+        "rows": "rows 5, expected 1",
+    }
 
 
 def test_rows_that_all_pass_are_all_written(work: Callable[..., tuple[Work, str]]) -> None:

@@ -11,6 +11,7 @@ from headwater import spark as sessions
 from headwater.definitions import Table
 from headwater.flows.context import Context
 from headwater.flows.rows import Work
+from headwater.target import Target
 
 
 class Applied:
@@ -49,14 +50,15 @@ class Applied:
             self._reference(name, version)
         return found
 
-    def work(self, references: Mapping[str, str]) -> Work:
-        """What is done with a batch, with each reference table at its version."""
+    def work(self, references: Mapping[str, str], table: Target) -> Work:
+        """What is done with a batch for the table, with each reference table at its version."""
         return Work(
             spark=self._spark,
             columns=self.columns,
             schema=self._decoded,
             function=lambda stream: self._apply(stream, references),
             gate=self.analysed.gate,
+            written=table.files,
         )
 
     def _apply(self, stream: DataFrame, references: Mapping[str, str]) -> DataFrame:

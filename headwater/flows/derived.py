@@ -220,7 +220,7 @@ class DerivedFlow:
         final = isinstance(error, HeadwaterError | Py4JNetworkError) or self._context.stop.is_set()
         if final or self._definition.on_error == "stop" or self._definition.decode is None:
             raise error
-        work = self._applied.work(intent.references)
+        work = self._applied.work(intent.references, self._table)
         return bisect.broken(work, bisect.parts(intent.files, work.columns), error)
 
     def _same(self, intent: Intent, wanted: int, found: int, how: str) -> None:
@@ -230,7 +230,7 @@ class DerivedFlow:
             )
 
     def _read(self, intent: Intent, broken: pa.Table) -> Rows:
-        work = self._applied.work(intent.references)
+        work = self._applied.work(intent.references, self._table)
         if are_few(intent.files, intent.rows):
             return FewRows(work, read(intent.files, work.columns), broken)
         return ManyRows(work, intent.files, intent.rows, broken)

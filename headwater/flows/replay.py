@@ -115,7 +115,7 @@ class Replay:
         files = self._table.files()
         if not places or not files:
             return _NOWHERE
-        sources = self._applied.work({}).spark.read.parquet(*files).select(f"{SOURCE}.*")
+        sources = self._applied.work({}, self._table).spark.read.parquet(*files).select(f"{SOURCE}.*")
         return decode.at(sources, pa.concat_tables(places)).distinct().toArrow()
 
     def _batch(self, rows: pa.Table, request: Request, done: Resolution) -> None:
@@ -146,7 +146,7 @@ class Replay:
 
     def _replayed(self, rows: pa.Table, intent: Intent, done: Resolution) -> tuple[pa.Table, pa.Table]:
         """What becomes of a batch: its ledger, and its rows for the table."""
-        work = self._applied.work(intent.references)
+        work = self._applied.work(intent.references, self._table)
         raw = rows.select(work.columns.fieldNames()).cast(stored.schema(work.columns))
         taken = FewRows(work, raw)
         try:

@@ -8,27 +8,31 @@ the same rows.
 
 from __future__ import annotations
 
+import json
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater import decode, stored
 from headwater.decode import MALFORMED, PLACE, RAW, SOURCE
 from headwater.places import place_of, without
-from headwater.quality.gate import QUARANTINE, ROW, VERDICT, Gate, Tally
+from headwater.quality.gate import HASH, ROW, Gate, Tally
 from headwater.quarantine import ERROR_RULE, MALFORMED_RULE
 
 REASON = "fails "
+_COUNT, _RANK = "__count", "__rank"
+_TEXTS = pa.list_(pa.string())
 NONE_BROKEN = decode.REJECTED.empty_table()
 
 FEW = 10_000  # rows
@@ -46,6 +50,7 @@ class Work:
         schema: what the decoder makes of `value`; None where there is nothing to decode.
         function: the table's definition.
         gate: judges the rows that the function returns; None where nothing is expected of them.
+        written: the files that the table holds; uniqueness looks at them.
     """
 
     spark: SparkSession
@@ -53,6 +58,13 @@ class Work:
     schema: StructType | None
     function: Callable[[DataFrame], DataFrame]
     gate: Gate | None = None
+    written: Callable[[], Sequence[str]] = list
+
+    def judge(self, rows: DataFrame) -> DataFrame:
+        """The rows that the function returned with what the gate knows of each."""
+        assert self.gate is not None
+        files = self.written() if self.gate.uniques else ()
+        return self.gate.judge(rows, self.spark.read.parquet(*files) if files else None)
 
 
 @dataclass(frozen=True)
@@ -143,7 +155,7 @@ class FewRows:
         gate = self._work.gate
         if gate is None:
             return self.result.toArrow()
-        judged, seen = gate.judge(self.result), Observation()
+        judged, seen = self._work.judge(self.result), Observation()
         if gate.measures:
             judged = judged.observe(seen, *gate.measurements())
         rows = judged.toArrow()
@@ -217,9 +229,9 @@ class ManyRows:
         if gate is None:
             return self.result
         self._judged = Observation()
-        quarantined = F.when(F.col(VERDICT) == QUARANTINE, F.struct(*_places()))
-        places = F.collect_set(quarantined).alias("places")
-        return gate.passed(gate.judge(self.result).observe(self._judged, *gate.metrics(), places))
+        judged = self._work.judge(self.result)
+        held = gate.held(_places()).alias("held")
+        return gate.passed(judged.observe(self._judged, *gate.metrics(), held))
 
     def counts(self) -> Counts:
         """What the batch came to; known once `passed` is written."""
@@ -242,20 +254,34 @@ class ManyRows:
         for found, rule in ((malformed, MALFORMED_RULE), (self._broken, ERROR_RULE)):
             rules = F.array(F.lit(rule)).alias("rules")
             held.append(decode.rejects(self._all, found).select(*RAW, "reason", rules, none, at))
-        if self._judged is not None and self._judged.get["places"]:
-            held.append(self._quarantined(self._judged.get["places"], at))
+        if self._judged is not None and (judged := json.loads(self._judged.get["held"])):
+            held.append(self._quarantined(judged, at))
         return reduce(DataFrame.unionByName, held).coalesce(1)
 
-    def _quarantined(self, places: Sequence[Row], at: Column) -> DataFrame:
+    def _quarantined(self, judged: list[dict[str, Any]], at: Column) -> DataFrame:
+        """The rows that the gate quarantined, made again from their records and told by their hashes."""
         gate, work = self._work.gate, self._work
         assert gate is not None and work.schema is not None
-        found = pa.Table.from_pylist([place.asDict() for place in places], pa.schema(list(PLACE.items())))
-        raw = decode.at(self._raw, found)
+        counts: Counter[tuple[Any, ...]] = Counter()
+        rules: dict[tuple[Any, ...], list[str]] = {}
+        for row in judged:
+            key = (*place_of(row), row[HASH])
+            counts[key] += 1
+            rules[key] = gate.ids_of(row)
+        lines = [(*key, counts[key], rules[key]) for key in counts]
+        kinds = pa.schema([*PLACE.items(), (HASH, pa.int64()), (_COUNT, pa.int64()), ("rules", _TEXTS)])
+        found = pa.Table.from_pylist([dict(zip(kinds.names, line, strict=True)) for line in lines], kinds)
+        raw = decode.at(self._raw, found.select(list(PLACE)).group_by(list(PLACE)).aggregate([]))
         well_formed = decode.decoded(raw, work.schema).where(F.col(MALFORMED).isNull()).drop(MALFORMED)
-        judged = gate.judge(work.function(well_formed)).where(F.col(VERDICT) == QUARANTINE)
-        failing = judged.select(*_places(), gate.failing.alias("rules"), F.col(ROW).alias("row"))
+        rows = work.function(well_formed).select(*_places(), gate.whole)
+        told = F.broadcast(work.spark.createDataFrame(found))
+        rows = rows.withColumn(HASH, F.xxhash64(ROW)).join(told, [*PLACE, HASH])
+        if gate.uniques:  # of equal rows of one record some may be held, others not
+            equal = Window.partitionBy(*PLACE, HASH).orderBy(ROW)
+            rows = rows.withColumn(_RANK, F.row_number().over(equal)).where(F.col(_RANK) <= F.col(_COUNT))
         reason = F.concat(F.lit(REASON), F.array_join("rules", ", ")).alias("reason")
-        return raw.join(failing, list(PLACE)).select(*RAW, reason, "rules", "row", at)
+        made = F.col(ROW).alias("row")
+        return raw.join(rows, list(PLACE)).select(*RAW, reason, "rules", made, at)
 
     def _malformed(self) -> list[Row]:
         return [] if self._decoded is None else list(self._decoded.get["malformed"])

@@ -24,13 +24,14 @@ from pyspark.sql.types import StructType
 
 from headwater import plans
 from headwater.errors import FlowError
-from headwater.quality import measure, predicate
+from headwater.quality import measure, predicate, unique
 from headwater.quality.measure import Findings, Shares
 from headwater.quality.suite import ACTIONS, OF_MANY, Rule, Suite
 
 VERDICT = "__verdict"  # the place of an action in ACTIONS; 0 where the row passes
 ROW = "__row"  # the row as JSON, where its verdict is quarantine or fail
 DROP, QUARANTINE, FAIL = (ACTIONS.index(action) for action in ("drop", "quarantine", "fail"))
+HASH, _UNIQUE = "__hash", "__unique"
 _WORD = 63  # bits of a BIGINT that are used
 
 
@@ -67,32 +68,43 @@ class Gate:
     """
 
     def __init__(self, suite: Suite, columns: StructType, guards: Sequence[tuple[Rule, Column]] = ()) -> None:
-        of_rows = [rule for rule in suite.rules if rule.scope == "batch" and _of_rows(rule)]
-        self.rules = (*of_rows, *(rule for rule, _ in guards))
+        judged = [rule for rule in suite.rules if rule.scope == "batch"]
+        of_rows = [rule for rule in judged if _of_rows(rule) and rule.type not in unique.TYPES]
+        self.uniques = [unique.compile(rule, columns) for rule in judged if rule.type in unique.TYPES]
         self.measures = [
-            measure.compile(rule, columns, F.col(VERDICT) == 0)
-            for rule in suite.rules
-            if rule.scope == "batch" and not _of_rows(rule)
+            measure.compile(rule, columns, F.col(VERDICT) == 0) for rule in judged if not _of_rows(rule)
         ]
+        self.rules = (*of_rows, *(rule for rule, _ in guards), *(one.rule for one in self.uniques))
         self._table = suite.table
         words = range(0, len(self.rules), _WORD)
         self._words = [f"__failed{at // _WORD}" for at in words]
         bits = [predicate.failed(rule, columns) for rule in of_rows]
         bits += [fails for _, fails in guards]
+        self._first_unique = len(bits)
+        bits += [F.lit(False)] * len(self.uniques)
         self._judgement = [
             _bits(bits[at : at + _WORD]).alias(word) for at, word in zip(words, self._words, strict=True)
         ]
         self._verdict = self._strongest().cast("tinyint").alias(VERDICT)
         whole = F.to_json(F.struct(*map(plans.named, columns.fieldNames())))
         self._row = F.when(F.col(VERDICT) >= QUARANTINE, whole).alias(ROW)
+        self.whole = whole.alias(ROW)
         self._own = [*self._words, VERDICT, ROW]
-        self.failing = F.array_compact(
-            F.array(*[F.when(self._fails(at), F.lit(rule.id)) for at, rule in enumerate(self.rules)])
-        )
 
-    def judge(self, rows: DataFrame) -> DataFrame:
-        """The rows with what the gate knows of each."""
-        return rows.select("*", *self._judgement).select("*", self._verdict).select("*", self._row)
+    def judge(self, rows: DataFrame, written: DataFrame | None = None) -> DataFrame:
+        """The rows with what the gate knows of each.
+
+        Args:
+            rows: what the function returned.
+            written: what the table holds; None: nothing. Only uniqueness looks at it.
+        """
+        judged = rows.select("*", *self._judgement)
+        for at, one in enumerate(self.uniques, start=self._first_unique):
+            word, bit = self._words[at // _WORD], F.lit(1 << at % _WORD).cast("bigint")
+            judged = one.mark(judged, self._strongest() == 0, written, _UNIQUE)
+            failing = F.when(F.col(_UNIQUE), F.col(word).bitwiseOR(bit)).otherwise(F.col(word))
+            judged = judged.withColumn(word, failing).drop(_UNIQUE)
+        return judged.select("*", self._verdict).select("*", self._row)
 
     def passed(self, judged: DataFrame) -> DataFrame:
         """Of judged rows, those that the table takes."""
@@ -109,6 +121,14 @@ class Gate:
             *[F.count_if(self._fails(at)).alias(f"failed{at}") for at in range(len(self.rules))],
             *self.measurements(),
         ]
+
+    def held(self, place: Sequence[Column]) -> Column:
+        """An aggregate over judged rows: those for the quarantine, as JSON; `place` says which each is.
+
+        Per row: the columns of `place`, a hash of the row, and the words that say which rules it fails.
+        """
+        row = F.struct(*place, F.xxhash64(ROW).alias(HASH), *map(F.col, self._words))
+        return F.to_json(F.collect_list(F.when(F.col(VERDICT) == QUARANTINE, row)))
 
     def measurements(self) -> list[Column]:
         """Those of the metrics that rules about many rows at once need."""
@@ -160,10 +180,14 @@ class Gate:
     def ids(self, judged: pa.Table) -> list[list[str]]:
         """For each judged row in memory, the rules that it fails."""
         words = [judged[word].to_pylist() for word in self._words]
-        return [
-            [rule.id for at, rule in enumerate(self.rules) if row[at // _WORD] >> at % _WORD & 1]
-            for row in zip(*words, strict=True)
-        ]
+        return [self._ids(row) for row in zip(*words, strict=True)]
+
+    def ids_of(self, held: Mapping[str, Any]) -> list[str]:
+        """The rules that a row fails, as `held` has it."""
+        return self._ids([int(held[word]) for word in self._words])
+
+    def _ids(self, words: Sequence[int]) -> list[str]:
+        return [rule.id for at, rule in enumerate(self.rules) if words[at // _WORD] >> at % _WORD & 1]
 
     def findings(self, tally: Tally, before: Shares, clock: str) -> Findings:
         """What the rules about many rows at once say of a batch.

@@ -217,7 +217,7 @@ def _unique_share(rule: Rule, c: Arguments, taken: Column) -> Measure:
 
 
 def _set(unexpected: Callable[[set[Any], set[Any]], set[Any]]) -> Callable[..., Measure]:
-    """A rule about the distinct values: `unexpected` gives those that break it, from what is and should be."""
+    """A rule about the distinct values; `unexpected` says which break it, from what is and should be."""
 
     def make(rule: Rule, c: Arguments, taken: Column) -> Measure:
         found, kind = _distinct(c, taken)
