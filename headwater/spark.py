@@ -56,7 +56,8 @@ def start(conf: Conf, *, realtime_slots: int = 0) -> SparkSession:
     if running is not None:  # of this process, whichever thread began it
         return SparkSession(running)
     # PySpark writes each error of a query to stderr, as JSON with Java's stack, before it raises it.
-    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
     jvm.size(conf.memory)
     gateway = jvm.gateway()
     spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)

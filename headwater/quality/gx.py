@@ -34,13 +34,16 @@ _OF_COLUMNS = (
 
 def context() -> EphemeralDataContext:
     """A context in memory, which draws no progress bars and tells nobody that it is used."""
-    import great_expectations
+    from great_expectations import get_context
+    from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
 
     logging.getLogger("great_expectations").setLevel(logging.CRITICAL)  # errors are in its results
-    made = great_expectations.get_context(mode="ephemeral")
-    made.enable_analytics(False)
-    made.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
-    return made
+    config = DataContextConfig(
+        store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        progress_bars={"globally": False},  # type: ignore[arg-type]
+        analytics_enabled=False,
+    )
+    return get_context(mode="ephemeral", project_config=config)
 
 
 def judge(suite: Suite, found: dict[str, Any], rows: DataFrame, *, samples: int) -> dict[str, Any]:
@@ -105,12 +108,12 @@ def _clean(result: dict[str, Any], *, values: bool) -> None:
     found = result["result"]
     kept = {name: found[name] for name in found if name in _COUNTS or "percent" in name}
     if "observed_value" in found:
-        kept["observed_value"] = _observed(result["expectation_config"]["type"], found["observed_value"])
+        kept["observed_value"] = observed(result["expectation_config"]["type"], found["observed_value"])
     result["result"] = kept
 
 
-def _observed(kind: str, value: Any) -> Any:
-    """An observed value, if it is no row's own: numbers, columns, types; of texts and lists how many."""
+def observed(kind: str, value: Any) -> Any:
+    """What an expectation of this kind observed, but no texts of rows: of a list of them how many."""
     if value is None or isinstance(value, (bool, int, float)) or kind.startswith(_OF_COLUMNS):
         return value
     if isinstance(value, dict) and "quantiles" in value:

@@ -3,6 +3,7 @@
 One DuckDB query profiles each column of the newest version. What it says becomes expectations that the
 table meets today, each of severity `warning` and with a note of what was seen: nothing is held back
 before somebody has said so. Sets of values are taken from the data; read them before you commit them.
+Columns with a dot or a backtick in their names are left out: Great Expectations can't name them to Spark.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ Expectation = dict[str, Any]
 
 FEW = 20  # different values of a text that make a set
 OFTEN = 10  # rows for each value of such a set, at least
+GROWING = 0.1  # a whole number with more different values than this share of rows may be a counter or a time
 # Shapes of a text, the strictest first; what Java and RE2 (DuckDB) read alike.
 SHAPES = (
     "^[0-9]+$",
@@ -94,7 +96,8 @@ def suggest(project: Project, table: str) -> dict[str, Any]:
     place = lake.place(table)
     stored = StructType.fromJson(json.loads(DeltaTable(place.path).schema().to_json()))
     with queries.connect(project.root, env=project.env) as connection:
-        profiles = [_profile(connection, table, f.name, f.dataType) for f in stored if f.name != PARTIAL]
+        columns = [f for f in stored if f.name != PARTIAL and not {".", "`"} & {*f.name}]
+        profiles = [_profile(connection, table, f.name, f.dataType) for f in columns]
     rows = profiles[0].rows
     if not rows:
         raise QualityError(f"{table} holds no rows yet; run: headwater run {table} --once")
@@ -126,8 +129,15 @@ def write(project: Project, table: str, suite: Mapping[str, Any]) -> Path:
 
 
 def text(suite: Mapping[str, Any]) -> str:
-    """The suite as JSON, indented for people."""
-    return json.dumps(suite, ensure_ascii=False, indent=2) + "\n"
+    """The suite as JSON for people: a line for each part of an expectation."""
+
+    def lines(part: Mapping[str, Any], indent: str) -> str:
+        found = (f"{indent}{json.dumps(key)}: {json.dumps(part[key], ensure_ascii=False)}" for key in part)
+        return ",\n".join(found)
+
+    head = {key: value for key, value in suite.items() if key != "expectations"}
+    each = ",\n".join(f"    {{\n{lines(one, ' ' * 6)}\n    }}" for one in suite["expectations"])
+    return f'{{\n{lines(head, "  ")},\n  "expectations": [\n{each}\n  ]\n}}\n'
 
 
 def _profile(connection: duckdb.DuckDBPyConnection, table: str, name: str, kind: DataType) -> Profile:
@@ -173,7 +183,9 @@ def _of_table(rows: int, keys: tuple[str, ...], profiles: list[Profile]) -> Iter
     yield _expect("expect_table_row_count_to_be_between", seen, min_value=1)
     if len(keys) > 1:
         yield _expect(
-            "expect_compound_columns_to_be_unique", f"{seen}, identified by it", column_list=[*keys]
+            "expect_compound_columns_to_be_unique",
+            f"{seen}, told apart by these columns",
+            column_list=[*keys],
         )
     for profile in profiles:
         if (keys == (profile.name,) or not keys) and profile.distinct == rows:
@@ -191,21 +203,21 @@ def _of_column(profile: Profile) -> Iterator[Expectation]:
     if isinstance(profile.kind, NumericType):
         yield from _of_numbers(profile)
     elif profile.values:
-        seen = f"{len(profile.values)} values in {present:,} rows"
+        seen = f"{len(profile.values)} different in {present:,} rows"
         yield _expect("expect_column_values_to_be_in_set", seen, column=name, value_set=[*profile.values])
     elif isinstance(profile.kind, StringType):
         yield from _of_texts(profile)
 
 
 def _of_numbers(profile: Profile) -> Iterator[Expectation]:
-    """Bounds around what was seen; none above a number that nearly every row has another of: it grows."""
+    """Bounds around what was seen; none above a whole number with many values: it may grow."""
     if not profile.finite or profile.low is None or profile.high is None:
         return
     present = profile.rows - profile.nulls
     bounds = {"min_value": _outward(profile.low, up=False)}
     seen = f"min {profile.low}, max {profile.high} in {present:,} rows"
     whole = isinstance(profile.kind, IntegralType)
-    if whole and profile.distinct is not None and profile.distinct > max(FEW, 0.5 * present):
+    if whole and profile.distinct is not None and profile.distinct > max(FEW, GROWING * present):
         seen += "; it may grow, so no max_value"
     else:
         bounds["max_value"] = _outward(profile.high, up=True)
@@ -214,7 +226,7 @@ def _of_numbers(profile: Profile) -> Iterator[Expectation]:
 
 def _of_texts(profile: Profile) -> Iterator[Expectation]:
     present = profile.rows - profile.nulls
-    seen = f"{profile.distinct:,} values of {profile.low} to {profile.high} characters in {present:,} rows"
+    seen = f"{profile.low} to {profile.high} characters, {profile.distinct:,} different in {present:,} rows"
     if profile.shape:
         yield _expect("expect_column_values_to_match_regex", seen, column=profile.name, regex=profile.shape)
     elif profile.low is not None and profile.high is not None:

@@ -197,7 +197,7 @@ def _version(source: Source, at: str | None) -> int:
 
 def _outcome(rule: Rule, said: dict[str, Any]) -> Outcome:
     found, error = said["result"], said["exception_info"]
-    observed = found.get("observed_value")
+    observed = gx.observed(rule.type, found.get("observed_value"))
     return Outcome(
         expectation=rule.id,
         type=rule.type,
