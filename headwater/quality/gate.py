@@ -26,7 +26,7 @@ from headwater import plans
 from headwater.errors import FlowError
 from headwater.quality import measure, predicate, unique
 from headwater.quality.measure import Findings, Shares
-from headwater.quality.suite import ACTIONS, OF_MANY, Rule, Suite
+from headwater.quality.suite import ACTIONS, Rule, Suite
 
 VERDICT = "__verdict"  # the place of an action in ACTIONS; 0 where the row passes
 ROW = "__row"  # the row as JSON, where its verdict is quarantine or fail
@@ -69,10 +69,10 @@ class Gate:
 
     def __init__(self, suite: Suite, columns: StructType, guards: Sequence[tuple[Rule, Column]] = ()) -> None:
         judged = [rule for rule in suite.rules if rule.scope == "batch"]
-        of_rows = [rule for rule in judged if _of_rows(rule) and rule.type not in unique.TYPES]
+        of_rows = [rule for rule in judged if not rule.of_many and rule.type not in unique.TYPES]
         self.uniques = [unique.compile(rule, columns) for rule in judged if rule.type in unique.TYPES]
         self.measures = [
-            measure.compile(rule, columns, F.col(VERDICT) == 0) for rule in judged if not _of_rows(rule)
+            measure.compile(rule, columns, F.col(VERDICT) == 0) for rule in judged if rule.of_many
         ]
         self.rules = (*of_rows, *(rule for rule, _ in guards), *(one.rule for one in self.uniques))
         self._table = suite.table
@@ -231,11 +231,6 @@ class Gate:
 
     def _fails(self, at: int) -> Column:
         return F.col(self._words[at // _WORD]).bitwiseAND(F.lit(1 << at % _WORD)) != 0
-
-
-def _of_rows(rule: Rule) -> bool:
-    """Whether single rows fail the rule; one that the engine does not know is refused there."""
-    return rule.mostly == 1 and not rule.type.startswith(OF_MANY)
 
 
 def _metric(measure: int, part: int) -> str:

@@ -77,6 +77,11 @@ class Rule:
         return float(self.kwargs.get("mostly", 1))
 
     @property
+    def of_many(self) -> bool:
+        """Whether it is about many rows at once, so that no single row fails it."""
+        return self.mostly < 1 or self.type.startswith(OF_MANY)
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it is about, in the order of its arguments."""
         return _columns(self.kwargs)
@@ -176,6 +181,19 @@ def of_whole_table(suite: Suite) -> Suite:
     return replace(suite, rules=tuple(rules))
 
 
+def without_batches(suite: Suite, found: dict[str, Any]) -> tuple[Suite, dict[str, Any]]:
+    """The suite and its file's content without what is expected of each batch as a whole.
+
+    Args:
+        suite: the suite.
+        found: what its file holds.
+    """
+    kept = [rule.scope == "table" or not rule.type.startswith(OF_MANY) for rule in suite.rules]
+    rules = tuple(rule for rule, keep in zip(suite.rules, kept, strict=True) if keep)
+    expectations = [one for one, keep in zip(found["expectations"], kept, strict=True) if keep]
+    return replace(suite, rules=rules), {**found, "expectations": expectations}
+
+
 def _rule(expectation: _Expectation, where: str) -> Rule:
     kwargs, meta = dict(expectation.kwargs), expectation.meta or _Meta()
     mostly = kwargs.get("mostly", 1)
@@ -188,6 +206,11 @@ def _rule(expectation: _Expectation, where: str) -> Rule:
         what = "a share of rows" if mostly < 1 else "many rows at once"
         raise ProjectError(f"{where}: it is about {what}, so no row is to {meta.action}; write warn or fail")
     critical: Action = "quarantine" if routes else "fail"
+    scope = meta.scope or ("table" if expectation.type.startswith(OF_MANY) else "batch")
+    if meta.max_age is not None and (scope, expectation.type) != ("batch", "expect_column_max_to_be_between"):
+        raise ProjectError(
+            f"{where}: meta.max_age is for expect_column_max_to_be_between with meta.scope = 'batch'"
+        )
     return Rule(
         id=expectation.id or _name(expectation),
         type=expectation.type,
@@ -195,7 +218,7 @@ def _rule(expectation: _Expectation, where: str) -> Rule:
         action=meta.action or (critical if expectation.severity == "critical" else "warn"),
         where=where,
         said=meta.action is not None,
-        scope=meta.scope or ("table" if expectation.type.startswith(OF_MANY) else "batch"),
+        scope=scope,
         window=meta.window,
         max_age=meta.max_age,
     )

@@ -22,7 +22,7 @@ from headwater.lake import Lake, Place
 from headwater.project import Project
 from headwater.quality import docs as pages
 from headwater.quality import gx, results
-from headwater.quality.suite import Action, Rule, Suite, fingerprint, of_whole_table
+from headwater.quality.suite import Action, Rule, Suite, fingerprint, of_whole_table, without_batches
 from headwater.query import at as past
 from headwater.query.sources import Source
 
@@ -169,7 +169,7 @@ def _validate(project: Project, suite: Suite, place: Place, at: str | None, samp
     version = _version(source, at)
     if inspect.changes_in_place(place):
         suite = of_whole_table(suite)
-    found = json.loads(suite.file.read_text(encoding="utf-8"))
+    suite, found = without_batches(suite, json.loads(suite.file.read_text(encoding="utf-8")))
     rows = on_spark.frame(project.conf, source, version)
     validated_at, began = datetime.now(UTC), time.monotonic()
     document = gx.judge(suite, found, rows, samples=samples)
