@@ -447,6 +447,14 @@ def test_an_expectation_that_great_expectations_refuses_is_named(
     assert says in str(refused.value) and "\n" not in str(refused.value)
 
 
+def test_a_suite_without_expectations_is_passed(tmp_path: Path) -> None:
+    root = make(tmp_path / "p", {"bronze.raw": []})
+    (root / "quality" / "bronze.raw.json").write_text('{"name": "bronze.raw"}')
+    append(root, "bronze.raw", [], RAW)
+    done = validate.run(projects.load(root), docs=tmp_path / "docs")
+    assert done.passed and [one.outcomes for one in done.validations] == [()] and done.docs.exists()
+
+
 def test_only_the_pass_that_writes_a_row_can_hold_it_back(spark: SparkSession, tmp_path: Path) -> None:
     quarantine = {**expect("column_values_to_not_be_null", column="host"), "meta": {"action": "quarantine"}}
     loaded = projects.load(make(tmp_path / "gold", {"gold.by_host": [quarantine]}))
