@@ -138,4 +138,4 @@ def _reason(error: Exception | str) -> str:
     """The first line of a message, without the values that Spark puts in quotes."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines[1:] if lines[:1] and "validation error" in lines[0] else lines[:1])
-    return re.sub(r"'[^']*'", "'…'", text) if "CAST" in text else text
+    return re.sub(r"'[^']*'", "'…'", text) if re.search(r"\[[A-Z_.]+\]", text) else text

@@ -169,7 +169,8 @@ def _validate(project: Project, suite: Suite, place: Place, at: str | None, samp
     version = _version(source, at)
     if inspect.changes_in_place(place):
         suite = of_whole_table(suite)
-    suite, found = without_batches(suite, json.loads(suite.file.read_text(encoding="utf-8")))
+    found = {"expectations": [], **json.loads(suite.file.read_text(encoding="utf-8"))}
+    suite, found = without_batches(suite, found)
     rows = on_spark.frame(project.conf, source, version)
     validated_at, began = datetime.now(UTC), time.monotonic()
     document = gx.judge(suite, found, rows, samples=samples)
