@@ -22,9 +22,13 @@ if not hasattr(sys.modules["__main__"], "__file__"):
     sys.modules["__main__"].__spec__ = ModuleSpec("__main__", None)
 
 # The tests start dozens of JVMs that live for seconds, half of whose work would be the optimising compiler's.
-# Spark's launcher reads these two; a value from outside wins.
-for variable in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
-    os.environ.setdefault(variable, "-XX:TieredStopAtLevel=1")
+# Spark's launcher reads the first two, the embedded broker the third; a value from outside wins.
+for variable, options in {
+    "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1",
+    "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1",
+    "KAFKA_JVM_PERFORMANCE_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}.items():
+    os.environ.setdefault(variable, options)
 
 
 @pytest.fixture(scope="session")
