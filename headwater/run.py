@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -213,8 +214,9 @@ class Run:
             self._stop.wait(0.2)
         if self._stop.is_set():
             context.heads.announce()
+            deadline = time.monotonic() + GRACE
             for thread in threads:
-                thread.join(GRACE / len(threads))
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     def _keep_house(self, context: Context) -> None:
         """What is due beside the flows: checkpoints of the Delta logs, which would hold up a commit, and
