@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater import decode, stored
+from headwater.contract import Fields
 from headwater.decode import MALFORMED, PLACE, RAW, SOURCE
 from headwater.quality.gate import QUARANTINE, ROW, VERDICT, Gate, Tally
 
@@ -40,14 +41,14 @@ class Work:
     Attributes:
         spark: where the function runs.
         columns: what the input's files hold.
-        schema: what the decoder makes of `value`; None where there is nothing to decode.
+        schema: what the decoder takes of `value`; None where there is nothing to decode.
         function: the table's definition.
         gate: judges the rows that the function returns; None where nothing is expected of them.
     """
 
     spark: SparkSession
     columns: StructType
-    schema: StructType | None
+    schema: Fields | None
     function: Callable[[DataFrame], DataFrame]
     gate: Gate | None = None
 
@@ -72,7 +73,11 @@ class Rows(Protocol):
         """Of the result, the rows that pass the gate, as they are written."""
 
     def counts(self) -> Counts:
-        """What the batch came to; known once `passed` is written."""
+        """What the batch came to; known once `passed` is written.
+
+        Raises:
+            FlowError: a record breaks a contract that stops the flow.
+        """
 
     def held(self, clock: str) -> DataFrame | pa.Table:
         """The malformed rows and those that the gate quarantines: the columns of a quarantine.
@@ -114,8 +119,13 @@ class FewRows:
 
     def counts(self) -> Counts:
         """What the batch came to."""
-        malformed = int(pc.sum(pc.is_valid(self._reasons), min_count=0).as_py())
-        return Counts(len(self._raw), malformed, self._tally)
+        malformed = pc.indices_nonzero(pc.is_valid(self._reasons))
+        if self._work.schema is not None:
+            places = self._raw.select(list(PLACE)).take(malformed).to_pylist()
+            reasons = self._reasons.take(malformed).to_pylist()
+            found = [Row(*place.values(), why) for place, why in zip(places, reasons, strict=True)]
+            self._work.schema.enforce(found)
+        return Counts(len(self._raw), len(malformed), self._tally)
 
     def held(self, clock: str) -> pa.Table:
         """The malformed rows and those that the gate quarantines."""
@@ -182,11 +192,14 @@ class ManyRows:
     def counts(self) -> Counts:
         """What the batch came to; known once `passed` is written."""
         taken = self._rows if self._decoded is None else int(self._decoded.get["all"])
+        malformed = self._malformed()
+        if self._work.schema is not None:
+            self._work.schema.enforce(malformed)
         tally = Tally()
         if self._judged is not None:
             assert self._work.gate is not None
             tally = self._work.gate.tally(self._judged.get)
-        return Counts(taken, len(self._malformed()), tally)
+        return Counts(taken, len(malformed), tally)
 
     def held(self, clock: str) -> DataFrame:
         """The malformed rows and those that the gate quarantines, read again."""
