@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Function = Callable[..., "DataFrame"]
+Contract = Literal["evolve", "freeze", "quarantine"]
 
 
 @dataclass(frozen=True)
@@ -25,18 +26,27 @@ class Json:
 
     Attributes:
         schema: the fields to take, as Spark DDL (`hostname STRING, usage DOUBLE`).
+        contract: what becomes of a record whose fields are others; see `json`.
     """
 
     schema: str
+    contract: Contract = "evolve"
 
 
-def json(schema: str) -> Json:
+def json(schema: str, contract: Contract = "evolve") -> Json:
     """Decode each value as one JSON object with the fields of `schema` (Spark DDL).
 
-    A missing field is NULL, an unknown one is ignored (bronze keeps the bytes). A row that is not one
-    well-formed object of these types goes to the quarantine, never to the table: see `headwater.decode`.
+    A row that is not one well-formed object of these types goes to the quarantine, never to the table:
+    see `headwater.parser`. Where a record's fields are not those of the schema, the contract says:
+
+    - `evolve`: a missing field is NULL, and unknown ones are kept in the column `_rescued` (STRING: a JSON
+      object of them alone, each at its path; NULL where there are none).
+    - `quarantine`: a record with an unknown or a missing field goes to the quarantine, with the reason.
+    - `freeze`: a record with an unknown or a missing field, or one of another type, stops the flow.
+
+    Alerts have no `_rescued`, whatever the contract, and take such records as `evolve` does.
     """
-    return Json(schema)
+    return Json(schema, contract)
 
 
 @dataclass(frozen=True, kw_only=True)

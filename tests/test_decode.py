@@ -13,13 +13,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from headwater import decode, jvm, plans
 from headwater.analysis import BRONZE
-from headwater.definitions import Json
-from headwater.errors import ProjectError
+from headwater.contract import BREACH, Fields
+from headwater.definitions import Contract, Json
+from headwater.errors import FlowError, ProjectError
+from headwater.parser import parser
 from headwater.produce import load_generator
 
 DDL = (
@@ -111,9 +114,13 @@ NATIVE_TAKES = {
 }
 
 
-def parse(ddl: str, values: list[bytes | None]) -> tuple[list[dict[str, Any]], list[str | None]]:
-    table, reasons = decode.parser(jvm.ddl(ddl))(pa.array(values, pa.binary()))
-    return table.to_pylist(), reasons.to_pylist()
+def parse(
+    ddl: str, values: list[bytes | None], contract: Contract = "evolve"
+) -> tuple[list[dict[str, Any]], list[str | None]]:
+    """The declared columns, and the reasons."""
+    taken = Fields(jvm.ddl(ddl), contract)
+    table, reasons = parser(taken)(pa.array(values, pa.binary()))
+    return table.select(taken.declared.names).to_pylist(), reasons.to_pylist()
 
 
 def bronze(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
@@ -296,13 +303,225 @@ def test_native_leaves_out_what_the_decoder_finds_malformed(spark: SparkSession)
     assert {names[n] for n in kept["offset"].to_pylist()} == {*NATIVE_TAKES, "good"}
 
 
+# Fields that are not declared, and declared ones that are not there
+
+
+def rescued(ddl: str, values: list[bytes | None]) -> list[str | None]:
+    table, _ = parser(Fields(jvm.ddl(ddl)))(pa.array(values, pa.binary()))
+    found: list[str | None] = table["_rescued"].to_pylist()
+    return found
+
+
+NESTED = (
+    "a INT, p STRUCT<x: INT, q: STRUCT<z: STRING>>, l ARRAY<STRUCT<n: INT>>, ll ARRAY<ARRAY<STRUCT<n: INT>>>"
+)
+
+# value → what is rescued of it
+UNKNOWNS: list[tuple[bytes, str | None]] = [
+    (b'{"a":1}', None),
+    (b'{"a":1,"b":2}', '{"b":2}'),
+    (b'{"a":1,"A":2}', '{"A":2}'),
+    (b'{"b":null,"c":""}', '{"b":null,"c":""}'),
+    (
+        b'{"b":1.10e3,"c":12345678901234567890123456789.00}',
+        '{"b":1.10e3,"c":12345678901234567890123456789.00}',
+    ),
+    (b'{"b":1,"b":"x"}', '{"b":1,"b":"x"}'),
+    (b' {\n"b" : [ 1, {"}":"]"} ] , "a" : 1 }\n', '{"b":[ 1, {"}":"]"} ]}'),
+    (b'{"\\u0061":1,"\\u00e9":"\\ud83d\\ude00","":"\\""}', '{"\\u00e9":"\\ud83d\\ude00","":"\\""}'),
+    ('{"é":"ü","a":1}'.encode(), '{"é":"ü"}'),
+    (b'{"p":{"x":1,"y":2,"q":{"z":"}","w":{}}},"b":3}', '{"p":{"y":2,"q":{"w":{}}},"b":3}'),
+    (b'{"p":null,"l":null,"ll":[null,[null]]}', None),
+    (b'{"l":[{"n":1},null,{"m":[1]},{}]}', '{"l":[null,null,{"m":[1]}]}'),
+    (b'{"ll":[[],[{"n":1}],[null,{"n":2,"k":3}]]}', '{"ll":[null,null,[null,{"k":3}]]}'),
+    (b'{"b":' + b"[" * 900 + b"]" * 900 + b"}", '{"b":' + "[" * 900 + "]" * 900 + "}"),
+]
+
+
+def test_unknown_fields_are_rescued_as_they_were_written() -> None:
+    values = [value for value, _ in UNKNOWNS]
+    assert parse(NESTED, [*values])[1] == [None] * len(values)
+    assert rescued(NESTED, [*values]) == [wanted for _, wanted in UNKNOWNS]
+    for value, wanted in UNKNOWNS:
+        assert rescued(NESTED, [value]) == [wanted]
+
+
+def prune(value: Any, kind: DataType) -> Any:
+    """What of a parsed value is not declared; None where all of it is."""
+    if isinstance(kind, StructType) and isinstance(value, dict):
+        known = {field.name: field.dataType for field in kind}
+        rest = {k: prune(v, known[k]) if k in known else (v,) for k, v in value.items()}
+        return {k: v[0] if isinstance(v, tuple) else v for k, v in rest.items() if v is not None} or None
+    if isinstance(kind, ArrayType) and isinstance(value, list):
+        rest = [prune(element, kind.elementType) for element in value]
+        while rest and rest[-1] is None:
+            rest.pop()
+        return rest or None
+    return None
+
+
+@settings(max_examples=60, deadline=None, print_blob=True)
+@given(st.lists(ROW, min_size=1, max_size=12))
+def test_what_is_rescued_is_the_record_less_what_is_declared(texts: list[str]) -> None:
+    declared = jvm.ddl(DDL)
+    for text, found in zip(texts, rescued(DDL, [text.encode() for text in texts]), strict=True):
+        note(text)
+        # Numbers compare as they were written.
+        wanted = prune(json.loads(text, parse_float=str, parse_int=str), declared)
+        assert (json.loads(found, parse_float=str, parse_int=str) if found else None) == wanted
+
+
+def test_what_is_rescued_does_not_depend_on_neighbours() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    kinds: list[tuple[bytes | None, str | None]] = [
+        *UNKNOWNS,
+        *((value, None) for value, _ in MALFORMED.values()),
+    ]
+    for share in (0.0, 0.001, 0.3):
+        drawn = [draw.choice(kinds) if draw.random() < share else (good(n), "-") for n in range(1_500)]
+        values = [value for value, _ in drawn]
+        taken = Fields(jvm.ddl(f"{NESTED}, hostname STRING, usage DOUBLE, place STRUCT<xy: ARRAY<INT>>"))
+        table, reasons = parser(taken)(pa.array(values, pa.binary()))
+        for (value, wanted), found, reason in zip(
+            drawn, table["_rescued"].to_pylist(), reasons.to_pylist(), strict=True
+        ):
+            if wanted == "-":
+                assert found is None and reason is None
+            elif wanted is not None:
+                assert found == wanted and reason is None, value
+
+
+def test_unknown_fields_of_several_types_make_no_row_malformed() -> None:
+    values: list[bytes | None] = [
+        b'{"a":1,"x":1}',
+        b'{"a":2,"x":"1"}',
+        b'{"a":3,"x":{"y":1}}',
+        b'{"a":4,"x":[]}',
+    ]
+    rows, reasons = parse("a INT", values)
+    assert reasons == [None] * 4 and [row["a"] for row in rows] == [1, 2, 3, 4]
+    assert rescued("a INT", values) == ['{"x":1}', '{"x":"1"}', '{"x":{"y":1}}', '{"x":[]}']
+
+
+# value → its reason under `evolve`, `quarantine` and `freeze`, where "" stands for none
+CONTRACTS: dict[str, tuple[bytes, str, str, str]] = {
+    "all fields": (b'{"a":1,"p":{"x":1}}', "", "", ""),
+    "nulls": (b'{"a":null,"p":null}', "", "", ""),
+    "unknown": (
+        b'{"a":1,"p":null,"b":2}',
+        "",
+        "unknown field 'b'",
+        "breaks the contract: unknown field 'b'",
+    ),
+    "unknown in a struct": (
+        b'{"a":1,"p":{"x":1,"y":2}}',
+        "",
+        "unknown field 'p.y'",
+        "breaks the contract: unknown field 'p.y'",
+    ),
+    "other case": (
+        b'{"A":1,"a":2,"p":null}',
+        "",
+        "unknown field 'A'",
+        "breaks the contract: unknown field 'A'",
+    ),
+    "missing": (b'{"p":null}', "", "missing field 'a'", "breaks the contract: missing field 'a'"),
+    "missing in a struct": (
+        b'{"a":1,"p":{}}',
+        "",
+        "missing field 'p.x'",
+        "breaks the contract: missing field 'p.x'",
+    ),
+    "renamed": (
+        b'{"aa":1,"p":null}',
+        "",
+        "unknown field 'aa'; missing field 'a'",
+        "breaks the contract: unknown field 'aa'; missing field 'a'",
+    ),
+    "retyped": (
+        b'{"a":"1","p":null}',
+        "Column(/a)",
+        "Column(/a)",
+        "breaks the contract: field 'a': JSON parse error: Column(/a)",
+    ),
+    "too large": (
+        b'{"a":3000000000,"p":null}',
+        "int32",
+        "int32",
+        "breaks the contract: field 'a': Failed to convert JSON to int32",
+    ),
+    "retyped in a struct": (
+        b'{"a":3,"p":{"x":1.5}}',
+        "int32",
+        "int32",
+        "breaks the contract: field 'p': Failed to convert",
+    ),
+    "twice": (b'{"a":1,"a":2,"p":null}', "twice", "twice", "breaks the contract: field 'a': "),
+    "no object": (b"[]", "not one", "not one", "not one"),
+    "broken": (b'{"a":1,}', "JSON parse", "JSON parse", "JSON parse"),
+    "two objects": (b"{}{}", "not one", "not one", "not one"),
+    "nan": (b'{"a":1,"p":{"x":NaN}}', "NaN", "NaN", "NaN"),
+}
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("kind", CONTRACTS)
+def test_a_contract_says_what_becomes_of_a_record(kind: str, at: int) -> None:
+    contract: Contract = ("evolve", "quarantine", "freeze")[at - 1]  # type: ignore[assignment]
+    ddl, whole = "a INT, p STRUCT<x: INT>", b'{"a":7,"p":{"x":null}}'
+    value, says = CONTRACTS[kind][0], str(CONTRACTS[kind][at])
+    for values in ([value], [whole, value, whole], [value] * 600):
+        rows, reasons = parse(ddl, [*values], contract)
+        for one, row, reason in zip(values, rows, reasons, strict=True):
+            if one == whole:
+                assert reason is None and row["a"] == 7
+            elif says:
+                assert reason is not None and says in reason
+                assert reason.startswith(BREACH) == says.startswith(BREACH)
+                assert row == {"a": None, "p": None}
+            else:
+                assert reason is None
+
+
+def test_fields_missing_in_an_array_break_a_contract() -> None:
+    for value, says in [
+        (b'{"l":[{"n":1},{}]}', "missing field 'l[].n'"),
+        (b'{"l":[{"n":1},{"n":null},null]}', None),
+        (b'{"l":[{"n":1,"m":1},{"n":1,"m":1}]}', "unknown field 'l[].m'"),
+    ]:
+        assert parse("l ARRAY<STRUCT<n: INT>>", [value], "quarantine")[1] == [says]
+
+
+def test_a_frozen_table_stops_at_the_first_such_record() -> None:
+    taken = decode.fields(Json("a INT", "freeze"), "silver/x.py: silver.x")
+    reasons = [
+        "not one JSON object",
+        f"{BREACH}unknown field 'b'",
+        f"{BREACH}missing field 'a'",
+    ]
+    rows = [Row("main", "t", 0, offset, why) for offset, why in enumerate(reasons)]
+    taken.enforce(rows[:1])
+    with pytest.raises(FlowError) as stopped:
+        taken.enforce(rows[::-1])
+    text = str(stopped.value)
+    assert text.startswith("silver/x.py: silver.x: unknown field 'b' (topic t, partition 0, offset 1; 2 such")
+    assert "contract='quarantine'" in text and "\n" not in text
+
+
+def test_an_unknown_contract_is_refused() -> None:
+    with pytest.raises(ProjectError, match="contract='strict'; known: evolve, freeze, quarantine"):
+        decode.fields(Json("a INT", "strict"), "silver/x.py: silver.x")  # type: ignore[arg-type]
+
+
 # As a DataFrame
 
 
 def test_decoded_rows_say_where_they_came_from(spark: SparkSession) -> None:
     raw = bronze(spark, [b'{"a":1}', b"{", None])
     rows = decode.decoded(raw, decode.fields(Json("a INT"), "test"))
-    assert rows.columns == ["a", "_source", "ingested_at", "_malformed"]
+    assert rows.columns == ["a", "_rescued", "_source", "ingested_at", "_malformed"]
     assert raw.agg(F.count("*")).first() is not None
     found = {row["_source"]["offset"]: row for row in rows.toArrow().to_pylist()}
     assert found[0]["a"] == 1 and found[0]["_malformed"] is None
@@ -344,6 +563,7 @@ def test_fields_may_have_the_names_of_kafkas_columns(spark: SparkSession) -> Non
         ("a STRUCT<b: ARRAY<BINARY>>", "'a'.b: binary is not supported"),
         ("ingested_at TIMESTAMP", "'ingested_at' is the name of a column that every row has"),
         ("_Source STRING", "'_Source' is the name"),
+        ("_rescued STRING", "'_rescued' is the name"),
     ],
 )
 def test_fields_that_cannot_be_are_refused(ddl: str, says: str) -> None:

@@ -264,7 +264,14 @@ def test_what_analysis_tells(spark: SparkSession, make: Make) -> None:
     sql = "SELECT window.start AS since, host, avg(usage) AS mean FROM STREAM silver.readings "
     sql += "WATERMARK at DELAY OF INTERVAL 5 SECONDS GROUP BY window(at, '1 minute'), host"
     found = analyse(spark, make({"gold/t.sql": gold(sql)}))
-    assert found["silver.readings"].columns.names == ["host", "usage", "at", "_source", "ingested_at"]
+    assert found["silver.readings"].columns.names == [
+        "host",
+        "usage",
+        "at",
+        "_rescued",
+        "_source",
+        "ingested_at",
+    ]
     assert found["silver.readings"].keys == () and found["silver.readings"].aggregate is None
     assert found["gold.t"].columns.names == ["since", "host", "mean"]
     assert found["gold.t"].stored.names == ["since", "host", "mean", "_partial"]

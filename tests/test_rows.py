@@ -17,7 +17,9 @@ from pyspark.sql.types import StructType
 
 from headwater import decode, jvm, stored
 from headwater.analysis import BRONZE
-from headwater.definitions import Json
+from headwater.contract import Fields
+from headwater.definitions import Contract, Json
+from headwater.errors import FlowError
 from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.lake import Lake
 from headwater.quarantine import HELD
@@ -73,7 +75,7 @@ def both(
     spark: SparkSession,
     file: Path,
     columns: StructType,
-    schema: StructType | None,
+    schema: Fields | None,
     function: Function = lambda rows: rows,
 ) -> list[Rows]:
     work = Work(spark, columns, schema, function)
@@ -158,11 +160,12 @@ def bronze(file: Path, values: list[bytes | None]) -> None:
 
 
 @pytest.mark.parametrize("values", [VALUES, VALUES[:1], VALUES[1:2]], ids=["mixed", "good", "malformed"])
+@pytest.mark.parametrize("contract", ["evolve", "quarantine"])
 def test_decoded_rows_and_rejects_are_the_same_both_ways(
-    spark: SparkSession, tmp_path: Path, values: list[bytes | None]
+    spark: SparkSession, tmp_path: Path, values: list[bytes | None], contract: Contract
 ) -> None:
     bronze(tmp_path / "in.parquet", values)
-    schema = decode.fields(Json("a BIGINT"), "test")
+    schema = decode.fields(Json("a BIGINT", contract), "test")
     table = target(tmp_path / "lake", stored.schema(decode.columns(schema, BRONZE)))
     found: list[Any] = []
     for at, rows in enumerate(both(spark, tmp_path / "in.parquet", BRONZE, schema)):
@@ -176,6 +179,19 @@ def test_decoded_rows_and_rejects_are_the_same_both_ways(
         found.append((good.to_pylist(), sorted(bad.to_pylist(), key=lambda row: row["offset"])))
     assert found[0] == found[1]
     assert all(row["value"] == values[row["offset"]] and row["reason"] for row in found[0][1])
+
+
+def test_a_frozen_contract_stops_both_ways(spark: SparkSession, tmp_path: Path) -> None:
+    bronze(tmp_path / "in.parquet", VALUES)
+    schema = decode.fields(Json("a BIGINT", "freeze"), "test")
+    table = target(tmp_path / "lake", stored.schema(decode.columns(schema, BRONZE)))
+    said = []
+    for at, rows in enumerate(both(spark, tmp_path / "in.parquet", BRONZE, schema)):
+        written(table, rows, at)
+        with pytest.raises(FlowError, match=r"Column\(/a\) .* offset 2; 2 such records") as stopped:
+            rows.counts()
+        said.append(str(stopped.value))
+    assert said[0] == said[1] and table.version == 0
 
 
 def test_rows_are_few_by_number_and_by_bytes(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater import decode, stored
+from headwater.contract import Fields
 from headwater.decode import MALFORMED, PLACE, RAW, SOURCE
 from headwater.places import place_of, without
 from headwater.quality.gate import HASH, ROW, Gate, Tally
@@ -47,7 +48,7 @@ class Work:
     Attributes:
         spark: where the function runs.
         columns: what the input's files hold.
-        schema: what the decoder makes of `value`; None where there is nothing to decode.
+        schema: what the decoder takes of `value`; None where there is nothing to decode.
         function: the table's definition.
         gate: judges the rows that the function returns; None where nothing is expected of them.
         written: the files that the table holds; uniqueness looks at them.
@@ -55,7 +56,7 @@ class Work:
 
     spark: SparkSession
     columns: StructType
-    schema: StructType | None
+    schema: Fields | None
     function: Callable[[DataFrame], DataFrame]
     gate: Gate | None = None
     written: Callable[[], Sequence[str]] = list
@@ -106,7 +107,11 @@ class Rows(Protocol):
         """Of the result, the rows that pass the gate, as they are written."""
 
     def counts(self) -> Counts:
-        """What the batch came to; known once `passed` is written."""
+        """What the batch came to; known once `passed` is written.
+
+        Raises:
+            FlowError: a record breaks a contract that stops the flow.
+        """
 
     def held(self, clock: str) -> DataFrame | pa.Table:
         """The broken and malformed rows and those that the gate quarantines: the columns of a quarantine.
@@ -164,17 +169,16 @@ class FewRows:
 
     def counts(self) -> Counts:
         """What the batch came to."""
-        malformed = int(pc.sum(pc.is_valid(self._reasons), min_count=0).as_py())
-        return Counts(len(self._all), malformed, len(self._broken), self._tally)
+        malformed = self._malformed()
+        if self._work.schema is not None:
+            self._work.schema.enforce(malformed)
+        return Counts(len(self._all), len(malformed), len(self._broken), self._tally)
 
     def held(self, clock: str) -> pa.Table:
         """The broken and malformed rows and those that the gate quarantines."""
         at = {place_of(row): at for at, row in enumerate(self._all.select(list(PLACE)).to_pylist())}
         held = [(at[place_of(row)], row["reason"], [ERROR_RULE], None) for row in self._broken.to_pylist()]
-        bad = pc.is_valid(self._reasons)
-        malformed = self._raw.select(list(PLACE)).filter(bad).to_pylist()
-        for row, reason in zip(malformed, self._reasons.filter(bad).to_pylist(), strict=True):
-            held.append((at[place_of(row)], reason, [MALFORMED_RULE], None))
+        held += [(at[tuple(place)], reason, [MALFORMED_RULE], None) for *place, reason in self._malformed()]
         if self._judged is not None and len(self._judged):
             assert self._work.gate is not None
             failed = self._work.gate.ids(self._judged)
@@ -191,6 +195,13 @@ class FewRows:
             .append_column("row", pa.array(made_of, pa.string()))
             .append_column("quarantined_at", when)
         )
+
+    def _malformed(self) -> list[tuple[Any, ...]]:
+        """Where each malformed row stands in Kafka (cluster, topic, partition, offset), and its reason."""
+        bad = pc.is_valid(self._reasons)
+        places = self._raw.select(list(PLACE)).filter(bad).to_pylist()
+        reasons = self._reasons.filter(bad).to_pylist()
+        return [(*place_of(place), reason) for place, reason in zip(places, reasons, strict=True)]
 
 
 class ManyRows:
@@ -235,13 +246,15 @@ class ManyRows:
 
     def counts(self) -> Counts:
         """What the batch came to; known once `passed` is written."""
-        broken = len(self._broken)
+        broken, malformed = len(self._broken), self._malformed()
         taken = self._rows if self._decoded is None else int(self._decoded.get["all"]) + broken
+        if self._work.schema is not None:
+            self._work.schema.enforce(malformed)
         tally = Tally()
         if self._judged is not None:
             assert self._work.gate is not None
             tally = self._work.gate.tally(self._judged.get)
-        return Counts(taken, len(self._malformed()), broken, tally)
+        return Counts(taken, len(malformed), broken, tally)
 
     def held(self, clock: str) -> DataFrame:
         """The broken and malformed rows and those that the gate quarantines, read again."""
