@@ -247,8 +247,8 @@ def _future(table: Table, result: DataFrame, column: str) -> tuple[Rule, Column]
     if "ingested_at" not in result.columns:
         raise ProjectError(f"{where} drops the column ingested_at; keep it, it tells which {column} can't be")
     rule = Rule(FUTURE_RULE, "event_time_not_in_the_future", {"column": column}, "quarantine", where)
-    latest = F.col("ingested_at") + F.make_dt_interval(secs=F.lit(interval(table.skew) / 1000))
-    return rule, F.coalesce(plans.named(column).cast("timestamp") > latest, F.lit(False))
+    at, now = (F.unix_micros(each) for each in (plans.named(column).cast("timestamp"), F.col("ingested_at")))
+    return rule, F.coalesce(at > now + 1000 * interval(table.skew), F.lit(False))
 
 
 def _check_columns(result: DataFrame, where: str) -> None:

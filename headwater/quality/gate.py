@@ -113,11 +113,12 @@ class Gate:
     def metrics(self) -> list[Column]:
         """Aggregates over judged rows, from whose values `tally` makes a tally."""
         verdict = F.col(VERDICT)
+        sample = F.first(F.when(verdict == FAIL, F.col(ROW)), ignorenulls=True).alias("sample")
         return [
             F.count("*").alias("rows"),
             F.count_if(verdict == DROP).alias("dropped"),
             F.count_if(verdict == QUARANTINE).alias("quarantined"),
-            F.first(F.when(verdict == FAIL, F.col(ROW)), ignorenulls=True).alias("sample"),
+            *([sample] if self._has(FAIL) else []),
             *[F.count_if(self._fails(at)).alias(f"failed{at}") for at in range(len(self.rules))],
             *self.measurements(),
         ]
@@ -146,7 +147,7 @@ class Gate:
             dropped=int(metrics["dropped"]),
             quarantined=int(metrics["quarantined"]),
             failed={rule: count for rule, count in failed.items() if count},
-            sample=metrics["sample"],
+            sample=metrics.get("sample"),
             measured={
                 one.rule.id: tuple(metrics[_metric(at, part)] for part in range(len(one.metrics)))
                 for at, one in enumerate(self.measures)
@@ -222,15 +223,26 @@ class Gate:
             )
 
     def _strongest(self) -> Column:
+        """The verdict, from the words."""
         verdict = F.lit(0)
         for code in (DROP, QUARANTINE, FAIL):
-            rules = [at for at, rule in enumerate(self.rules) if ACTIONS.index(rule.action) == code]
-            if rules:
-                verdict = F.when(reduce(or_, map(self._fails, rules)), F.lit(code)).otherwise(verdict)
+            held = self._any([ACTIONS.index(rule.action) == code for rule in self.rules])
+            verdict = verdict if held is None else F.when(held, F.lit(code)).otherwise(verdict)
         return verdict
+
+    def _any(self, wanted: Sequence[bool]) -> Column | None:
+        """Whether a row fails one of the wanted rules; None where none is wanted."""
+        masks = dict.fromkeys(self._words, 0)
+        for at, want in enumerate(wanted):
+            masks[self._words[at // _WORD]] |= want << at % _WORD
+        hits = [F.col(word).bitwiseAND(F.lit(mask)) != 0 for word, mask in masks.items() if mask]
+        return reduce(or_, hits) if hits else None
 
     def _fails(self, at: int) -> Column:
         return F.col(self._words[at // _WORD]).bitwiseAND(F.lit(1 << at % _WORD)) != 0
+
+    def _has(self, code: int) -> bool:
+        return any(ACTIONS.index(rule.action) == code for rule in self.rules)
 
 
 def _metric(measure: int, part: int) -> str:
