@@ -198,6 +198,8 @@ class FewRows:
 
     def _malformed(self) -> list[tuple[Any, ...]]:
         """Where each malformed row stands in Kafka (cluster, topic, partition, offset), and its reason."""
+        if self._work.schema is None:
+            return []
         bad = pc.is_valid(self._reasons)
         places = self._raw.select(list(PLACE)).filter(bad).to_pylist()
         reasons = self._reasons.filter(bad).to_pylist()
