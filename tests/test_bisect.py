@@ -1,0 +1,127 @@
+"""A batch that makes its definition fail: the records that do it are found, the rest goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater import decode, stored
+from headwater.analysis import BRONZE
+from headwater.contract import Fields
+from headwater.definitions import Json
+from headwater.errors import ProjectError
+from headwater.flows import bisect
+from headwater.flows.rows import FewRows, ManyRows, Work, read
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def fields() -> Fields:
+    return decode.fields(Json("n BIGINT"), "test")
+
+
+def bronze(folder: Path, values: list[bytes]) -> str:
+    rows = [
+        {
+            **dict.fromkeys(BRONZE.fieldNames()),
+            "value": value,
+            "topic": "t",
+            "partition": at % 3,
+            "offset": at,
+            "cluster": "c",
+            "ingested_at": NOW,
+        }
+        for at, value in enumerate(values)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, stored.schema(BRONZE)), folder / "in.parquet")
+    return str(folder / "in.parquet")
+
+
+def failing(work: Work, file: str) -> tuple[Exception, pa.Table]:
+    """How the batch fails, and because of which records."""
+    with pytest.raises(Exception) as failed:  # noqa: PT011
+        FewRows(work, read([file], work.columns)).passed()
+    return failed.value, bisect.broken(work, bisect.parts([file], work.columns), failed.value)
+
+
+def numbers(count: int, bad: set[int]) -> list[bytes]:
+    return [b'{"n": %d}' % (0 if at in bad else at + 1) for at in range(count)]
+
+
+def in_python(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("share", F.udf(lambda n: 1 / n, "double")("n"))
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda rows: rows.withColumn("share", F.lit(1) / F.col("n")), "DIVIDE_BY_ZERO"),
+        (in_python, "ZeroDivisionError: division by zero"),
+    ],
+    ids=["sql", "python"],
+)
+def test_the_records_are_found_and_held_the_same_few_or_many(
+    spark: SparkSession, tmp_path: Path, function: Callable[[DataFrame], DataFrame], says: str
+) -> None:
+    bad = {0, 7, 8, 39}
+    file = bronze(tmp_path, [*numbers(40, bad), b"broken"])
+    work = Work(spark, BRONZE, fields(), function)
+    _, broken = failing(work, file)
+    assert set(broken["offset"].to_pylist()) == bad
+    assert all(says in reason and "\n" not in reason for reason in broken["reason"].to_pylist())
+
+    found: list[Any] = []
+    for rows in (FewRows(work, read([file], BRONZE), broken), ManyRows(work, [file], 41, broken)):
+        passed = rows.passed()
+        passed = passed if isinstance(passed, pa.Table) else passed.toArrow()
+        counts, held = rows.counts(), rows.held(NOW.isoformat())
+        held = held if isinstance(held, pa.Table) else held.toArrow()
+        assert (counts.taken, counts.malformed, counts.broken, counts.held) == (41, 1, 4, 5)
+        assert counts.failed == {"malformed": 1, "error": 4}
+        assert len(passed) == 36
+        found.append(sorted(held.to_pylist(), key=lambda row: row["offset"]))
+    assert found[0] == found[1]
+    assert {row["offset"]: row["rules"] for row in found[0]} == {
+        **{at: ["error"] for at in bad},
+        40: ["malformed"],
+    }
+    assert all(row["row"] is None and row["value"] is not None for row in found[0])
+
+
+def test_a_definition_that_is_wrong_for_all_is_not_the_records_fault(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bisect, "LIMIT", 5)
+    file = bronze(tmp_path, numbers(20, set(range(20))))
+    work = Work(spark, BRONZE, fields(), lambda rows: rows.withColumn("share", F.lit(1) / F.col("n")))
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO") as failed:
+        failing(work, file)
+    assert not isinstance(failed.value, ProjectError)
+
+
+def test_what_fails_without_records_or_only_with_all_of_them_is_raised(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    file = bronze(tmp_path, numbers(4, set()))
+    work = Work(spark, BRONZE, fields(), lambda rows: rows)
+    outage = OSError("no space left on device")
+    with pytest.raises(OSError, match="no space left"):
+        bisect.broken(work, bisect.parts([file], BRONZE), outage)
+    always = Work(
+        spark,
+        BRONZE,
+        fields(),
+        lambda rows: rows.union(
+            rows.sparkSession.sql("SELECT 1/0 AS n, '' AS _rescued, NULL AS _source, NULL AS ingested_at")
+        ),
+    )
+    with pytest.raises(OSError, match="no space left"):
+        bisect.broken(always, bisect.parts([file], BRONZE), outage)

@@ -1,0 +1,78 @@
+"""Asking the process that writes a table: an answer, or none where nobody is there to give one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from headwater import lease, requests
+from headwater.errors import FlowError
+from headwater.requests import Request
+
+ASKED = Request("replay", "a rule", None, "f00")
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """The lease's half that Python holds."""
+    fd = os.open(folder / "lease", os.O_RDWR | os.O_CREAT)
+    os.write(fd, b'{"pid": 4711}')
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(fd)
+
+
+def serve(folder: Path, answer: requests.Answer | None) -> list[Request]:
+    """Take requests until there was one; answer it, or not."""
+    seen: list[Request] = []
+    deadline = time.monotonic() + 30
+    while not seen and time.monotonic() < deadline:
+        for request, to in requests.take(folder):
+            seen.append(request)
+            if answer is not None:
+                requests.reply(to, answer)
+    return seen
+
+
+def test_who_holds_the_lease_answers(tmp_path: Path) -> None:
+    seen: list[Request] = []
+    with held(tmp_path):
+        assert lease.holder(tmp_path) == 4711
+        server = threading.Thread(target=lambda: seen.extend(serve(tmp_path, {"done": {"n": 1}})))
+        server.start()
+        assert requests.ask(tmp_path, ASKED) == {"done": {"n": 1}}
+        server.join()
+    assert seen == [ASKED]
+    assert list((tmp_path / "requests").iterdir()) == []
+
+
+def test_nobody_answers_where_nobody_holds_the_lease(tmp_path: Path) -> None:
+    assert lease.holder(tmp_path) is None
+    assert requests.ask(tmp_path, ASKED) is None
+    assert list((tmp_path / "requests").iterdir()) == []
+    assert list(requests.take(tmp_path)) == []
+
+
+def test_a_holder_that_ends_without_an_answer_is_not_waited_for(tmp_path: Path) -> None:
+    said: list[requests.Answer | None] = []
+    with held(tmp_path):
+        asker = threading.Thread(target=lambda: said.append(requests.ask(tmp_path, ASKED)))
+        asker.start()
+        assert serve(tmp_path, None) == [ASKED]
+    asker.join(30)
+    assert said == [None]
+
+
+def test_why_not_is_raised() -> None:
+    assert requests.done({"done": 5}) == 5
+    with pytest.raises(FlowError, match="mend it"):
+        requests.done({"error": "mend it"})
