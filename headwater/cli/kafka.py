@@ -15,14 +15,12 @@ from rich.table import Table
 
 from headwater import kafka, tail
 from headwater.broker import EmbeddedBroker, list_topics
-from headwater.cli.options import Env, Project
+from headwater.cli.options import AsJson, Env, Project
 from headwater.conf import KafkaOptions, load
 from headwater.errors import BrokerError
 from headwater.paths import find_project
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()

@@ -11,3 +11,4 @@ Project = Annotated[
     Path | None, typer.Option("--project", help="Project folder (default: walk up from here)")
 ]
 Env = Annotated[str, typer.Option("--env", help="Environment: conf/ENV.yaml")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

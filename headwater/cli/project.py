@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,12 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from headwater import tables
-from headwater.cli.options import Env, Project
+from headwater.cli.options import AsJson, Env, Project
+from headwater.cli.printing import print_json, when
 
 if TYPE_CHECKING:
     from headwater.describe import Description
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
@@ -34,7 +31,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
     sinks = [{"table": s.table, "topic": s.topic, "on": s.on} for s in loaded.sinks.values()]
     if as_json:
         listed = [{"layer": line.layer, **asdict(line)} for line in lines]
-        _print_json({"tables": listed, "alerts": alerts, "sinks": sinks})
+        print_json({"tables": listed, "alerts": alerts, "sinks": sinks})
         return
     columns = ["table", "kind", "source", "rows", "version", "last commit"]
     odd = any(line.status != "written" for line in lines)
@@ -43,7 +40,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
         listing.columns[at].no_wrap = True
     for line in lines:
         held = line.state
-        numbers = (_count(held.rows), str(held.version), _when(held.last_commit)) if held else ("", "", "")
+        numbers = (_count(held.rows), str(held.version), when(held.last_commit)) if held else ("", "", "")
         status = [Text("" if line.status == "written" else line.status, style="yellow")] if odd else []
         listing.add_row(line.name, line.kind, line.source, *numbers, *status)
     parts: list[RenderableType] = [listing]
@@ -68,7 +65,7 @@ def describe(
 
     found = describing.describe(projects.load(project, env), table)
     if as_json:
-        _print_json(asdict(found))
+        print_json(asdict(found))
         return
     facts = Table.grid(padding=(0, 3, 0, 0))
     for name, value in _facts(found):
@@ -121,7 +118,7 @@ def _facts(found: Description) -> list[tuple[str, str]]:
         ("holds", f"{_count(held.rows)} rows, {_size(held.bytes)} in {held.files} file{_plural(held.files)}"),
         ("Delta table", _short(held.path)),
         ("generation", str(held.generation)),
-        ("version", f"{held.version}, committed {_when(held.last_commit)}"),
+        ("version", f"{held.version}, committed {when(held.last_commit)}"),
     ]
     for flow, mine in held.flows.items():
         consumed = "; ".join(_position(name, position) for name, position in mine["consumed"].items())
@@ -152,17 +149,6 @@ def _position(name: str, position: dict[str, Any]) -> str:
         return f"kafka:{name} to offsets {offsets}"
     part = f" and {position['files']} files of the next" if position.get("files") else ""
     return f"{name} to version {position['version']}{part}"
-
-
-def _print_json(value: Any) -> None:
-    json.dump(
-        value, sys.stdout, default=lambda v: _when(v, "T") if isinstance(v, datetime) else str(v), indent=2
-    )
-    sys.stdout.write("\n")
-
-
-def _when(at: datetime, between: str = " ") -> str:
-    return at.strftime(f"%Y-%m-%d{between}%H:%M:%SZ")
 
 
 def _count(number: int | None) -> str:

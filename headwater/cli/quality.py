@@ -12,9 +12,8 @@ import typer
 from rich.text import Text
 
 from headwater import tables
-from headwater.cli.options import Env, Project
+from headwater.cli.options import AsJson, Env, Project
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _COLOURS = {"passed": "green", "failed": "red", "error": "yellow"}
 
 app = typer.Typer(no_args_is_help=True, help="Validate whole tables against their suites in quality/.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,7 +12,8 @@ import typer
 from rich.text import Text
 
 from headwater import tables
-from headwater.cli.options import Env, Project
+from headwater.cli.options import AsJson, Env, Project
+from headwater.cli.printing import print_json, when
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="Whose quarantine: silver.x")]
 Rule = Annotated[
     str | None, typer.Option("--rule", help="Only records that fail this one, as `ls` names it.")
@@ -40,7 +39,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
     lake = Lake(loaded.conf.lake)
     found = [quarantine.Quarantine(lake, name).summary() for name in quarantine.tables(loaded)]
     if as_json:
-        _print_json([asdict(summary) for summary in found])
+        print_json([asdict(summary) for summary in found])
         return
     listing = tables.table(["table", "open", "resolved", "rule", "records", "since"], right=[1, 2, 4])
     for at in (3, 5):
@@ -48,7 +47,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
     for summary in found:
         resolved = ", ".join(f"{n:,} {outcome}" for outcome, n in summary.outcomes.items()) or "0"
         first = [summary.table, f"{summary.open:,}", resolved]
-        since = _when(summary.first) if summary.first else ""
+        since = when(summary.first) if summary.first else ""
         rules = list(summary.rules.items()) or [("", 0)]
         for at, (rule, count) in enumerate(rules):
             own = first if at == 0 else ["", "", ""]
@@ -81,7 +80,7 @@ def show(
         became = {_place(row): row for row in held.resolved().to_pylist()}
         rows = [{**row, "resolved": became[_place(row)]} for row in rows]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     columns = ["record", "quarantined", "reason", *(["became"] if resolved else []), "value"]
     listing = tables.table(columns)
@@ -89,7 +88,7 @@ def show(
         at = f"{row['topic']} {row['partition']}:{row['offset']}"
         became_of = [_became(row["resolved"])] if resolved else []
         value = "NULL" if row["value"] is None else row["value"]
-        cells = [at, _when(row["quarantined_at"]), row["reason"], *became_of, value]
+        cells = [at, when(row["quarantined_at"]), row["reason"], *became_of, value]
         listing.add_row(*map(Text, cells))
     tables.show([listing], sys.stdout)
 
@@ -161,15 +160,4 @@ def _place(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def _became(resolved: dict[str, Any]) -> str:
     why = f": {resolved['why']}" if resolved["why"] else ""
-    return f"{resolved['outcome']} {_when(resolved['resolved_at'])}{why}"
-
-
-def _print_json(value: Any) -> None:
-    json.dump(
-        value, sys.stdout, default=lambda v: _when(v, "T") if isinstance(v, datetime) else str(v), indent=2
-    )
-    sys.stdout.write("\n")
-
-
-def _when(at: datetime, between: str = " ") -> str:
-    return at.strftime(f"%Y-%m-%d{between}%H:%M:%SZ")
+    return f"{resolved['outcome']} {when(resolved['resolved_at'])}{why}"
