@@ -278,6 +278,62 @@ def test_what_analysis_tells(spark: SparkSession, make: Make) -> None:
     assert found["gold.t"].keys == ("since", "host")
 
 
+BY_MINUTE = (
+    "SELECT window.start AS since, max(usage) AS most FROM STREAM silver.readings "
+    "WATERMARK at DELAY OF INTERVAL 5 SECONDS GROUP BY window(at, '1 minute')"
+)
+
+
+def test_event_times_ahead_of_the_clock_are_guarded_where_a_watermark_sees_them(
+    spark: SparkSession, make: Make
+) -> None:
+    alone = analyse(spark, make({}))["silver.readings"]
+    assert alone.gate is None
+    text = silver(more=", skew='1 hour'")
+    below = analyse(spark, make({"gold/t.sql": gold(BY_MINUTE), "silver/readings.py": text}))
+    gate = below["silver.readings"].gate
+    assert gate is not None and [(rule.id, rule.action) for rule in gate.rules] == [("future", "quarantine")]
+    times = [f"TIMESTAMP'2026-01-01 {at}'" for at in ("00:59:59", "01:00:00", "01:00:01")]
+    values = ", ".join(f"({at}, TIMESTAMP'2026-01-01 00:00:00')" for at in (*times, "NULL"))
+    columns = "CAST(NULL AS STRING) host, 1D usage, at, '' _rescued, NULL _source, ingested_at"
+    rows = spark.sql(f"SELECT {columns} FROM VALUES {values} AS t(at, ingested_at)")
+    assert [row["__verdict"] for row in gate.judge(rows).select("__verdict").collect()] == [0, 0, 2, 0]
+
+
+def test_a_table_that_tells_the_time_keeps_when_it_was_ingested(spark: SparkSession, make: Make) -> None:
+    root = make({"gold/t.sql": gold(BY_MINUTE), "silver/readings.py": silver("raw.drop('ingested_at')")})
+    with pytest.raises(ProjectError, match=r"silver\.readings drops the column ingested_at; keep it"):
+        analyse(spark, root)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (", skew='soon'", "silver.readings: interval 'soon': write one such as"),
+        (", on_error='explode'", "silver.readings: on_error = 'explode'; known: bisect, stop"),
+    ],
+)
+def test_what_becomes_of_bad_records_is_said_in_known_words(make: Make, more: str, says: str) -> None:
+    assert says in refusal(make({"silver/readings.py": silver(more=more)}))
+
+
+def test_a_fingerprint_is_of_the_definition_and_its_suite(make: Make) -> None:
+    null = '{"type": "expect_column_values_to_be_null", "kwargs": {"column": "%s"}}'
+    suite = '{"name": "s", "expectations": [' + null + "]}"
+
+    def mark(files: dict[str, str]) -> str:
+        project = load(make(files))
+        return analysis.fingerprint(project, project.tables["silver.readings"])
+
+    marks = [
+        mark({}),
+        mark({"silver/readings.py": silver(more=", skew='1 hour'")}),
+        mark({"quality/silver.readings.json": suite % "host"}),
+        mark({"quality/silver.readings.json": suite % "usage"}),
+    ]
+    assert len(set(marks)) == 4
+
+
 GOOD_BODIES = [
     "raw.where('usage > 1').withColumn('u', F.upper('host'))",
     "raw.union(raw)",
