@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,7 +50,9 @@ def failing(work: Work, file: str) -> tuple[Exception, pa.Table]:
     """How the batch fails, and because of which records."""
     with pytest.raises(Exception) as failed:  # noqa: PT011
         FewRows(work, read([file], work.columns)).passed()
-    return failed.value, bisect.broken(work, bisect.parts([file], work.columns), failed.value)
+    return failed.value, bisect.broken(
+        work, bisect.parts([file], work.columns), failed.value, threading.Event()
+    )
 
 
 def numbers(count: int, bad: set[int]) -> list[bytes]:
@@ -96,11 +99,14 @@ def test_the_records_are_found_and_held_the_same_few_or_many(
     assert all(row["row"] is None and row["value"] is not None for row in found[0])
 
 
-def test_a_definition_that_is_wrong_for_all_is_not_the_records_fault(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("count", "bad"), [(40, set(range(20))), (10, set(range(7)))], ids=["of a sample", "too many"]
+)
+def test_a_definition_that_is_wrong_for_many_is_not_the_records_fault(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, bad: set[int]
 ) -> None:
     monkeypatch.setattr(bisect, "LIMIT", 5)
-    file = bronze(tmp_path, numbers(20, set(range(20))))
+    file = bronze(tmp_path, numbers(count, bad))
     work = Work(spark, BRONZE, fields(), lambda rows: rows.withColumn("share", F.lit(1) / F.col("n")))
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO") as failed:
         failing(work, file)
@@ -114,7 +120,7 @@ def test_what_fails_without_records_or_only_with_all_of_them_is_raised(
     work = Work(spark, BRONZE, fields(), lambda rows: rows)
     outage = OSError("no space left on device")
     with pytest.raises(OSError, match="no space left"):
-        bisect.broken(work, bisect.parts([file], BRONZE), outage)
+        bisect.broken(work, bisect.parts([file], BRONZE), outage, threading.Event())
     always = Work(
         spark,
         BRONZE,
@@ -124,4 +130,4 @@ def test_what_fails_without_records_or_only_with_all_of_them_is_raised(
         ),
     )
     with pytest.raises(OSError, match="no space left"):
-        bisect.broken(always, bisect.parts([file], BRONZE), outage)
+        bisect.broken(always, bisect.parts([file], BRONZE), outage, threading.Event())

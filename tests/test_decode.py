@@ -536,7 +536,9 @@ def test_rejects_are_the_malformed_rows_as_they_came(spark: SparkSession) -> Non
     raw = bronze(spark, values)
     found = decode.decoded(raw, decode.fields(Json("a INT"), "test")).agg(decode.found().alias("f")).first()
     assert found is not None
-    rows = sorted(decode.rejects(raw, found["f"]).toArrow().to_pylist(), key=lambda row: row["offset"])
+    names = decode.REJECTED.names
+    places = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in found["f"]], decode.REJECTED)
+    rows = sorted(decode.rejects(raw, places).toArrow().to_pylist(), key=lambda row: row["offset"])
     assert [(row["offset"], row["value"]) for row in rows] == [(n, values[n]) for n in (1, 2, 3)]
     assert [row["reason"][:9] for row in rows] == ["not one J", "no value", "JSON pars"]
     assert list(rows[0]) == [*decode.RAW, "reason"]

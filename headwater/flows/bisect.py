@@ -7,6 +7,7 @@ parts, a part that fails is halved until the records stand alone, and the rest g
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
@@ -19,30 +20,34 @@ from headwater.errors import HeadwaterError
 from headwater.flows.rows import FEW, FewRows, Work
 from headwater.places import KEYS
 
-LIMIT = 100  # records; where more fail, it is the definition that is wrong, or the machine
+LIMIT = 20  # records; where more fail, it is the definition that is wrong, or the machine
+SAMPLE = 8  # records of a part that are tried first; where half of them fail, too many will
 _PYTHON_ERROR = re.compile(r"^\w[\w.]*(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
 
 
-def broken(work: Work, parts: Iterable[pa.Table], error: Exception) -> pa.Table:
+def broken(work: Work, parts: Iterable[pa.Table], error: Exception, stop: threading.Event) -> pa.Table:
     """The records that make the definition fail, and why: columns of `decode.REJECTED`.
 
     Args:
         work: what is done with the batch.
         parts: its records; see `parts`.
         error: how the batch failed.
+        stop: set when the run shall end.
 
     Raises:
         Exception: `error` itself, where no single record is at fault: an empty batch fails too, none
-            fails alone, or more than `LIMIT` do.
+            fails alone, half of a sample do, or more than `LIMIT` do; and where the run ends.
     """
     search = _Search(work)
     if search.reason(stored.schema(work.columns).empty_table()) is not None:
         raise error
     found: list[dict[str, object]] = []
     for part in parts:
+        if search.hopeless(part):
+            raise error
         for row, reason in search.failing(part):
             found.append({**row, "reason": f"the definition fails: {reason}"})
-            if len(found) > LIMIT:
+            if len(found) > LIMIT or stop.is_set():
                 raise error
     if not found:
         raise error
@@ -59,6 +64,13 @@ def parts(files: Sequence[str], columns: StructType) -> Iterator[pa.Table]:
 class _Search:
     def __init__(self, work: Work) -> None:
         self._work = work
+
+    def hopeless(self, rows: pa.Table) -> bool:
+        """Whether half of some rows, spread over all, fail alone."""
+        if len(rows) <= 2 * LIMIT:
+            return False
+        some = [rows.slice(at * len(rows) // SAMPLE, 1) for at in range(SAMPLE)]
+        return sum(self.reason(row) is not None for row in some) >= SAMPLE // 2
 
     def failing(self, rows: pa.Table, known: bool = False) -> Iterator[tuple[dict[str, object], str]]:
         """The rows that fail when they are taken alone; `known`: that all of them together fail."""

@@ -221,7 +221,8 @@ class DerivedFlow:
         if final or self._definition.on_error == "stop" or self._definition.decode is None:
             raise error
         work = self._applied.work(intent.references, self._table)
-        return bisect.broken(work, bisect.parts(intent.files, work.columns), error)
+        parts = bisect.parts(intent.files, work.columns)
+        return bisect.broken(work, parts, error, self._context.stop)
 
     def _same(self, intent: Intent, wanted: int, found: int, how: str) -> None:
         if wanted != found:

@@ -152,7 +152,7 @@ class Replay:
         try:
             passed = taken.passed()
         except Exception as e:
-            taken = FewRows(work, raw, broken(work, [raw], e))
+            taken = FewRows(work, raw, broken(work, [raw], e, self._context.stop))
             passed = taken.passed()
         if work.gate is not None:
             work.gate.enforce(taken.counts().tally, Findings(), intent.sequence)
