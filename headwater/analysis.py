@@ -7,6 +7,8 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import pyarrow as pa
@@ -186,6 +188,10 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
             "WATERMARK "
             "<column> DELAY OF INTERVAL 10 SECONDS; in Python event_time= and delay="
         )
+    if table.decode is not None:
+        raise ProjectError(
+            f"{where} decodes and aggregates; decode in a silver table, which quarantines, and aggregate that"
+        )
     if table.keys and set(table.keys) != set(maintained.keys):
         raise ProjectError(
             f"{where}: keys {table.keys} are not its GROUP BY {maintained.keys}; leave them out"
@@ -212,15 +218,14 @@ def _gate(project: Project, table: Table, result: DataFrame) -> Gate | None:
             _check_repeatable(empty.where(predicate.failed(rule, result.schema)), rule.where)
         except PySparkException as e:
             raise ProjectError(f"{rule.where}: {rule.id}: {_first_line(e)}; mend the suite") from None
-    guards = [
-        _future(table, result, column) for column in sorted(_watermarks(project, table, result.columns))
-    ]
-    gate = Gate(suite, result.schema, guards)
-    for one in gate.measures:
+    columns = sorted(_watermarks(project, table, result.columns))
+    gate = Gate(suite, result.schema, [_future(table, result, columns)] if columns else [])
+    told = [(one.rule, one.metrics) for one in gate.measures] + [(one.rule, ()) for one in gate.uniques]
+    for rule, metrics in told:
         try:
-            gate.judge(empty).agg(*one.metrics)
+            _check_repeatable(gate.judge(empty).agg(F.count("*"), *metrics), rule.where)
         except PySparkException as e:
-            raise ProjectError(f"{one.rule.where}: {one.rule.id}: {_first_line(e)}; mend the suite") from None
+            raise ProjectError(f"{rule.where}: {rule.id}: {_first_line(e)}; mend the suite") from None
     return gate if gate.rules or gate.measures else None
 
 
@@ -238,17 +243,20 @@ def _watermarks(project: Project, table: Table, columns: Sequence[str]) -> set[s
     return {column for column in found if column is not None and column in columns}
 
 
-def _future(table: Table, result: DataFrame, column: str) -> tuple[Rule, Column]:
+def _future(table: Table, result: DataFrame, columns: Sequence[str]) -> tuple[Rule, Column]:
     """A guard: an event time can't lie ahead of the time at which the record was read.
 
     One that does would move the watermark ahead, and all that is on time would be late.
     """
     where = f"{table.file}: {table.name}"
     if "ingested_at" not in result.columns:
-        raise ProjectError(f"{where} drops the column ingested_at; keep it, it tells which {column} can't be")
-    rule = Rule(FUTURE_RULE, "event_time_not_in_the_future", {"column": column}, "quarantine", where)
-    at, now = (F.unix_micros(each) for each in (plans.named(column).cast("timestamp"), F.col("ingested_at")))
-    return rule, F.coalesce(at > now + 1000 * interval(table.skew), F.lit(False))
+        raise ProjectError(
+            f"{where} drops the column ingested_at; keep it, it tells which {columns[0]} can't be"
+        )
+    rule = Rule(FUTURE_RULE, "event_time_not_in_the_future", {"column_list": columns}, "quarantine", where)
+    latest = F.unix_micros(F.col("ingested_at")) + 1000 * interval(table.skew)
+    times = [F.unix_micros(plans.named(column).cast("timestamp")) for column in columns]
+    return rule, reduce(or_, [F.coalesce(at > latest, F.lit(False)) for at in times])
 
 
 def _check_columns(result: DataFrame, where: str) -> None:

@@ -35,6 +35,7 @@ class Project:
     sinks: dict[str, KafkaSink]
     references: dict[str, Reference]
     suites: dict[str, Suite] = field(default_factory=dict)
+    digest: str = ""  # of all files of its layers and suites, helpers too, as they were loaded
 
     def names(self) -> list[str]:
         """The names of all tables that flows feed, each after what it reads."""
@@ -85,7 +86,17 @@ def load(root: Path | None, env: str = "local") -> Project:
     suites = {suite.table: suite for suite in find_suites(root)}
     graph.check_suites(suites, [*topics, *ordered])
     suites |= {name: of_whole_table(suites[name]) for name in topics if name in suites}
-    return Project(root, env, conf, topics, ordered, alerts, sinks, references, suites)
+    digest = _digest(root)
+    return Project(root, env, conf, topics, ordered, alerts, sinks, references, suites, digest)
+
+
+def _digest(root: Path) -> str:
+    found = hashlib.sha256()
+    for folder in (*LAYERS, "quality"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in (".py", ".sql", ".json"):
+                found.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return found.hexdigest()
 
 
 def _files(folder: Path) -> list[Path]:

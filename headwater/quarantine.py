@@ -127,22 +127,24 @@ class Quarantine:
             rule: only those that fail this rule.
             resolved: those that were replayed, dropped or discarded instead of the open ones.
         """
-        if self._held is None:
-            return
-        done = self.resolved(KEYS)
         seen: pa.Table | None = None
-        for batch in self._held.to_pyarrow_dataset().to_batches(batch_size=5_000):
-            rows = pa.Table.from_batches([batch])
-            if rule is not None:
-                rows = rows.filter(_has(rows["rules"], rule))
-            rows = once(rows)
-            if seen is not None:
-                rows = without(rows, seen)
-            rows = within(rows, done) if resolved else without(rows, done)
+        for found in self._rows(rule, resolved=resolved):
+            rows = once(found if seen is None else without(found, seen))
             if len(rows):
                 keys = rows.select(KEYS)
                 seen = keys if seen is None else pa.concat_tables([seen, keys])
                 yield rows
+
+    def _rows(self, rule: str | None, *, resolved: bool) -> Iterator[pa.Table]:
+        """The same, each row that was held back."""
+        if self._held is None:
+            return
+        done = self.resolved(KEYS)
+        for batch in self._held.to_pyarrow_dataset().to_batches(batch_size=5_000):
+            rows = pa.Table.from_batches([batch])
+            if rule is not None:
+                rows = rows.filter(_has(rows["rules"], rule))
+            yield within(rows, done) if resolved else without(rows, done)
 
     def resolved(self, columns: list[str] | None = None) -> pa.Table:
         """What became of the records that are not open any more; columns: `RESOLVED`."""
@@ -155,9 +157,10 @@ class Quarantine:
         rules: Counter[str] = Counter()
         times: list[datetime] = []
         count = 0
+        for rows in self._rows(None, resolved=False):
+            rules.update(by_rule(rows))
         for rows in self.records():
             count += len(rows)
-            rules.update(pc.list_flatten(rows["rules"]).to_pylist())
             bounds = pc.min_max(rows["quarantined_at"]).as_py()
             times += [bounds["min"], bounds["max"]]
         outcomes = Counter(self.resolved(["outcome"])["outcome"].to_pylist())
@@ -174,6 +177,14 @@ class Quarantine:
     def rules(self) -> list[str]:
         """The rules that open records fail."""
         return list(self.summary().rules)
+
+
+def by_rule(rows: pa.Table) -> dict[str, int]:
+    """{rule → records that fail it}, of rows of a quarantine."""
+    rules = rows["rules"].combine_chunks()
+    pairs = rows.select(KEYS).take(pc.list_parent_indices(rules))
+    pairs = pairs.append_column("rule", pc.list_flatten(rules))
+    return dict(Counter(pairs.group_by([*KEYS, "rule"]).aggregate([])["rule"].to_pylist()))
 
 
 def tables(project: Project) -> list[str]:

@@ -33,13 +33,13 @@ class Request:
         action: `replay` them, or `discard` them for good.
         rule: only those that fail this rule; None: all.
         why: the reason of discarding.
-        fingerprint: of the definition and suite, as the one who asks reads them.
+        digest: of the project's files, as the one who asks reads them.
     """
 
     action: Literal["replay", "discard"]
     rule: str | None
     why: str | None
-    fingerprint: str
+    digest: str
 
 
 Answer = dict[str, Any]  # {"done": …}, or {"error": why not}

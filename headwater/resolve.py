@@ -52,7 +52,7 @@ def resolve(
         )
     if not held.exists():
         return Resolution()
-    request = Request(action, rule, why, analysis.fingerprint(project, project.tables[table]))
+    request = Request(action, rule, why, project.digest)
     folder = lake.flow_folder(table)
     answer = requests.ask(folder, request) if lease.holder(folder) is not None else None
     return Resolution(**requests.done(answer or _here(project, lake, table, request)))
@@ -73,6 +73,8 @@ def _here(project: Project, lake: Lake, table: str, request: Request) -> Answer:
             trigger=None,
             board=Board(None),
         )
-        return DerivedFlow(context, project.tables[table]).resolve(request)
+        flow = DerivedFlow(context, project.tables[table])
+        flow.recover()  # a record whose batch is half committed is in the table already
+        return flow.resolve(request)
     finally:
         mine.release()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -127,7 +128,7 @@ class Target:
 
     def files(self) -> list[str]:
         """The absolute paths of the files of the newest version."""
-        return [str(self.place.path / path) for path in self._table.file_uris()]
+        return [unquote(path) for path in self._table.file_uris()]
 
     def rows(self, files: list[str]) -> int:
         """The rows of files that `write` wrote."""

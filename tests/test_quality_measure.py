@@ -104,7 +104,7 @@ def test_a_share_is_judged_over_the_newest_batches_that_fill_its_window(
     third = found(spark, gate, second.shares)
     assert second.missed == {} and sum(seen for seen, _ in third.shares[name]) == 12
     assert third.missed == {name: "75.00% of the last 12 rows pass, 80.00% expected"}
-    clean = measure.judge(gate.measures, {name: (20, 0)}, third.shares, datetime.now(UTC))
+    clean = measure.judge(gate.measures, {name: (20, 0)}, third.shares, datetime.now(UTC), 20)
     assert clean.missed == {} and clean.shares == {name: [[20, 0]]}
 
 
@@ -112,7 +112,7 @@ def test_how_old_the_newest_may_be(spark: SparkSession, tmp_path: Path) -> None:
     newest = "column_max_to_be_between"
     own = made(
         tmp_path,
-        {**expect(newest, {"max_age": "30m"}, column="at"), "id": "old"},
+        {**expect(newest, {"max_age": "30m", "action": "warn"}, column="at"), "id": "old"},
         {**expect(newest, {"max_age": "1h"}, column="at"), "id": "fresh"},
         {**expect(newest, column="at", max_value="2026-01-01T23:00:00"), "id": "late"},
         {**expect(newest, column="at", min_value="2026-01-02T02:00:00Z"), "id": "on time"},

@@ -25,7 +25,9 @@ SAMPLE = 8  # records of a part that are tried first; where half of them fail, t
 _PYTHON_ERROR = re.compile(r"^\w[\w.]*(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
 
 
-def broken(work: Work, parts: Iterable[pa.Table], error: Exception, stop: threading.Event) -> pa.Table:
+def broken(
+    work: Work, parts: Iterable[pa.Table], error: Exception, stop: threading.Event, *, limited: bool = True
+) -> pa.Table:
     """The records that make the definition fail, and why: columns of `decode.REJECTED`.
 
     Args:
@@ -33,6 +35,7 @@ def broken(work: Work, parts: Iterable[pa.Table], error: Exception, stop: thread
         parts: its records; see `parts`.
         error: how the batch failed.
         stop: set when the run shall end.
+        limited: whether there may be no more than `LIMIT`.
 
     Raises:
         Exception: `error` itself, where no single record is at fault: an empty batch fails too, none
@@ -43,11 +46,11 @@ def broken(work: Work, parts: Iterable[pa.Table], error: Exception, stop: thread
         raise error
     found: list[dict[str, object]] = []
     for part in parts:
-        if search.hopeless(part):
+        if limited and search.hopeless(part):
             raise error
         for row, reason in search.failing(part):
             found.append({**row, "reason": f"the definition fails: {reason}"})
-            if len(found) > LIMIT or stop.is_set():
+            if (limited and len(found) > LIMIT) or stop.is_set():
                 raise error
     if not found:
         raise error

@@ -14,7 +14,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame
 
-from headwater import aggregate, ranges, requests, stored
+from headwater import aggregate, log, ranges, requests, stored
 from headwater.commit import Built, Committer
 from headwater.definitions import Table
 from headwater.errors import CommitError, HeadwaterError, describe
@@ -85,21 +85,38 @@ class DerivedFlow:
             heads.wait(beat)
 
     def recover(self) -> None:
-        """Do what a killed process left half done."""
+        """Do what a killed process left half done.
+
+        Raises:
+            CommitError: the quarantine is of an earlier life of the table.
+        """
         left = self.committer.unsealed()
+        self._same_life(left)
         if left is not None:
             self._carry_out(left)
         if self._replay is not None:
             self._replay.recover()
 
+    def _same_life(self, left: Intent | None) -> None:
+        """Check that the quarantine is no further than the table, or the batch that is half committed."""
+        mine = self._table.flows.get(self.name, {"sequence": -1})["sequence"]
+        place = self._context.lake.places().get(quarantine_name(self.name))
+        held = log.flows(place.path).get(self.name, {"sequence": -1})["sequence"] if place else -1
+        if place is not None and held > max(mine, left.sequence if left else -1):
+            folders = f"{place.path.parent} and {place.path.parent}__resolved"
+            raise CommitError(
+                f"{self.name}: {place.name} is of an earlier life of it; remove {folders} too: what is to be "
+                "held back still will be again, from bronze"
+            )
+
     def resolve(self, request: Request) -> Answer:
         """Do what is asked for with the open records of the quarantine."""
         if self._replay is None:
             return {"error": f"{self.name} decodes no raw records, so it has no quarantine"}
-        if request.fingerprint != self._analysed.fingerprint:
+        if request.digest != self._context.project.digest:
             return {
-                "error": f"{self._definition.file}: {self.name} or its suite has changed since process "
-                f"{os.getpid()}, which writes it, was started; start that one again, then ask again"
+                "error": f"{self._context.project.root}: definitions or suites have changed since process "
+                f"{os.getpid()}, which writes {self.name}, was started; start that one again, then ask again"
             }
         try:
             return {"done": self._replay(request).json()}
@@ -112,6 +129,8 @@ class DerivedFlow:
         """Do what other processes ask for, between two batches."""
         for request, answer in requests.take(self._folder):
             requests.reply(answer, self.resolve(request))
+            if self._replay is not None:
+                self._replay.recover()  # one that failed between its two commits
 
     def step(self) -> bool:
         """Take one batch; whether there was anything to take."""

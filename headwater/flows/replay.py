@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from headwater import decode, stored
 from headwater.commit import Built, Committer
 from headwater.decode import PLACE, SOURCE
+from headwater.errors import HeadwaterError
 from headwater.flows.applied import Applied
 from headwater.flows.bisect import broken
 from headwater.flows.context import Context, clock
@@ -29,7 +30,7 @@ from headwater.flows.rows import FewRows
 from headwater.intent import Intent, IntentFile
 from headwater.places import KEYS, place_of, within, without
 from headwater.quality.measure import Findings
-from headwater.quarantine import RESOLVED, Quarantine, quarantine_name, resolved_name
+from headwater.quarantine import RESOLVED, Quarantine, by_rule, quarantine_name, resolved_name
 from headwater.requests import Request
 from headwater.target import Target
 
@@ -148,11 +149,14 @@ class Replay:
         """What becomes of a batch: its ledger, and its rows for the table."""
         work = self._applied.work(intent.references, self._table)
         raw = rows.select(work.columns.fieldNames()).cast(stored.schema(work.columns))
-        taken = FewRows(work, raw)
         try:
+            taken = FewRows(work, raw)
             passed = taken.passed()
+        except HeadwaterError:
+            raise
         except Exception as e:
-            taken = FewRows(work, raw, broken(work, [raw], e, self._context.stop))
+            found = broken(work, [raw], e, self._context.stop, limited=False)
+            taken = FewRows(work, raw, found)
             passed = taken.passed()
         if work.gate is not None:
             work.gate.enforce(taken.counts().tally, Findings(), intent.sequence)
@@ -167,7 +171,7 @@ class Replay:
         done.rows += len(passed)
         done.dropped += len(ledger) - replayed
         still = Counter(done.failing)
-        still.update(pc.list_flatten(held["rules"]).to_pylist())
+        still.update(by_rule(held))
         done.failing = dict(still)
         return ledger, passed
 

@@ -32,7 +32,7 @@ from headwater.quality.gate import HASH, ROW, Gate, Tally
 from headwater.quarantine import ERROR_RULE, MALFORMED_RULE
 
 REASON = "fails "
-_COUNT, _RANK = "__count", "__rank"
+_RANK = "__rank"
 _TEXTS = pa.list_(pa.string())
 NONE_BROKEN = decode.REJECTED.empty_table()
 
@@ -277,23 +277,21 @@ class ManyRows:
         """The rows that the gate quarantined, made again from their records and told by their hashes."""
         gate, work = self._work.gate, self._work
         assert gate is not None and work.schema is not None
-        counts: Counter[tuple[Any, ...]] = Counter()
-        rules: dict[tuple[Any, ...], list[str]] = {}
+        alike: Counter[tuple[Any, ...]] = Counter()  # equal rows of one record: any of them may be the one
+        lines = []
         for row in judged:
             key = (*place_of(row), row[HASH])
-            counts[key] += 1
-            rules[key] = gate.ids_of(row)
-        lines = [(*key, counts[key], rules[key]) for key in counts]
-        kinds = pa.schema([*PLACE.items(), (HASH, pa.int64()), (_COUNT, pa.int64()), ("rules", _TEXTS)])
+            alike[key] += 1
+            lines.append((*key, alike[key], gate.ids_of(row)))
+        kinds = pa.schema([*PLACE.items(), (HASH, pa.int64()), (_RANK, pa.int32()), ("rules", _TEXTS)])
         found = pa.Table.from_pylist([dict(zip(kinds.names, line, strict=True)) for line in lines], kinds)
         raw = decode.at(self._raw, found.select(list(PLACE)).group_by(list(PLACE)).aggregate([]))
         well_formed = decode.decoded(raw, work.schema).where(F.col(MALFORMED).isNull()).drop(MALFORMED)
         rows = work.function(well_formed).select(*_places(), gate.whole)
         told = F.broadcast(work.spark.createDataFrame(found))
-        rows = rows.withColumn(HASH, F.xxhash64(ROW)).join(told, [*PLACE, HASH])
-        if gate.uniques:  # of equal rows of one record some may be held, others not
-            equal = Window.partitionBy(*PLACE, HASH).orderBy(ROW)
-            rows = rows.withColumn(_RANK, F.row_number().over(equal)).where(F.col(_RANK) <= F.col(_COUNT))
+        rows = rows.withColumn(HASH, F.xxhash64(ROW))
+        equal = Window.partitionBy(*PLACE, HASH).orderBy(ROW)
+        rows = rows.withColumn(_RANK, F.row_number().over(equal)).join(told, [*PLACE, HASH, _RANK])
         reason = F.concat(F.lit(REASON), F.array_join("rules", ", ")).alias("reason")
         made = F.col(ROW).alias("row")
         return raw.join(rows, list(PLACE)).select(*RAW, reason, "rules", made, at)

@@ -32,6 +32,11 @@ VERDICT = "__verdict"  # the place of an action in ACTIONS; 0 where the row pass
 ROW = "__row"  # the row as JSON, where its verdict is quarantine or fail
 DROP, QUARANTINE, FAIL = (ACTIONS.index(action) for action in ("drop", "quarantine", "fail"))
 HASH, _UNIQUE = "__hash", "__unique"
+# Spark's own formats cut times to milliseconds, and rows that differ must differ as JSON too.
+_JSON = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 _WORD = 63  # bits of a BIGINT that are used
 
 
@@ -86,7 +91,7 @@ class Gate:
             _bits(bits[at : at + _WORD]).alias(word) for at, word in zip(words, self._words, strict=True)
         ]
         self._verdict = self._strongest().cast("tinyint").alias(VERDICT)
-        whole = F.to_json(F.struct(*map(plans.named, columns.fieldNames())))
+        whole = F.to_json(F.struct(*map(plans.named, columns.fieldNames())), _JSON)
         self._row = F.when(F.col(VERDICT) >= QUARANTINE, whole).alias(ROW)
         self.whole = whole.alias(ROW)
         self._own = [*self._words, VERDICT, ROW]
@@ -198,7 +203,8 @@ class Gate:
             before: the shares after the batch before it.
             clock: the batch's time.
         """
-        return measure.judge(self.measures, tally.measured, before, datetime.fromisoformat(clock))
+        taken = tally.rows - tally.dropped - tally.quarantined
+        return measure.judge(self.measures, tally.measured, before, datetime.fromisoformat(clock), taken)
 
     def enforce(self, tally: Tally, findings: Findings, batch: int) -> None:
         """Refuse a batch that fails a rule whose action is `fail`.

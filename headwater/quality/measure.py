@@ -86,7 +86,11 @@ def compile(rule: Rule, columns: StructType, taken: Column) -> Measure:
 
 
 def judge(
-    measures: Sequence[Measure], values: Mapping[str, Sequence[Any]], before: Shares, clock: datetime
+    measures: Sequence[Measure],
+    values: Mapping[str, Sequence[Any]],
+    before: Shares,
+    clock: datetime,
+    taken: int,
 ) -> Findings:
     """What the values of a batch's measures say.
 
@@ -95,6 +99,7 @@ def judge(
         values: {rule → the values of its metrics}.
         before: what the windows held after the last batch.
         clock: the batch's.
+        taken: how many of its rows the table takes.
     """
     shares, missed = dict[str, list[list[int]]](), dict[str, str]()
     for measure in measures:
@@ -104,7 +109,7 @@ def judge(
             shares[rule.id] = _rolled(before.get(rule.id, []), seen, failed, rule.window)
             found = _share(shares[rule.id], rule)
         else:
-            found = measure.judge(values[rule.id], clock)
+            found = measure.judge(values[rule.id], clock) if taken else None
         if found is not None:
             missed[rule.id] = found
     return Findings(shares, missed)
@@ -124,9 +129,9 @@ def _rolled(buckets: list[list[int]], seen: int, failed: int, window: int) -> li
 
 def _share(buckets: list[list[int]], rule: Rule) -> str | None:
     seen, failed = (sum(bucket[at] for bucket in buckets) for at in (0, 1))
-    if seen < rule.window or 1 - failed / seen >= rule.mostly:
+    if seen < rule.window or (seen - failed) / seen >= rule.mostly:
         return None
-    return f"{1 - failed / seen:.2%} of the last {seen:,} rows pass, {rule.mostly:.2%} expected"
+    return f"{(seen - failed) / seen:.2%} of the last {seen:,} rows pass, {rule.mostly:.2%} expected"
 
 
 def _rows(rule: Rule, c: Arguments, taken: Column) -> Measure:
@@ -246,7 +251,7 @@ def _quantiles(rule: Rule, c: Arguments, taken: Column) -> Measure:
 
     def judge(values: Sequence[Any], clock: datetime) -> str | None:
         for share, value, (low, high) in zip(shares, values[0] or (), bounds, strict=False):
-            if (low is not None and value < low) or (high is not None and value > high):
+            if (low is not None and not value >= low) or (high is not None and not value <= high):
                 return f"quantile {share:g} is {value:g}, expected {_range(low, high)}"
         return None
 
@@ -265,8 +270,8 @@ def _within(c: Arguments, low: Any, high: Any, what: str) -> Judge:
         value = values[0]
         if value is None:
             return None
-        below = low is not None and (value <= low if strict_low else value < low)
-        above = high is not None and (value >= high if strict_high else value > high)
+        below = low is not None and not (value > low if strict_low else value >= low)  # NaN is within nothing
+        above = high is not None and not (value < high if strict_high else value <= high)
         return f"{what} {value:g}, expected {_range(low, high)}" if below or above else None
 
     return judge

@@ -26,6 +26,8 @@ Scope = Literal["batch", "table"]
 ACTIONS: tuple[Action, ...] = ("warn", "drop", "quarantine", "fail")  # the weakest first
 
 
+RESERVED = ("malformed", "error", "future")  # rules of the engine's own
+
 # Expectations about many rows at once, by the beginning of their names.
 OF_MANY = (
     "expect_table_",
@@ -211,8 +213,15 @@ def _rule(expectation: _Expectation, where: str) -> Rule:
         raise ProjectError(
             f"{where}: meta.max_age is for expect_column_max_to_be_between with meta.scope = 'batch'"
         )
+    name = expectation.id or _name(expectation)
+    if name in RESERVED:
+        raise ProjectError(f"{where}: the id '{name}' is a rule of the engine; give it another")
+    if meta.max_age is not None:
+        if meta.action == "fail":
+            raise ProjectError(f"{where}: a backlog is old however often it is tried; write action warn")
+        critical = "warn"
     return Rule(
-        id=expectation.id or _name(expectation),
+        id=name,
         type=expectation.type,
         kwargs=kwargs,
         action=meta.action or (critical if expectation.severity == "critical" else "warn"),

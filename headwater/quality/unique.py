@@ -57,7 +57,11 @@ class Unique:
         ranked = rows.withColumn(_RANK, F.row_number().over(window))
         fails = F.col(_RANK) > 1
         if written is not None:
-            known = written.select(*[key.alias(f"__key{at}") for at, key in enumerate(keys)]).distinct()
+            known = (
+                written.where(self.seen)
+                .select(*[key.alias(f"__key{at}") for at, key in enumerate(keys)])
+                .distinct()
+            )
             same = reduce(and_, [key.eqNullSafe(F.col(f"__key{at}")) for at, key in enumerate(keys)])
             ranked = ranked.join(known.withColumn(_KNOWN, F.lit(True)), same, "left")
             fails = fails | F.col(_KNOWN).isNotNull()
