@@ -76,7 +76,7 @@ class Committer:
         intent = self._intents.read()
         if intent is None or intent.sealed:
             return None
-        last = self.table.flows.get(intent.flow, {"sequence": -1})["sequence"]
+        last = self.table.last(intent.flow)
         return intent if last <= intent.sequence <= last + 1 else None
 
     def carry_out(self, intent: Intent, build: Callable[[Intent], Built]) -> int:

@@ -37,7 +37,7 @@ def json(schema: str, contract: Contract = "evolve") -> Json:
     """Decode each value as one JSON object with the fields of `schema` (Spark DDL).
 
     A row that is not one well-formed object of these types goes to the quarantine, never to the table:
-    see `headwater.parser`. Where a record's fields are not those of the schema, the contract says:
+    see `headwater.decode.parser`. Where a record's fields are not those of the schema, the contract says:
 
     - `evolve`: a missing field is NULL, and unknown ones are kept in the column `_rescued` (STRING: a JSON
       object of them alone, each at its path; NULL where there are none).

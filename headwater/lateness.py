@@ -22,7 +22,6 @@ from headwater.query import on_duckdb
 from headwater.query.sources import Sources
 from headwater.watermarks import Watermark, Window, below
 
-FUTURE = 300_000_000  # µs after ingested_at: what is dated later is wrong, not early
 TARGETS = (0.99, 0.999, 0.9999)
 _LADDER = "0s 1s 2s 5s 10s 30s 1m 2m 5m 10m 30m 1h 2h 6h 12h 1d 2d 7d 30d 90d 365d 3650d 36500d 3650000d"
 LADDER = tuple(spans.parse(text) for text in _LADDER.split(" "))
@@ -84,8 +83,8 @@ class Lateness:
         table, event_time: whose, by which column.
         since: rows ingested before are not judged (UTC); None: all are.
         without_time: rows whose event time is NULL.
-        future: rows dated more than 5 minutes after they were ingested. They are neither judged, nor do
-            they make later rows late.
+        future: rows dated after their ingestion by more than the table's skew. They are neither judged,
+            nor do they make later rows late.
         all, partitions: how late rows are.
         views: what each delay would have cost.
         notes: what was left out, and how to have it.
@@ -132,7 +131,7 @@ def measure(
             column = _event_time(project.tables.get(table.name), table.name, columns, declared, event_time)
             declared = [d for d in declared if d.column == column]
             windows = _windows(declared, window)
-            _judge(connection, view, column, columns, [*windows], since)
+            _judge(connection, view, column, columns, [*windows], since, _skew(project, table.name))
             return _found(connection, table.name, column, since, declared, windows, window)
         except duckdb.Error as e:
             raise QueryError(f"{table.name}: {on_duckdb.reason(e)}") from None
@@ -166,6 +165,12 @@ def _event_time(
     raise QueryError(f"{name}: which column is its event time? {why}; {hint}")
 
 
+def _skew(project: Project, name: str) -> int:
+    """How far after its `ingested_at` a row may be dated, in microseconds."""
+    definition = project.tables.get(name)
+    return spans.parse(definition.skew if definition else Table.skew)
+
+
 def _windows(declared: Sequence[Watermark], asked: int | None) -> dict[Window, list[str]]:
     """The windows to judge by, and the tables that have them."""
     if asked is not None:
@@ -184,6 +189,7 @@ def _judge(
     columns: dict[str, str],
     windows: Sequence[Window],
     since: datetime | None,
+    skew: int,
 ) -> None:
     """Make the table `judged`: partition, kind, lateness, and per view how many rows have so much excess.
 
@@ -196,7 +202,7 @@ def _judge(
     place = ", ".join(f'_source."{part}" AS {part[0]}' for part in _PLACE)
     rows = (
         f"rows AS (SELECT {place}, epoch_us({on_duckdb.identifier(column)}) AS e, {arrived} AS i, "
-        f"coalesce(e > i + {FUTURE}, false) AS future, CASE WHEN NOT future THEN e END AS known FROM {view})"
+        f"coalesce(e > i + {skew}, false) AS future, CASE WHEN NOT future THEN e END AS known FROM {view})"
     )
     taken = "taken AS (SELECT *, NULL::BIGINT AS before FROM rows)"
     if since is not None:

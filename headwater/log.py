@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -119,6 +119,11 @@ def flows(table: Path) -> dict[str, Any]:
     """{flow → identity} as the newest commit has it; empty where the engine has not committed."""
     newest = head(table)
     return read(table, newest).flows if newest >= 0 else {}
+
+
+def last(flows: Mapping[str, Any], flow: str) -> int:
+    """The number of a flow's last batch, by `flows`; -1 where it has none."""
+    return int(flows[flow]["sequence"]) if flow in flows else -1
 
 
 def _file(table: Path, action: dict[str, Any]) -> DataFile:

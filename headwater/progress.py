@@ -80,6 +80,7 @@ class Board:
         self._lock = threading.Lock()
         self._lines = lines
         self._notices = notices
+        self._validations: dict[str, frozenset[str]] = {}  # what each table's last one missed
         self.flows: dict[str, FlowState] = {}
 
     def batch(self, batch: Batch) -> None:
@@ -93,8 +94,7 @@ class Board:
             flow.state, flow.error = "running", ""
             flow.recent.append(batch)
             for rule in sorted(batch.missed.keys() - flow.missed):
-                said = f"{batch.flow}: batch {batch.sequence}: {rule}: {batch.missed[rule]}"
-                print(f"headwater: {said}", file=self._notices, flush=True)
+                self._say(f"{batch.flow}: batch {batch.sequence}: {rule}: {batch.missed[rule]}")
             flow.missed = frozenset(batch.missed)
             if self._lines is not None:
                 print(json.dumps({"event": "batch", **asdict(batch)}), file=self._lines, flush=True)
@@ -106,10 +106,26 @@ class Board:
             said = flow.state == state and flow.error == error
             flow.state, flow.error = state, error
             if error and not said:
-                print(f"headwater: {name} {state}: {error}", file=self._notices, flush=True)
+                self._say(f"{name} {state}: {error}")
             if self._lines is not None and not said:
                 event = {"event": "state", "flow": name, "state": state, "error": error}
                 print(json.dumps(event), file=self._lines, flush=True)
+
+    def validated(self, table: str, version: int, seconds: float, missed: dict[str, str]) -> None:
+        """A whole table was validated; `missed` is {expectation that did not pass → what was found}."""
+        with self._lock:
+            before = self._validations.get(table, frozenset())
+            for rule in sorted(missed.keys() - before):
+                self._say(f"{table}: version {version}: {rule}: {missed[rule]}")
+            self._validations[table] = frozenset(missed)
+            if self._lines is not None:
+                event = {"event": "validation", "table": table, "version": version, "seconds": seconds}
+                print(json.dumps({**event, "missed": missed}), file=self._lines, flush=True)
+
+    def say(self, what: str) -> None:
+        """Tell a person."""
+        with self._lock:
+            self._say(what)
 
     def batches(self, name: str) -> int:
         """How many batches a flow has sealed in this run."""
@@ -120,3 +136,6 @@ class Board:
         """The flows that stopped for good."""
         with self._lock:
             return [name for name, flow in self.flows.items() if flow.state == "failed"]
+
+    def _say(self, what: str) -> None:
+        print(f"headwater: {what}", file=self._notices, flush=True)

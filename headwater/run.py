@@ -30,6 +30,7 @@ from headwater.lake import Lake
 from headwater.lease import Lease
 from headwater.progress import Board
 from headwater.project import Project
+from headwater.quality.schedule import Schedule
 
 BACKOFF = (1.0, 30.0)  # seconds: the first wait after a transient fault, and the longest
 GRACE = 12.0  # seconds that flows get to end their commit after SIGINT or SIGTERM
@@ -131,10 +132,15 @@ class Run:
         )
         for alert in project.alerts.values():
             realtime.check(spark, alert)
+        schedule = Schedule(context, self._names)
         self._threads = [self._worker(context, name) for name in self._names]
         for thread in self._threads:
             thread.start()
+        if not self._options.once:
+            threading.Thread(target=schedule.run, name="quality", daemon=True).start()
         self._wait(context)
+        if self._options.once and not self._stop.is_set():
+            self._validate(context, schedule)
 
     def _prepare_topics(self, bootstrap: str) -> int:
         """Create the topics that the definitions ask for; how many slots the real-time flows hold."""
@@ -217,6 +223,12 @@ class Run:
             deadline = time.monotonic() + GRACE
             for thread in threads:
                 thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _validate(self, context: Context, schedule: Schedule) -> None:
+        """Validate what is due when all is drained; a table that was refused has failed."""
+        schedule.step()
+        for name, why in context.refused.items():
+            self.board.state(name, "failed", why)
 
     def _keep_house(self, context: Context) -> None:
         """What is due beside the flows: checkpoints of the Delta logs, which would hold up a commit, and

@@ -1,4 +1,4 @@
-"""Spans of time as people write them (`500ms`, `10s`, `5m`, `1h30m`, `2d`), in whole microseconds."""
+"""Spans of time as people write them (`500ms`, `10s`, `1h30m`, `5 minutes`), in whole microseconds."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ _UNITS = {
     "ms": 1_000,
     "us": 1,
 }
-_PART = re.compile(r"(\d+)(d|h|ms|us|m|s)")
+_WORDS = r"days?|hours?|minutes?|seconds?|milliseconds?|microseconds?"
+_PART = re.compile(rf"(\d+)\s*({_WORDS}|d|h|ms|us|m|s)\s*")
 
 
 def parse(text: str) -> int:
-    """The microseconds of a span such as `24h` or `1m30s`.
+    """The microseconds of a span such as `24h`, `1m30s` or `5 minutes`.
 
     Raises:
         ValueError: it is no such span.
     """
-    parts = _PART.findall(text)
-    if not parts or "".join(count + unit for count, unit in parts) != text:
+    at, parts = 0, list(_PART.finditer(text.strip()))
+    for part in parts:
+        if part.start() != at:
+            break
+        at = part.end()
+    if not parts or at != len(text.strip()):
         raise ValueError(f"'{text}' is no span of time; write one such as 500ms, 10s, 5m, 24h or 7d")
-    return sum(int(count) * _UNITS[unit] for count, unit in parts)
+    return sum(int(part[1]) * _UNITS[_short(part[2])] for part in parts)
 
 
 def text(microseconds: int, *, parts: int = 2) -> str:
@@ -37,3 +42,9 @@ def text(microseconds: int, *, parts: int = 2) -> str:
         if len(said) == parts:
             break
     return "".join(said) or "0s"
+
+
+def _short(unit: str) -> str:
+    if unit.startswith(("mil", "mic")):
+        return "ms" if unit.startswith("mil") else "us"
+    return unit if unit in _UNITS else unit[0]

@@ -101,30 +101,44 @@ class Target:
             return False
         return int(mine["sequence"]) >= identity.sequence
 
+    def last(self, flow: str) -> int:
+        """The number of the last batch of a flow that is in the table; -1 where there is none."""
+        return log.last(self.flows, flow)
+
     def write(
         self, rows: DataFrame | pa.Table, batch: str, options: Mapping[str, str] | None = None
     ) -> list[str]:
         """Write rows as files that no reader sees yet; their paths below the table.
+
+        What earlier tries of the batch wrote, and nobody committed, is deleted.
 
         Args:
             rows: the rows: Spark's to compute and write, or in memory.
             batch: the batch that they are of; see `Intent.batch`.
             options: how Spark writes Parquet.
         """
+        earlier = list(self.place.path.glob(f"{batch}-*"))
         folder = f"{batch}-{uuid.uuid4().hex[:8]}"
         path = self.place.path / folder
+        files = [f"{folder}/{name}" for name in self._write(rows, path, options or {})]
+        for left in earlier:
+            shutil.rmtree(left)
+        return files
+
+    def _write(self, rows: DataFrame | pa.Table, path: Path, options: Mapping[str, str]) -> list[str]:
         if isinstance(rows, pa.Table):
+            if not len(rows):
+                return []
             path.mkdir()
             pq.write_table(
                 rows, path / _ONE_FILE, compression="zstd", use_dictionary=False, store_schema=False
             )
-            return [f"{folder}/{_ONE_FILE}"]
+            return [_ONE_FILE]
         # Hadoop runs `chmod`, a process, for each folder that it makes itself: make its committer's here.
         (path / "_temporary" / "0" / "_temporary").mkdir(parents=True)
-        rows.write.mode("append").options(**(options or {})).parquet(str(path))
+        rows.write.mode("append").options(**options).parquet(str(path))
         with os.scandir(path) as entries:
-            names = sorted(entry.name for entry in entries if entry.name.endswith(".parquet"))
-        return [f"{folder}/{name}" for name in names]
+            return sorted(entry.name for entry in entries if entry.name.endswith(".parquet"))
 
     def files(self) -> list[str]:
         """The absolute paths of the files of the newest version."""
@@ -144,13 +158,6 @@ class Target:
             (at for path in files if (at := stats.newest(self.place.path / path, column)) is not None),
             default=None,
         )
-
-    def sweep(self, batch: str, keep: list[str]) -> None:
-        """Delete what earlier tries of this batch wrote and nobody committed."""
-        kept = {path.split("/")[0] for path in keep}
-        for folder in self.place.path.glob(f"{batch}-*"):
-            if folder.name not in kept:
-                shutil.rmtree(folder)
 
     def append(self, files: list[str], identity: Identity) -> int:
         """Commit files that `write` wrote; the new version.

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from headwater import decode, stored
 from headwater.analysis import BRONZE
-from headwater.contract import Fields
+from headwater.decode.contract import Fields
 from headwater.definitions import Json
 from headwater.errors import ProjectError
 from headwater.flows import bisect

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -58,7 +56,7 @@ class Flow:
     def run(self, batches: int) -> None:
         """What a flow does: finish what was left, then the batches after its last."""
         self.recover()
-        for sequence in range(self.table.flows.get(FLOW, {"sequence": -1})["sequence"] + 1, batches):
+        for sequence in range(self.table.last(FLOW) + 1, batches):
             intent = Intent(
                 FLOW, 1, sequence, {"bronze.raw": sequence}, "2026-01-01T00:00:00", "f", newest=sequence
             )
@@ -80,13 +78,8 @@ class Flow:
 
     def write(self, target: Target, intent: Intent, rows: range) -> list[str]:
         Flow.attempt += 1
-        folder = target.place.path / f"{intent.sequence:012d}-{uuid.uuid4().hex[:8]}"
-        folder.mkdir()
         data = [{"batch": intent.sequence, "n": n, "attempt": Flow.attempt} for n in rows]
-        pq.write_table(pa.Table.from_pylist(data, COLUMNS), folder / "part.parquet")
-        files = [f"{folder.name}/part.parquet"]
-        target.sweep(intent.sequence, files)
-        return files
+        return target.write(pa.Table.from_pylist(data, COLUMNS), intent.batch)
 
 
 Arm = Callable[[int], list[str]]

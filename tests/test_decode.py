@@ -19,10 +19,10 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from headwater import decode, jvm, plans
 from headwater.analysis import BRONZE
-from headwater.contract import BREACH, Fields
+from headwater.decode.contract import BREACH, Fields
+from headwater.decode.parser import parser
 from headwater.definitions import Contract, Json
 from headwater.errors import FlowError, ProjectError
-from headwater.parser import parser
 from headwater.produce import load_generator
 
 DDL = (

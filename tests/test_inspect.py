@@ -62,7 +62,7 @@ READINGS = pa.schema([("host", pa.string()), ("tags", pa.struct([("Kind", pa.str
 def append(root: Path, name: str, counts: list[int], schema: pa.Schema = READINGS, **properties: str) -> None:
     """One commit with one file for each count of rows."""
     target = Target(Lake(root / ".headwater" / "lake").create(name, schema, properties=properties))
-    sequence = target.flows.get(name, {"sequence": -1})["sequence"] + 1
+    sequence = target.last(name) + 1
     (target.place.path / f"{sequence:012d}-test").mkdir()
     files = [f"{sequence:012d}-test/{at}.parquet" for at in range(len(counts))]
     for file, count in zip(files, counts, strict=True):

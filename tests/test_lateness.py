@@ -352,13 +352,16 @@ def test_bars_count_nines() -> None:
         ("1h30m", 5_400_000_000, "1h30m"),
         ("24h", 86_400_000_000, "1d"),
         ("1d1ms", 86_400_001_000, "1d"),
+        ("5 minutes", 300_000_000, "5m"),
+        ("1 hour 30 s", 3_630_000_000, "1h"),
+        ("250 milliseconds", 250_000, "250ms"),
     ],
 )
 def test_spans_are_read_and_written(text: str, micros: int, again: str) -> None:
     assert spans.parse(text) == micros and spans.text(micros) == again
 
 
-@pytest.mark.parametrize("text", ["", "5", "m", "5 m", "-5m", "5m x", "1.5h"])
+@pytest.mark.parametrize("text", ["", "5", "m", "minutes", "-5m", "5m x", "1.5h"])
 def test_what_is_no_span_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no span of time"):
         spans.parse(text)

@@ -133,7 +133,7 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
         ),
         (
             {"bronze/raw.py": "import headwater as hw\nraw = hw.topic('in', trigger='often')\n"},
-            "raw.py: bronze.raw: interval 'often': write one such as 500ms, 2s or 1m",
+            "raw.py: bronze.raw: interval 'often' is no span of time; write one such as 500ms, 10s",
         ),
         (
             {"gold/t.sql": gold("SELECT host FROM STREAM gold.t")},
@@ -309,7 +309,7 @@ def test_a_table_that_tells_the_time_keeps_when_it_was_ingested(spark: SparkSess
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (", skew='soon'", "silver.readings: interval 'soon': write one such as"),
+        (", skew='soon'", "silver.readings: interval 'soon' is no span of time; write one such as"),
         (", on_error='explode'", "silver.readings: on_error = 'explode'; known: bisect, stop"),
     ],
 )

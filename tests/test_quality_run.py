@@ -79,7 +79,7 @@ SUITES: dict[str, list[dict[str, Any]]] = {
 def append(root: Path, name: str, rows: list[dict[str, Any]], schema: pa.Schema, **properties: str) -> None:
     """Commit rows to a table of the project's lake."""
     target = Target(Lake(root / ".headwater" / "lake").create(name, schema, properties=properties))
-    sequence = target.flows.get(name, {"sequence": -1})["sequence"] + 1
+    sequence = target.last(name) + 1
     folder = target.place.path / f"{sequence:012d}-test"
     folder.mkdir()
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "part.parquet")

@@ -43,6 +43,19 @@ def test_the_action_is_said_or_follows_from_the_severity(
 
 
 @pytest.mark.parametrize(
+    ("every", "says"), [("soon", "'soon' is no span of time"), ("10ms", "less than a second")]
+)
+def test_a_schedule_that_is_none_is_refused(tmp_path: Path, every: str, says: str) -> None:
+    file = write(tmp_path, NOT_NULL)
+    found = {**json.loads(file.read_text()), "meta": {"every": every, "owner": "ops"}}
+    file.write_text(json.dumps(found))
+    with pytest.raises(ProjectError, match=f"{file}: meta.every.*{says}"):
+        suite.read(file)
+    file.write_text(json.dumps({**found, "meta": {"every": "1h"}}))
+    assert suite.read(file).every == "1h"
+
+
+@pytest.mark.parametrize(
     ("expectations", "says"),
     [
         ([{**NOT_NULL, "meta": {"action": "explode"}}], "expectations.1.meta.action: Input should be 'warn'"),

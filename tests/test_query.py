@@ -50,7 +50,7 @@ def readings(raw):
 def append(root: Path, name: str, rows: list[dict[str, Any]], schema: pa.Schema) -> int:
     """Commit rows to a table of the project's lake; the new version."""
     target = Target(Lake(root / ".headwater" / "lake").create(name, schema, properties={}))
-    sequence = target.flows.get(name, {"sequence": -1})["sequence"] + 1
+    sequence = target.last(name) + 1
     folder = target.place.path / f"{sequence:012d}-test"
     folder.mkdir()
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "part.parquet")

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from headwater import decode, jvm, stored
 from headwater.analysis import BRONZE
-from headwater.contract import Fields
+from headwater.decode.contract import Fields
 from headwater.definitions import Contract, Json
 from headwater.errors import FlowError
 from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few, read
@@ -85,9 +85,8 @@ def both(
 def written(target: Target, rows: Rows, sequence: int) -> tuple[list[str], pa.Table]:
     """What a batch writes: its files, and its rows as Spark reads them."""
     files = target.write(rows.passed(), str(sequence))
-    return files, rows.result.sparkSession.read.parquet(
-        *[str(target.place.path / f) for f in files]
-    ).toArrow()
+    read = rows.result.sparkSession.read.schema(rows.result.schema)
+    return files, read.parquet(*[str(target.place.path / f) for f in files]).toArrow()
 
 
 def target(folder: Path, columns: pa.Schema) -> Target:

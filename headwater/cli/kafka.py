@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from itertools import islice
@@ -16,6 +15,7 @@ from rich.table import Table
 from headwater import kafka, tail
 from headwater.broker import EmbeddedBroker, list_topics
 from headwater.cli.options import AsJson, Env, Project
+from headwater.cli.printing import print_json
 from headwater.conf import KafkaOptions, load
 from headwater.errors import BrokerError
 from headwater.paths import find_project
@@ -40,7 +40,7 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
     """Say whether the embedded broker runs, and where."""
     known = _embedded(project, env).status()
     if as_json:
-        print(json.dumps(asdict(known), default=str))
+        print_json(asdict(known))
     elif known.running:
         print(f"running on {known.bootstrap} (PID {known.pid}, Kafka {known.version}, data in {known.data})")
     else:
@@ -52,7 +52,7 @@ def topics(project: Project = None, env: Env = "local", as_json: AsJson = False)
     """List the topics, with the sum of their partitions' end offsets."""
     found = list_topics(_options(project, env))
     if as_json:
-        print(json.dumps([asdict(topic) for topic in found]))
+        print_json([asdict(topic) for topic in found])
         return
     table = Table("topic", "partitions", "end", box=None)
     for topic in found:

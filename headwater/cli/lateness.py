@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from datetime import timedelta
@@ -16,6 +15,7 @@ from rich.text import Text
 
 from headwater import spans, tables
 from headwater.cli.options import Env, Project
+from headwater.cli.printing import print_json
 
 if TYPE_CHECKING:
     from headwater.lateness import Lateness, Spread, View
@@ -60,7 +60,7 @@ def lateness(
     if chart is not None:
         lateness_chart.write(found, chart)
     if as_json:
-        typer.echo(json.dumps(_json(found), indent=2))
+        print_json(_json(found))
     else:
         tables.show(_parts(found, by), sys.stdout)
 
@@ -145,7 +145,7 @@ def _json(found: Lateness) -> dict[str, Any]:
     return {
         "table": found.table,
         "event_time": found.event_time,
-        "since": found.since.isoformat() if found.since else None,
+        "since": found.since,
         "rows": found.all.rows,
         "without_event_time": found.without_time,
         "future": found.future,

@@ -10,14 +10,12 @@ from typing import Any
 
 def print_json(value: Any) -> None:
     """Print a value as JSON; times in ISO 8601, UTC."""
-    json.dump(value, sys.stdout, default=_plain, ensure_ascii=False, indent=2)
+    from headwater.query.result import plain
+
+    json.dump(plain(value), sys.stdout, ensure_ascii=False, indent=2)
     sys.stdout.write("\n")
 
 
-def when(at: datetime, between: str = " ") -> str:
+def when(at: datetime) -> str:
     """A time in UTC, to the second."""
-    return at.strftime(f"%Y-%m-%d{between}%H:%M:%SZ")
-
-
-def _plain(value: Any) -> str:
-    return when(value, "T") if isinstance(value, datetime) else str(value)
+    return at.strftime("%Y-%m-%d %H:%M:%SZ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.options import Env, Project
+from headwater.cli.printing import print_json
 from headwater.errors import BrokerError
 
 Share = Annotated[float, typer.Option(min=0, max=1, metavar="FRACTION")]
@@ -68,7 +68,7 @@ def produce(
         sent = producing.run_producer(records, client=client, rate=rate, count=count, stop=stop)
     if as_json:
         timing = {"seconds": round(sent.seconds, 3), "rate": round(sent.rate, 1)}
-        typer.echo(json.dumps({"generator": name, "seed": seed, **timing, "ledger": sent.ledger.as_dict()}))
+        print_json({"generator": name, "seed": seed, **timing, "ledger": sent.ledger.as_dict()})
     else:
         typer.echo(f"{name}: {sent.records:,} records in {sent.seconds:.1f} s, {sent.rate:,.0f}/s")
 

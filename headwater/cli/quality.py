@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.text import Text
 
 from headwater import tables
 from headwater.cli.options import AsJson, Env, Project
+from headwater.cli.printing import print_json, when
 
 _COLOURS = {"passed": "green", "failed": "red", "error": "yellow"}
 
@@ -44,7 +44,7 @@ def run(
     done = validate.run(loaded, table, docs=folder, at=at, samples=samples)
     rows = [row for one in done.validations for row in results.rows(done.id, one)]
     if as_json:
-        _print_json({"run_id": done.id, "passed": done.passed, "docs": done.docs, "results": rows})
+        print_json({"run_id": done.id, "passed": done.passed, "docs": done.docs, "results": rows})
     else:
         tables.show([_listing(rows)], sys.stdout)
         for name in done.skipped:
@@ -66,9 +66,9 @@ def show(
 
     rows = results.last(projects.load(project, env), table)
     if as_json:
-        _print_json({"results": rows})
+        print_json({"results": rows})
     else:
-        tables.show([_listing(rows, when=True)], sys.stdout)
+        tables.show([_listing(rows, dated=True)], sys.stdout)
 
 
 @app.command()
@@ -90,9 +90,11 @@ def suggest(
         sys.stdout.write(suggesting.text(suite))
 
 
-def _listing(rows: Sequence[dict[str, Any]], *, when: bool = False) -> Any:
+def _listing(rows: Sequence[dict[str, Any]], *, dated: bool = False) -> Any:
     columns = ["table", "version", "expectation", "action", "status", "found"]
-    listing = tables.table([*columns, "validated at"] if when else columns, right=[1])
+    from headwater.quality import results
+
+    listing = tables.table([*columns, "validated at"] if dated else columns, right=[1])
     for row in rows:
         cells = [
             Text(row["table_name"]),
@@ -100,25 +102,7 @@ def _listing(rows: Sequence[dict[str, Any]], *, when: bool = False) -> Any:
             Text(row["expectation"]),
             row["action"],
             Text(row["status"], style=_COLOURS[row["status"]]),
-            Text(_found(row)),
+            Text(results.found(row)),
         ]
-        listing.add_row(*cells, *([f"{row['validated_at']:%Y-%m-%d %H:%M:%SZ}"] if when else []))
+        listing.add_row(*cells, *([when(row["validated_at"])] if dated else []))
     return listing
-
-
-def _found(row: dict[str, Any]) -> str:
-    if row["message"] is not None:
-        return str(row["message"])
-    if row["observed_value"] is not None:
-        return f"observed {row['observed_value']}"
-    if row["unexpected_count"] is None:
-        return ""
-    of = f" of {row['element_count']:,}" if row["element_count"] is not None else ""
-    return f"{row['unexpected_count']:,}{of} unexpected"
-
-
-def _print_json(value: Any) -> None:
-    from headwater.query.result import plain
-
-    json.dump(plain(value), sys.stdout, ensure_ascii=False, indent=2)
-    sys.stdout.write("\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from itertools import islice
@@ -127,7 +126,10 @@ def _resolve(
     from headwater import resolve
 
     done = resolve.resolve(projects.load(project, env), table, action, rule=rule, why=why)
-    typer.echo(json.dumps(done.json()) if as_json else _said(table, action, done))
+    if as_json:
+        print_json(asdict(done))
+    else:
+        typer.echo(_said(table, action, done))
 
 
 def _said(table: str, action: str, done: Resolution) -> str:

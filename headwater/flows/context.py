@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from headwater.analysis import Analysed
+from headwater.errors import FlowError
 from headwater.lake import Lake
 from headwater.progress import Board
 from headwater.project import Project
@@ -31,6 +32,7 @@ class Context:
         board: where the flows say what they do.
         heads: how commits wake the flows below.
         stop: set when the run shall end.
+        refused: {table → why nothing more may be written to it}.
     """
 
     project: Project
@@ -44,6 +46,21 @@ class Context:
     board: Board
     heads: Heads = field(default_factory=Heads)
     stop: threading.Event = field(default_factory=threading.Event)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, table: str, why: str) -> None:
+        """Let the flow of a table stop before its next batch."""
+        self.refused[table] = why
+        self.heads.announce()
+
+    def check(self, table: str) -> None:
+        """Go on only where nothing refused the table.
+
+        Raises:
+            FlowError: something did.
+        """
+        if table in self.refused:
+            raise FlowError(self.refused[table])
 
 
 def clock() -> str:

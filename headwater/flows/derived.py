@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import asdict
 
 import pyarrow as pa
 from py4j.protocol import Py4JNetworkError
-from pyspark.sql import DataFrame
 
 from headwater import aggregate, log, ranges, requests, stored
 from headwater.commit import Built, Committer
@@ -74,6 +74,7 @@ class DerivedFlow:
         heads = self._context.heads
         self.recover()
         while not self._context.stop.is_set():
+            self._context.check(self.name)
             self._serve()
             beat, ended, began = heads.beat(), heads.ended(self._stream), time.monotonic()
             if self.step():
@@ -99,9 +100,9 @@ class DerivedFlow:
 
     def _same_life(self, left: Intent | None) -> None:
         """Check that the quarantine is no further than the table, or the batch that is half committed."""
-        mine = self._table.flows.get(self.name, {"sequence": -1})["sequence"]
+        mine = self._table.last(self.name)
         place = self._context.lake.places().get(quarantine_name(self.name))
-        held = log.flows(place.path).get(self.name, {"sequence": -1})["sequence"] if place else -1
+        held = log.last(log.flows(place.path), self.name) if place else -1
         if place is not None and held > max(mine, left.sequence if left else -1):
             folders = f"{place.path.parent} and {place.path.parent}__resolved"
             raise CommitError(
@@ -119,7 +120,7 @@ class DerivedFlow:
                 f"{os.getpid()}, which writes {self.name}, was started; start that one again, then ask again"
             }
         try:
-            return {"done": self._replay(request).json()}
+            return {"done": asdict(self._replay(request))}
         except HeadwaterError as e:
             return {"error": str(e)}
         except Exception as e:  # what it means for the flow, its own next batch tells
@@ -155,7 +156,7 @@ class DerivedFlow:
         return Intent(
             flow=self.name,
             generation=self._place.generation,
-            sequence=self._table.flows.get(self.name, {"sequence": -1})["sequence"] + 1,
+            sequence=self._table.last(self.name) + 1,
             consumed={self._stream: found.upto.json()},
             clock=clock(),
             fingerprint=self._analysed.fingerprint,
@@ -210,7 +211,7 @@ class DerivedFlow:
             return Built({self.name: files}, shares=shares)
         name = quarantine_name(self.name)
         quarantine = self.committer.target(name)
-        rejects = self._write(quarantine, rows.held(intent.clock), intent)
+        rejects = quarantine.write(rows.held(intent.clock), intent.batch)
         self._same(intent, counts.held, quarantine.rows(rejects), f"found again in {self._stream}")
         return Built({name: rejects, self.name: files}, shares=shares)
 
@@ -228,7 +229,7 @@ class DerivedFlow:
     def _passed(self, intent: Intent, broken: pa.Table) -> tuple[Rows, list[str]]:
         """The batch without these records, and the files of its rows that pass."""
         rows = self._read(intent, broken)
-        return rows, self._write(self._table, rows.passed(), intent)
+        return rows, self._table.write(rows.passed(), intent.batch)
 
     def _broken(self, intent: Intent, error: Exception) -> pa.Table:
         """The records because of which the batch failed.
@@ -254,11 +255,6 @@ class DerivedFlow:
         if are_few(intent.files, intent.rows):
             return FewRows(work, read(intent.files, work.columns), broken)
         return ManyRows(work, intent.files, intent.rows, broken)
-
-    def _write(self, target: Target, rows: DataFrame | pa.Table, intent: Intent) -> list[str]:
-        files = target.write(rows, intent.batch)
-        target.sweep(intent.batch, files)
-        return files
 
     def _input(self) -> Place | None:
         return self._context.lake.places().get(self._stream)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 
+from headwater import spans
 from headwater.errors import ConfError
 
 
@@ -24,16 +24,15 @@ def milliseconds(start: str) -> int:
 
 
 def interval(text: str) -> int:
-    """An interval (`500ms`, `2s`, `1m`, `1h`, `1d`, or as Spark writes it: `5 minutes`) in milliseconds.
+    """A span such as `500ms` or `5 minutes` (see `headwater.spans`) in milliseconds.
 
     Raises:
-        ConfError: it is no such interval.
+        ConfError: it is no such span.
     """
-    found = re.fullmatch(r"(\d+)\s*(ms|[smhd]|milliseconds?|seconds?|minutes?|hours?|days?)", text.strip())
-    if not found:
-        raise ConfError(f"interval '{text}': write one such as 500ms, 2s or 1m")
-    unit = "ms" if found[2].startswith(("ms", "mil")) else found[2][0]
-    return int(found[1]) * {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[unit]
+    try:
+        return spans.parse(text) // 1000
+    except ValueError as e:
+        raise ConfError(f"interval {e}") from None
 
 
 def starting(start: str) -> dict[str, str]:

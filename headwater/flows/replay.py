@@ -12,7 +12,7 @@ is in the table already, it stays open.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -54,10 +54,6 @@ class Resolution:
     discarded: int = 0
     failing: dict[str, int] = field(default_factory=dict)
     beside: int = 0
-
-    def json(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return asdict(self)
 
 
 _NOWHERE = pa.schema(list(PLACE.items())).empty_table()
@@ -123,7 +119,7 @@ class Replay:
         intent = Intent(
             flow=self.name,
             generation=self._table.place.generation,
-            sequence=self._table.flows.get(self.name, {"sequence": -1})["sequence"] + 1,
+            sequence=self._table.last(self.name) + 1,
             consumed={},
             clock=clock(),
             fingerprint=self._applied.analysed.fingerprint,
@@ -140,8 +136,8 @@ class Replay:
 
         def build(pinned: Intent) -> Built:
             resolved = self._committer.target(resolved_name(self._table.place.name))
-            files = {resolved.place.name: self._write(resolved, ledger, pinned)}
-            return Built({**files, self._table.place.name: self._write(self._table, made, pinned)})
+            files = {resolved.place.name: resolved.write(ledger, pinned.batch)}
+            return Built({**files, self._table.place.name: self._table.write(made, pinned.batch)})
 
         self._committer.carry_out(intent, build)
 
@@ -198,11 +194,6 @@ class Replay:
             for row in rows.select([*KEYS, "rules", "quarantined_at"]).to_pylist()
         ]
         return pa.Table.from_pylist(lines, RESOLVED)
-
-    def _write(self, target: Target, rows: pa.Table, intent: Intent) -> list[str]:
-        files = target.write(rows, intent.batch) if len(rows) else []
-        target.sweep(intent.batch, files)
-        return files
 
     def _open(self, name: str) -> Target:
         comment = f"What became of the records in {quarantine_name(self._table.place.name)}"

@@ -25,8 +25,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater import decode, stored
-from headwater.contract import Fields
 from headwater.decode import MALFORMED, PLACE, RAW, SOURCE
+from headwater.decode.contract import Fields
 from headwater.places import place_of, without
 from headwater.quality.gate import HASH, ROW, Gate, Tally
 from headwater.quarantine import ERROR_RULE, MALFORMED_RULE
@@ -210,8 +210,8 @@ class ManyRows:
     """Rows that stay in Spark; see `Rows` and `FewRows`.
 
     What is held back is told apart in the pass that decodes, judges and writes the others: only where
-    those rows stand in Kafka comes back from it. They are fetched, decoded and judged again in a second
-    pass over these alone, if there are any.
+    those rows stand in Kafka, and a hash of each, comes back from it. In a second pass over their records
+    alone, if there are any, they are made again and told by these.
 
     Args:
         work: what is done with them.

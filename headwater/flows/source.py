@@ -77,6 +77,7 @@ class SourceFlow:
         query = self._start()
         try:
             while not query.awaitTermination(1):
+                self._context.check(self.name)
                 if self._context.stop.is_set() or self._outgrown():
                     break
         except Exception:
@@ -155,7 +156,6 @@ class SourceFlow:
                 files = self._table.write(records.coalesce(1).toArrow(), pinned.batch)
             else:
                 files = self._table.write(records.coalesce(self._parallelism), pinned.batch, _PARQUET)
-            self._table.sweep(pinned.batch, files)
             rows = self._table.rows(files)
             if rows:
                 self._row_bytes = self._table.payload(files, "value") / rows

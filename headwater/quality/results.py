@@ -5,8 +5,9 @@ One commit a run, under the lake's lock: runs of several processes come one afte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -81,6 +82,27 @@ def rows(run_id: str, validation: Validation) -> list[dict[str, Any]]:
         }
         for outcome in validation.outcomes
     ]
+
+
+def found(row: Mapping[str, Any]) -> str:
+    """What a row says was found, in words: for people."""
+    if row["message"] is not None:
+        return str(row["message"])
+    if row["observed_value"] is not None:
+        return f"observed {row['observed_value']}"
+    if row["unexpected_count"] is None:
+        return ""
+    of = f" of {row['element_count']:,}" if row["element_count"] is not None else ""
+    return f"{row['unexpected_count']:,}{of} unexpected"
+
+
+def dates(project: Project) -> dict[str, tuple[datetime, bool]]:
+    """When each table was last validated (UTC), and whether all that stops its flow passed; no Spark."""
+    if TABLE not in Lake(project.conf.lake).places():
+        return {}
+    passed = "bool_and(action <> 'fail' OR status <> 'failed')"
+    sql = f"SELECT table_name, max(validated_at), {passed} FROM ({_LAST}) GROUP BY table_name"
+    return {name: (at, ok) for name, at, ok in query.run(sql, project=project.root, env=project.env).rows}
 
 
 def last(project: Project, table: str | None = None) -> list[dict[str, Any]]:

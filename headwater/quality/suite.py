@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from headwater import spans
 from headwater.errors import ProjectError
 
 Action = Literal["warn", "drop", "quarantine", "fail"]
@@ -26,6 +27,7 @@ Scope = Literal["batch", "table"]
 ACTIONS: tuple[Action, ...] = ("warn", "drop", "quarantine", "fail")  # the weakest first
 
 
+_SHORTEST = 1_000_000  # microseconds between two validations of a table
 RESERVED = ("malformed", "error", "future")  # rules of the engine's own
 
 # Expectations about many rows at once, by the beginning of their names.
@@ -81,7 +83,7 @@ class Rule:
     @property
     def of_many(self) -> bool:
         """Whether it is about many rows at once, so that no single row fails it."""
-        return self.mostly < 1 or self.type.startswith(OF_MANY)
+        return _of_many(self.type, self.mostly)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -91,11 +93,15 @@ class Rule:
 
 @dataclass(frozen=True)
 class Suite:
-    """The expectations of one table, in the order of the file."""
+    """The expectations of one table, in the order of the file.
+
+    `every` is how often `headwater run` validates the whole table (`1h`); None: never.
+    """
 
     table: str
     file: Path
     rules: tuple[Rule, ...] = field(default=())
+    every: str | None = None
 
 
 class _Strict(BaseModel):
@@ -123,10 +129,17 @@ class _Expectation(_Strict):
     rendered_content: Any = None
 
 
+class _SuiteMeta(BaseModel):
+    """A suite's own `meta`, where people may keep what they like too."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    every: str | None = None
+
+
 class _File(_Strict):
     name: str
     expectations: list[_Expectation] = []
-    meta: dict[str, Any] = {}
+    meta: _SuiteMeta | None = None
     notes: str | list[str] | None = None
     id: str | None = None
 
@@ -156,7 +169,14 @@ def read(file: Path) -> Suite:
         if rule.id in rules:
             raise ProjectError(f"{rule.where}: a second one is called {rule.id}; give it an id of its own")
         rules[rule.id] = rule
-    return Suite(file.stem, file, tuple(rules.values()))
+    every = found.meta.every if found.meta else None
+    try:
+        too_often = every is not None and spans.parse(every) < _SHORTEST
+    except ValueError as e:
+        raise ProjectError(f"{file}: meta.every: {e}") from None
+    if too_often:
+        raise ProjectError(f"{file}: meta.every = '{every}' is less than a second; write one such as 1h")
+    return Suite(file.stem, file, tuple(rules.values()), every)
 
 
 def fingerprint(suite: Suite) -> str:
@@ -203,23 +223,23 @@ def _rule(expectation: _Expectation, where: str) -> Rule:
         raise ProjectError(f"{where}: mostly = {mostly!r}; write a share from 0 to 1")
     if mostly == 1:
         kwargs.pop("mostly", None)
-    routes = mostly == 1 and not expectation.type.startswith(OF_MANY)
+    routes = not _of_many(expectation.type, mostly)
     if meta.action in ("drop", "quarantine") and not routes:
         what = "a share of rows" if mostly < 1 else "many rows at once"
         raise ProjectError(f"{where}: it is about {what}, so no row is to {meta.action}; write warn or fail")
     critical: Action = "quarantine" if routes else "fail"
     scope = meta.scope or ("table" if expectation.type.startswith(OF_MANY) else "batch")
-    if meta.max_age is not None and (scope, expectation.type) != ("batch", "expect_column_max_to_be_between"):
-        raise ProjectError(
-            f"{where}: meta.max_age is for expect_column_max_to_be_between with meta.scope = 'batch'"
-        )
-    name = expectation.id or _name(expectation)
-    if name in RESERVED:
-        raise ProjectError(f"{where}: the id '{name}' is a rule of the engine; give it another")
     if meta.max_age is not None:
+        if (scope, expectation.type) != ("batch", "expect_column_max_to_be_between"):
+            raise ProjectError(
+                f"{where}: meta.max_age is for expect_column_max_to_be_between with meta.scope = 'batch'"
+            )
         if meta.action == "fail":
             raise ProjectError(f"{where}: a backlog is old however often it is tried; write action warn")
         critical = "warn"
+    name = expectation.id or _name(expectation)
+    if name in RESERVED:
+        raise ProjectError(f"{where}: the id '{name}' is a rule of the engine; give it another")
     return Rule(
         id=name,
         type=expectation.type,
@@ -231,6 +251,10 @@ def _rule(expectation: _Expectation, where: str) -> Rule:
         window=meta.window,
         max_age=meta.max_age,
     )
+
+
+def _of_many(type: str, mostly: float) -> bool:
+    return mostly < 1 or type.startswith(OF_MANY)
 
 
 def _name(expectation: _Expectation) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from harness import BRONZE, QUARANTINE, SILVER, Event, Project, assert_lake_equals_oracle, once_each
+from harness import BRONZE, GOLD, QUARANTINE, SILVER, Event, Project, assert_lake_equals_oracle, once_each
 
 from headwater import tail
 from headwater.produce import Faults
@@ -93,6 +93,27 @@ def test_a_rule_that_fails_stops_its_flow_before_the_commit(project: Project) ->
     suite.write_text(mended)
     project.once()
     assert_held(project, 2)
+
+
+def test_a_table_that_fails_when_it_is_due_is_written_no_more_while_others_go_on(project: Project) -> None:
+    file = project.root / "quality" / f"{GOLD}.json"
+    suite: dict[str, Any] = json.loads(file.read_text())
+    below = {"column": "max_usage", "max_value": 60}
+    suite["expectations"] += [{"type": "expect_column_max_to_be_between", "kwargs": below, "id": "calm"}]
+    suite["meta"]["every"] = "1s"
+    file.write_text(json.dumps(suite))
+    send(project, [json.dumps(GOOD).encode()] * 8)
+    with project.run() as run:
+        run.until(lambda: [e for e in run.events if e["event"] == "validation"], "gold is validated")
+        send(project, [json.dumps({**GOOD, "usage": 70.0}).encode()] * 8)
+        run.until(lambda: "gold.cpu_usage_5m failed: " in run.stderr, "gold fails")
+        read = project.rows(GOLD, "_partial.avg_usage_count")
+        send(project, [json.dumps(GOOD).encode()] * 8)
+        run.until(lambda: project.written(SILVER) == 24, "silver goes on")
+        run.kill(signal.SIGTERM)
+        assert run.wait() == 1, run.said()
+    assert read == project.rows(GOLD, "_partial.avg_usage_count") == [(16,)]
+    assert "fails calm (observed 70.0); nothing more is written to it" in run.stderr, run.said()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StringType, StructField, StructType
 
-from headwater import unknown
+from headwater.decode import unknown
 from headwater.definitions import Contract
 from headwater.errors import FlowError
 

@@ -2,7 +2,7 @@
 
 A batch that it refuses is cut until the malformed rows stand alone, so a row's fate never depends on its
 neighbours. It stops at an unknown field, so a part of a batch that has none costs nothing more; only the
-records of the others are looked at one by one (`headwater.contract`). Well-formed is what Spark's
+records of the others are looked at one by one (`headwater.decode.contract`). Well-formed is what Spark's
 `from_json` reads without loss, times and dates in ISO 8601; malformed is:
 
 - no value (NULL), an empty one, or bytes that are not UTF-8
@@ -21,8 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from headwater import contract, stored, unknown
-from headwater.contract import Fields, Part
+from headwater import stored
+from headwater.decode import contract, unknown
+from headwater.decode.contract import Fields, Part
 
 MAX_DEPTH = 1000  # as deep as Spark's own JSON parser goes
 _LONGEST = 500  # characters of a reason

@@ -1,7 +1,7 @@
 """From bytes to columns: one parse per row, and every malformed row recognised.
 
 Rows are decoded in Spark's Python workers, or in this process where they are few, by the same parser
-(`headwater.parser` says what is malformed); and by Spark's `from_json` in real-time flows.
+(`headwater.decode.parser` says what is malformed); and by Spark's `from_json` in real-time flows.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater import jvm, strict
-from headwater.contract import RESCUED, Fields
+from headwater import jvm
+from headwater.decode import strict
+from headwater.decode.contract import RESCUED, Fields
+from headwater.decode.parser import parser
 from headwater.definitions import Contract, Json
 from headwater.errors import ProjectError
-from headwater.parser import parser
 
 MALFORMED = "_malformed"
 SOURCE = "_source"
