@@ -55,7 +55,7 @@ def measure(rows: int = ROWS) -> dict[str, Any]:
         "silver_to_gold": from_full(project, "silver.cpu_metrics", "gold.cpu_usage_5m"),
         "whole_chain": chain("gold.cpu_usage_5m"),
     }
-    found = {name: _rates(rung) for name, rung in rungs.items()}
+    found = _rates(rungs)
     base = median(found["kafka_to_noop"])
     return {
         name: {"rows_per_second": round(median(runs)), "runs": runs, "ratio": round(median(runs) / base, 3)}
@@ -63,7 +63,12 @@ def measure(rows: int = ROWS) -> dict[str, Any]:
     }
 
 
-def _rates(rung: Callable[[], tuple[float, int]]) -> list[int]:
-    rung()
-    runs = [rung() for _ in range(REPEATS)]
-    return [round(rows / seconds) for seconds, rows in runs]
+def _rates(rungs: dict[str, Callable[[], tuple[float, int]]]) -> dict[str, list[int]]:
+    """Each rung's rates; round after round, so that a machine that slows down does so for all of them."""
+    rates: dict[str, list[int]] = {name: [] for name in rungs}
+    for repeat in range(1 + REPEATS):
+        for name, rung in rungs.items():
+            seconds, rows = rung()
+            if repeat:
+                rates[name].append(round(rows / seconds))
+    return rates

@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import StructType
 
-from headwater import jars, java
+from headwater import classes, jars, java
 
 _LOCK = threading.Lock()
 _gateway: JavaGateway | None = None
@@ -55,7 +55,7 @@ def gateway() -> JavaGateway:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             conf = SparkConf(loadDefaults=False)
             conf.set("spark.driver.memory", _memory)
-            conf.set("spark.driver.extraJavaOptions", " ".join(OPTIONS))
+            conf.set("spark.driver.extraJavaOptions", " ".join([*OPTIONS, *classes.options("spark")]))
             conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, jars.spark_jars())))
             conf.set("spark.ui.showConsoleProgress", "false")
             _gateway = launch_gateway(conf, {"stderr": subprocess.PIPE})
@@ -63,6 +63,22 @@ def gateway() -> JavaGateway:
                 target=_copy, args=(_gateway.proc.stderr,), name="jvm-stderr", daemon=True
             ).start()
         return _gateway
+
+
+def end() -> None:
+    """End the JVM and wait until it has; the next `gateway` starts another."""
+    global _gateway
+    from pyspark import SparkContext
+
+    with _LOCK:
+        if _gateway is None:
+            return
+        if SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+        _gateway.shutdown()
+        _gateway.proc.stdin.close()
+        _gateway.proc.wait()
+        _gateway = SparkContext._gateway = SparkContext._jvm = None
 
 
 def _copy(errors: IO[bytes]) -> None:

@@ -189,7 +189,7 @@ def context() -> Any:
 def frames(
     spark: SparkSession, interpreted: SparkSession, request: pytest.FixtureRequest
 ) -> tuple[DataFrame, DataFrame, list[Case]]:
-    """The cases, and the same rows for us and for Great Expectations, whose hundreds of small queries are not compiled."""
+    """The rows for us and for Great Expectations, whose small queries are not compiled, and the cases."""
     print(f"seed {request.param}")
     cases = CASES + of_pairs(every=request.param > 1)
     columns = jvm.ddl(DDL)
