@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -139,7 +139,7 @@ def fingerprint(project: Project, definition: Declaration) -> str:
     else:
         text = repr(definition)
     suite = project.suites.get(definition.name)
-    rules = [(rule.id, rule.type, rule.kwargs, rule.action) for rule in suite.rules] if suite else []
+    rules = [asdict(replace(rule, where="")) for rule in suite.rules] if suite else []
     return hashlib.sha256(f"{text}{json.dumps(rules)}".encode()).hexdigest()[:16]
 
 
@@ -220,7 +220,7 @@ def _gate(project: Project, table: Table, result: DataFrame) -> Gate | None:
             raise ProjectError(f"{rule.where}: {rule.id}: {_first_line(e)}; mend the suite") from None
     columns = sorted(_watermarks(project, table, result.columns))
     gate = Gate(suite, result.schema, [_future(table, result, columns)] if columns else [])
-    told = [(one.rule, one.metrics) for one in gate.measures] + [(one.rule, ()) for one in gate.uniques]
+    told = [(one.rule, one.metrics) for one in gate.measures] + [(one.rule, ()) for one in gate.keyed]
     for rule, metrics in told:
         try:
             _check_repeatable(gate.judge(empty).agg(F.count("*"), *metrics), rule.where)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,10 +16,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater import decode, stored
+from headwater import decode, jvm, stored
 from headwater.analysis import BRONZE
 from headwater.definitions import Json
-from headwater.errors import FlowError
+from headwater.errors import FlowError, ProjectError
 from headwater.flows.rows import Counts, FewRows, ManyRows, Work, read
 from headwater.quality.gate import Gate, Tally
 from headwater.quality.measure import Findings
@@ -206,6 +207,71 @@ def test_of_equal_rows_of_one_record_the_first_stays(work: Callable[..., tuple[W
     assert {at: offsets.count(at) for at in (0, 3, 5, 7, 8)} == {0: 1, 3: 1, 5: 2, 7: 2, 8: 1}
     assert [row["offset"] for row in held if row["rules"] == ["pairs"]] == [0, 3, 8]
     assert counts.tally.quarantined == 3 + 6
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("strictly", [False, True])
+@pytest.mark.parametrize("action", ["quarantine", "warn"])
+def test_a_column_grows_within_its_key_however_batches_are_cut(
+    interpreted: SparkSession, seed: int, strictly: bool, action: Any
+) -> None:
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    falls = draw.random() < 0.5
+    kind = f"expect_column_values_to_be_{'decreasing' if falls else 'increasing'}"
+    grows = Rule("grows", kind, {"column": "n", "strictly": strictly}, action, "q", within=("host",))
+    rules = (rule("values_to_be_between", "drop", column="usage", max_value=9), grows)
+    columns = jvm.ddl(
+        "host STRING, usage DOUBLE, n BIGINT, _source STRUCT<cluster: STRING, topic: STRING, "
+        "partition: INT, offset: BIGINT>"
+    )
+    places = [("c", "t", at % 2, at // 2) for at in range(60)]
+    hosts = ["a", "b", None]
+    values = [
+        (draw.choice(hosts), draw.choice([1.0, 10.0]), draw.choice([None, *range(9)]), p) for p in places
+    ]
+    furthest: dict[Any, int] = {}
+    want = set()
+    for host, usage, n, place in values:
+        if n is None or usage > 9:
+            continue
+        key, at = (host, place[2]), -n if falls else n
+        if key in furthest and (at <= furthest[key] if strictly else at < furthest[key]):
+            want.add(place)
+        furthest[key] = max(at, furthest.get(key, at))
+
+    gate = Gate(Suite("silver.t", Path("q"), rules), columns)
+    cuts = sorted(draw.sample(range(1, 60), 3))
+    table, got = interpreted.createDataFrame([], columns), set()
+    for begin, end in zip([0, *cuts], [*cuts, 60], strict=True):
+        batch = values[begin:end]
+        draw.shuffle(batch)
+        judged = gate.judge(interpreted.createDataFrame(batch, columns), table if begin else None)
+        judged = interpreted.createDataFrame(judged.toArrow(), judged.schema)
+        failing = judged.where(F.col("__failed0").bitwiseAND(2) != 0).select("_source.*")
+        got |= {tuple(row) for row in failing.toArrow().to_pylist() for row in [row.values()]}
+        table = table.union(gate.passed(judged))
+    assert got == want and want
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({}, "name what tells keys apart, as meta.within = \\['id'\\]"),
+        ({"within": ("hots",)}, "no column 'hots'"),
+        (
+            {"within": ("host",), "kwargs": {"column": "host"}},
+            "host is string; this is for numbers and times",
+        ),
+        ({"within": ("host",), "kwargs": {"column": "n", "parse": 1}}, "no argument 'parse'"),
+    ],
+)
+def test_an_order_that_there_is_none_of_is_refused(
+    work: Callable[..., tuple[Work, str]], more: dict[str, Any], says: str
+) -> None:
+    grows = Rule("grows", "expect_column_values_to_be_increasing", {"column": "n"}, "warn", "q")
+    with pytest.raises(ProjectError, match=says):
+        work((replace(grows, **more),))
 
 
 def test_many_rows_at_once_are_measured_the_same_both_ways(work: Callable[..., tuple[Work, str]]) -> None:

@@ -51,7 +51,7 @@ class Work:
         schema: what the decoder takes of `value`; None where there is nothing to decode.
         function: the table's definition.
         gate: judges the rows that the function returns; None where nothing is expected of them.
-        written: the files that the table holds; uniqueness looks at them.
+        written: the files that the table holds; rules about keys look at them.
     """
 
     spark: SparkSession
@@ -64,7 +64,7 @@ class Work:
     def judge(self, rows: DataFrame) -> DataFrame:
         """The rows that the function returned with what the gate knows of each."""
         assert self.gate is not None
-        files = self.written() if self.gate.uniques else ()
+        files = self.written() if self.gate.keyed else ()
         return self.gate.judge(rows, self.spark.read.parquet(*files) if files else None)
 
 

@@ -91,15 +91,15 @@ class Arguments:
         return found
 
     def column(self, argument: str = "column") -> tuple[Column, DataType]:
-        return self._named(self.need(argument))
+        return self.named(self.need(argument))
 
     def columns(self) -> list[tuple[Column, DataType]]:
         names = self.need("column_list")
         if not isinstance(names, list) or len(names) < 2:
             raise self.wrong("column_list has fewer than two columns")
-        return [self._named(name) for name in names]
+        return [self.named(name) for name in names]
 
-    def _named(self, name: str) -> tuple[Column, DataType]:
+    def named(self, name: str) -> tuple[Column, DataType]:
         if name not in self._columns.fieldNames():
             known = ", ".join(self._columns.fieldNames())
             raise self.wrong(f"no column '{name}'; known: {known}")
@@ -180,7 +180,7 @@ class Arguments:
             return F.expr(found["pass_through_filter"])
         if kind not in ("comparison", "nullity"):
             raise self.wrong(f"a row_condition of type '{kind}' is unknown")
-        column, of = self._named(found["column"]["name"])
+        column, of = self.named(found["column"]["name"])
         if kind == "nullity":
             return column.isNull() if found["is_null"] else column.isNotNull()
         operator, value = found["operator"], found["parameter"]

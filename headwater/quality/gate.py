@@ -24,14 +24,14 @@ from pyspark.sql.types import StructType
 
 from headwater import plans
 from headwater.errors import FlowError
-from headwater.quality import measure, predicate, unique
+from headwater.quality import keyed, measure, predicate
 from headwater.quality.measure import Findings, Shares
 from headwater.quality.suite import ACTIONS, Rule, Suite
 
 VERDICT = "__verdict"  # the place of an action in ACTIONS; 0 where the row passes
 ROW = "__row"  # the row as JSON, where its verdict is quarantine or fail
 DROP, QUARANTINE, FAIL = (ACTIONS.index(action) for action in ("drop", "quarantine", "fail"))
-HASH, _UNIQUE = "__hash", "__unique"
+HASH, _KEYED = "__hash", "__keyed"
 # Spark's own formats cut times to milliseconds, and rows that differ must differ as JSON too.
 _JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -74,19 +74,19 @@ class Gate:
 
     def __init__(self, suite: Suite, columns: StructType, guards: Sequence[tuple[Rule, Column]] = ()) -> None:
         judged = [rule for rule in suite.rules if rule.scope == "batch"]
-        of_rows = [rule for rule in judged if not rule.of_many and rule.type not in unique.TYPES]
-        self.uniques = [unique.compile(rule, columns) for rule in judged if rule.type in unique.TYPES]
+        of_rows = [rule for rule in judged if not rule.of_many and rule.type not in keyed.TYPES]
+        self.keyed = [keyed.compile(rule, columns) for rule in judged if rule.type in keyed.TYPES]
         self.measures = [
             measure.compile(rule, columns, F.col(VERDICT) == 0) for rule in judged if rule.of_many
         ]
-        self.rules = (*of_rows, *(rule for rule, _ in guards), *(one.rule for one in self.uniques))
+        self.rules = (*of_rows, *(rule for rule, _ in guards), *(one.rule for one in self.keyed))
         self._table = suite.table
         words = range(0, len(self.rules), _WORD)
         self._words = [f"__failed{at // _WORD}" for at in words]
         bits = [predicate.failed(rule, columns) for rule in of_rows]
         bits += [fails for _, fails in guards]
-        self._first_unique = len(bits)
-        bits += [F.lit(False)] * len(self.uniques)
+        self._first_keyed = len(bits)
+        bits += [F.lit(False)] * len(self.keyed)
         self._judgement = [
             _bits(bits[at : at + _WORD]).alias(word) for at, word in zip(words, self._words, strict=True)
         ]
@@ -101,14 +101,14 @@ class Gate:
 
         Args:
             rows: what the function returned.
-            written: what the table holds; None: nothing. Only uniqueness looks at it.
+            written: what the table holds; None: nothing. Only rules about keys look at it.
         """
         judged = rows.select("*", *self._judgement)
-        for at, one in enumerate(self.uniques, start=self._first_unique):
+        for at, one in enumerate(self.keyed, start=self._first_keyed):
             word, bit = self._words[at // _WORD], F.lit(1 << at % _WORD).cast("bigint")
-            judged = one.mark(judged, self._strongest() == 0, written, _UNIQUE)
-            failing = F.when(F.col(_UNIQUE), F.col(word).bitwiseOR(bit)).otherwise(F.col(word))
-            judged = judged.withColumn(word, failing).drop(_UNIQUE)
+            judged = one.mark(judged, self._strongest() == 0, written, _KEYED)
+            failing = F.when(F.col(_KEYED), F.col(word).bitwiseOR(bit)).otherwise(F.col(word))
+            judged = judged.withColumn(word, failing).drop(_KEYED)
         return judged.select("*", self._verdict).select("*", self._row)
 
     def passed(self, judged: DataFrame) -> DataFrame:

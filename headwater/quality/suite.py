@@ -63,6 +63,7 @@ class Rule:
         scope: whether it is judged on each batch, or by `headwater quality run` on the whole table.
         window: rows over which a share (`mostly`) is judged at least.
         max_age: how old the greatest value of a column of time may be (`10m`).
+        within: the columns that tell the rows among which a column may only grow, or fall.
     """
 
     id: str
@@ -74,6 +75,7 @@ class Rule:
     scope: Scope = "batch"
     window: int = 1_000
     max_age: str | None = None
+    within: tuple[str, ...] = ()
 
     @property
     def mostly(self) -> float:
@@ -116,6 +118,7 @@ class _Meta(BaseModel):
     scope: Scope | None = None
     window: Annotated[int, Field(ge=1)] = 1_000
     max_age: str | None = None
+    within: tuple[str, ...] = ()
 
 
 class _Expectation(_Strict):
@@ -188,7 +191,8 @@ def fingerprint(suite: Suite) -> str:
 def of_whole_table(suite: Suite) -> Suite:
     """The suite of a table whose rows no flow judges: `headwater quality run` alone does, all at once.
 
-    A critical expectation without an action has `fail` there: the command fails, no flow stops.
+    A critical expectation without an action has `fail` there: the command fails, and a run that validates
+    the table on a schedule stops its flow.
 
     Raises:
         ProjectError: an action that only the pass that writes a row can take.
@@ -204,13 +208,15 @@ def of_whole_table(suite: Suite) -> Suite:
 
 
 def without_batches(suite: Suite, found: dict[str, Any]) -> tuple[Suite, dict[str, Any]]:
-    """The suite and its file's content without what is expected of each batch as a whole.
+    """The suite and its file's content without what only flows can judge: each batch as a whole, and order.
 
     Args:
         suite: the suite.
         found: what its file holds.
     """
-    kept = [rule.scope == "table" or not rule.type.startswith(OF_MANY) for rule in suite.rules]
+    kept = [
+        rule.scope == "table" or not (rule.within or rule.type.startswith(OF_MANY)) for rule in suite.rules
+    ]
     rules = tuple(rule for rule, keep in zip(suite.rules, kept, strict=True) if keep)
     expectations = [one for one, keep in zip(found["expectations"], kept, strict=True) if keep]
     return replace(suite, rules=rules), {**found, "expectations": expectations}
@@ -250,6 +256,7 @@ def _rule(expectation: _Expectation, where: str) -> Rule:
         scope=scope,
         window=meta.window,
         max_age=meta.max_age,
+        within=meta.within,
     )
 
 
