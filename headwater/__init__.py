@@ -1,14 +1,15 @@
 """Headwater: a lakehouse kappa pipeline on Spark and Delta.
 
 A project's files import this module for the words they declare with: `topic`, `table`, `json`,
-`alert`, `kafka_sink`. A notebook imports it for `connect` (DuckDB) and `session` (Spark).
+`alert`, `kafka_sink`, `postgres_sink`, `sink`. A notebook imports it for `connect` (DuckDB) and `session`
+(Spark).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.definitions import alert, json, kafka_sink, table, topic
+from headwater.definitions import alert, json, kafka_sink, postgres_sink, sink, table, topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import SparkSession
 
-__all__ = ["alert", "connect", "json", "kafka_sink", "session", "table", "topic"]
+__all__ = ["alert", "connect", "json", "kafka_sink", "postgres_sink", "session", "sink", "table", "topic"]
 
 
 def connect(project: Path | None = None, *, env: str = "local") -> duckdb.DuckDBPyConnection:

@@ -32,6 +32,9 @@ class Broker(Strict):
     heap: str = "512m"
 
 
+PostgresOptions = dict[str, str | int]
+
+
 class Conf(Strict):
     """An environment.
 
@@ -40,6 +43,7 @@ class Conf(Strict):
         kafka: `embedded`, or the options of a real cluster in the words of Kafka's Java client
             (`bootstrap.servers`, `security.protocol`, …), each passed through to Spark's source.
         librdkafka: options that the Python client needs in other words than the Java client.
+        postgres: connections by name, each in libpq's words (`host`, `dbname`, `user`, `password`, …).
         cluster: the name of the cluster in every row's `_source`.
         broker: the embedded broker's settings.
         spark: Spark settings (`spark.*`) added to the engine's own.
@@ -54,6 +58,7 @@ class Conf(Strict):
     lake: Path = Path(".headwater/lake")
     kafka: Literal["embedded"] | KafkaOptions = "embedded"
     librdkafka: KafkaOptions = {}
+    postgres: dict[str, PostgresOptions] = {}
     cluster: str = "main"
     broker: Broker = Broker()
     spark: dict[str, str | int | bool] = {}
@@ -77,6 +82,7 @@ def load(project: Path, env: str) -> Conf:
         raise ConfError(f"{path}: no such environment; known: {', '.join(known) or 'none'}; use --env")
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        _refuse_passwords(raw, path)
         conf = Conf.model_validate(_resolve_secrets(raw, path))
     except yaml.YAMLError as e:
         raise ConfError(f"{path}: not valid YAML: {' '.join(str(e).split())}") from None
@@ -91,6 +97,17 @@ def _first_problem(error: ValidationError) -> str:
     if problem["type"] == "extra_forbidden":
         return f"unknown key '{key}'; known: {', '.join(sorted(Conf.model_fields))}"
     return f"key '{key}': {problem['msg']}"
+
+
+def _refuse_passwords(raw: Any, path: Path) -> None:
+    """A password of a connection is a reference, never itself in the file."""
+    connections = raw.get("postgres") if isinstance(raw, dict) else None
+    for name, options in connections.items() if isinstance(connections, dict) else ():
+        password = options.get("password") if isinstance(options, dict) else None
+        if password is not None and not str(password).startswith(("env:", "file:")):
+            raise ConfError(
+                f"{path}: postgres.{name}.password stands in the file itself; write env:NAME or file:PATH"
+            )
 
 
 def _resolve_secrets(value: Any, path: Path) -> Any:

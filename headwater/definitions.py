@@ -94,6 +94,7 @@ class Table(Declaration):
         event_time: the column that says when a row happened; `delay` how much later rows may come.
         emit: `update`: rows change as their inputs come.
         publish: the topic that the table's changes are sent to (in SQL; in Python see `kafka_sink`).
+        postgres: the connection and table that its changes are kept in (in SQL; see `postgres_sink`).
         skew: how far a row's event time may lie ahead of its `ingested_at`; rows beyond are quarantined.
         on_error: what becomes of a record that makes the function fail: `bisect`: it is found and
             quarantined, where the table decodes; `stop`: it stops the flow.
@@ -109,6 +110,7 @@ class Table(Declaration):
     delay: str | None = None
     emit: Literal["update"] = "update"
     publish: str | None = None
+    postgres: tuple[str, str] | None = None
     skew: str = "5 minutes"
     on_error: Literal["bisect", "stop"] = "bisect"
     limits: Limits = Limits()
@@ -157,18 +159,75 @@ class Alert(Declaration):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KafkaSink(Declaration):
-    """A table's changes, published to a topic: at least once, keyed by the table's keys.
+class Sink(Declaration):
+    """Where a table's changes go outside the lake; its own flow over the table's versions takes them there.
 
     Attributes:
-        table: the table that is published.
-        topic: where its rows go, as JSON; `on="update"` sends a row each time it changes.
+        table: the table.
+        on: `update` sends a row each time it changes.
     """
 
     table: str
-    topic: str
     on: Literal["update"] = "update"
+
+    @property
+    def target(self) -> str:
+        """What people call it: `kafka:topic`, `postgres:warehouse.schema.table`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaSink(Sink):
+    """A table's changes, published to a topic: at least once, keyed by the table's keys.
+
+    Attributes:
+        topic: where its rows go, as JSON.
+        partitions: of the topic, where it has to be created.
+    """
+
+    topic: str
     partitions: int = 1
+
+    @property
+    def target(self) -> str:
+        """`kafka:topic`."""
+        return f"kafka:{self.topic}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresSink(Sink):
+    """A table kept in PostgreSQL: exactly once, by the table's keys.
+
+    Attributes:
+        connection: its name in the environment's `postgres`.
+        into: the table there, `schema.table`.
+    """
+
+    connection: str
+    into: str
+
+    @property
+    def target(self) -> str:
+        """`postgres:connection.schema.table`."""
+        return f"postgres:{self.connection}.{self.into}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSink(Sink):
+    """A sink of the project's own; see `headwater.sinks.Sink`.
+
+    Attributes:
+        called: its name.
+        make: gives a `headwater.sinks.Sink`, not opened.
+    """
+
+    called: str
+    make: Callable[[], Any]
+
+    @property
+    def target(self) -> str:
+        """Its name."""
+        return self.called
 
 
 def topic(name: str, *, partitions: int = 4, compacted: bool = False, **limits: Any) -> Topic:
@@ -248,3 +307,27 @@ def kafka_sink(table: str, *, topic: str, on: Literal["update"] = "update", part
     value of each key has the table, however often a record is sent again.
     """
     return KafkaSink(table=table, topic=topic, on=on, partitions=partitions)
+
+
+def postgres_sink(table: str, *, connection: str, into: str | None = None) -> PostgresSink:
+    """Keep `table` in PostgreSQL, from the file that declares the table: each change once, in one transaction
+    with the version that it is of.
+
+    Args:
+        table: the table. Its rows are upserted by its keys; one without keys is appended to.
+        connection: a name in the environment's `postgres`.
+        into: the table there, as `schema.table`; by default it has the table's own name. It is created
+            where it is missing.
+    """
+    return PostgresSink(table=table, connection=connection, into=into or table)
+
+
+def sink(table: str, make: Callable[[], Any], *, name: str) -> OwnSink:
+    """Send the changes of `table` to a sink of your own.
+
+    Args:
+        table: the table.
+        make: called without arguments, gives a `headwater.sinks.Sink`.
+        name: what `headwater ls` and the position of the sink call it.
+    """
+    return OwnSink(table=table, make=make, called=name)

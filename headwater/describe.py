@@ -89,7 +89,7 @@ def describe(project: Project, name: str) -> Description:
         delay=table.delay if table else None,
         emit="update" if keys or changes else "append",
         limits=_limits(project, found) if found else {},
-        published=tuple(sink.topic for sink in project.sinks.values() if sink.table == name),
+        published=tuple(sink.target for sink in project.sinks.values() if sink.table == name),
         expectations=len(project.suites[name].rules) if name in project.suites else None,
         quarantine=rejects,
         quarantined=(inspect.state(places[rejects]).rows if rejects in places else 0) if rejects else None,

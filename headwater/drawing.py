@@ -12,7 +12,7 @@ def edges(project: Project) -> list[tuple[str, str]]:
     for alert in project.alerts.values():
         topic = project.topics[alert.source].topic
         arrows += [(f"kafka:{topic}", alert.name), (alert.name, f"kafka:{alert.topic}")]
-    arrows += [(sink.table, f"kafka:{sink.topic}") for sink in project.sinks.values()]
+    arrows += [(sink.table, sink.target) for sink in project.sinks.values()]
     return arrows
 
 

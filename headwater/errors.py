@@ -45,6 +45,10 @@ class FlowError(HeadwaterError):
     """A flow stopped for a reason that trying again will not mend."""
 
 
+class SinkUnavailable(HeadwaterError):  # noqa: N818 (nothing is wrong but the time)
+    """What a sink writes to can't be reached now; trying again later may help."""
+
+
 class QueryError(HeadwaterError):
     """A query names an unknown table or does what a query may not do."""
 

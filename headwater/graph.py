@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwater.definitions import Alert, Declaration, KafkaSink, Table, Topic
+from headwater.definitions import Alert, Declaration, PostgresSink, Sink, Table, Topic
 from headwater.errors import ConfError, ProjectError
 from headwater.flows.reading import interval
 from headwater.quality.suite import Suite
@@ -44,7 +45,7 @@ def check(
     topics: Mapping[str, Topic],
     tables: Mapping[str, Table],
     alerts: Mapping[str, Alert],
-    sinks: Mapping[str, KafkaSink],
+    sinks: Mapping[str, Sink],
     references: Mapping[str, Reference],
 ) -> list[str]:
     """The tables' names, each after those it reads.
@@ -89,6 +90,20 @@ def check(
         cycle = list(dict.fromkeys(e.args[1]))
         first = tables[cycle[0]]
         raise ProjectError(f"{first.file}: {' → '.join([*cycle, cycle[0]])} is a cycle; cut it") from None
+
+
+def check_connections(sinks: Mapping[str, Sink], known: list[str], conf: Path) -> None:
+    """Every connection that a sink names is one of the environment.
+
+    Raises:
+        ProjectError: one is not.
+    """
+    for sink in sinks.values():
+        if isinstance(sink, PostgresSink) and sink.connection not in known:
+            raise ProjectError(
+                f"{sink.file}: {sink.table} is kept in '{sink.connection}', which is no connection; add it "
+                f"under 'postgres' in {conf}; {_hint(sink.connection, known)}"
+            )
 
 
 def check_suites(suites: Mapping[str, Suite], tables: list[str]) -> None:

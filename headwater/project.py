@@ -13,7 +13,7 @@ from types import ModuleType
 from headwater import conf as configuration
 from headwater import graph, jvm, sql
 from headwater.conf import Conf
-from headwater.definitions import Alert, Declaration, KafkaSink, Table, Topic
+from headwater.definitions import Alert, Declaration, KafkaSink, PostgresSink, Sink, Table, Topic
 from headwater.errors import ProjectError
 from headwater.paths import find_project
 from headwater.quality.suite import Suite, find_suites, of_whole_table
@@ -32,7 +32,7 @@ class Project:
     topics: dict[str, Topic]
     tables: dict[str, Table]
     alerts: dict[str, Alert]
-    sinks: dict[str, KafkaSink]
+    sinks: dict[str, Sink]
     references: dict[str, Reference]
     suites: dict[str, Suite] = field(default_factory=dict)
     digest: str = ""  # of all files of its layers and suites, helpers too, as they were loaded
@@ -80,8 +80,9 @@ def load(root: Path | None, env: str = "local") -> Project:
     tables = {d.name: d for d in declared if isinstance(d, Table)}
     topics = {d.name: d for d in declared if isinstance(d, Topic)}
     alerts = {d.name: d for d in declared if isinstance(d, Alert)}
-    sinks = {d.name: d for d in [*declared, *_published(tables)] if isinstance(d, KafkaSink)}
+    sinks = {d.name: d for d in [*declared, *_published(tables)] if isinstance(d, Sink)}
     order = graph.check(topics, tables, alerts, sinks, references)
+    graph.check_connections(sinks, list(conf.postgres), root / "conf" / f"{env}.yaml")
     ordered = {name: tables[name] for name in order}
     suites = {suite.table: suite for suite in find_suites(root)}
     graph.check_suites(suites, [*topics, *ordered])
@@ -115,22 +116,25 @@ def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
         if not isinstance(value, Declaration) or id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, KafkaSink):
-            yield replace(value, name=_sink_name(value.table, value.topic), file=path)
+        if isinstance(value, Sink):
+            yield _named(value, path)
         else:
             doc = value.comment or (sys.modules[_module_name(path)].__doc__ or "").strip()
             yield replace(value, name=f"{layer}.{variable}", file=path, comment=doc)
 
 
-def _published(tables: dict[str, Table]) -> Iterator[KafkaSink]:
+def _published(tables: dict[str, Table]) -> Iterator[Sink]:
+    """The sinks that SQL definitions declare by properties."""
     for table in tables.values():
         if table.publish:
-            name = _sink_name(table.name, table.publish)
-            yield KafkaSink(name=name, file=table.file, table=table.name, topic=table.publish)
+            yield _named(KafkaSink(table=table.name, topic=table.publish), table.file)
+        if table.postgres:
+            connection, into = table.postgres
+            yield _named(PostgresSink(table=table.name, connection=connection, into=into), table.file)
 
 
-def _sink_name(table: str, topic: str) -> str:
-    return f"{table}->{topic}"
+def _named(sink: Sink, file: Path) -> Sink:
+    return replace(sink, name=f"{sink.table}->{sink.target.removeprefix('kafka:')}", file=file)
 
 
 def _module_name(path: Path) -> str:

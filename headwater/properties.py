@@ -13,6 +13,7 @@ KNOWN = (
     "headwater.keys",
     "headwater.max_rows_per_batch",
     "headwater.parallelism",
+    "headwater.postgres",
     "headwater.publish",
     "headwater.trigger",
 )
@@ -38,6 +39,7 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
         table,
         keys=keys,
         publish=properties.get("headwater.publish"),
+        postgres=_postgres(table, properties.get("headwater.postgres")),
         limits=Limits(
             parallelism=_whole(where, properties, "headwater.parallelism"),
             max_rows_per_batch=_whole(where, properties, "headwater.max_rows_per_batch"),
@@ -45,6 +47,14 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
         ),
         properties={k: v for k, v in properties.items() if k.startswith("delta.")},
     )
+
+
+def _postgres(table: Table, text: str | None) -> tuple[str, str] | None:
+    """`connection`, or `connection.schema.table`: the connection and the table there."""
+    if text is None:
+        return None
+    connection, _, into = text.partition(".")
+    return connection, into or table.name
 
 
 def _whole(where: str, properties: Mapping[str, str], key: str) -> int | None:

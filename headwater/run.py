@@ -18,7 +18,8 @@ from headwater import analysis, kafka, requests
 from headwater import spark as sessions
 from headwater.broker import Topic as KafkaTopic
 from headwater.broker import create_topics, list_topics
-from headwater.errors import HeadwaterError, describe
+from headwater.definitions import KafkaSink
+from headwater.errors import HeadwaterError, SinkUnavailable, describe
 from headwater.flows import realtime
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
@@ -152,7 +153,7 @@ class Run:
             if t.name in self._names
         ]
         topics += [KafkaTopic(alert.topic, alert.partitions) for alert in self._alerts]
-        topics += [KafkaTopic(sink.topic, sink.partitions) for sink in self._sinks]
+        topics += [KafkaTopic(s.topic, s.partitions) for s in self._sinks if isinstance(s, KafkaSink)]
         create_topics(client, topics)
         sizes = {topic.name: topic.partitions for topic in list_topics(client)}
         return sum(sizes[project.topics[alert.source].topic] for alert in self._alerts)
@@ -255,9 +256,9 @@ def with_signals(stop: Callable[[], None]) -> None:
 
 
 def transient(error: Exception) -> bool:
-    """Whether trying again later may help: Kafka can't be reached, or did not answer in time."""
+    """Whether trying again later may help: Kafka or a sink can't be reached, or did not answer in time."""
     if isinstance(error, HeadwaterError):
-        return False
+        return isinstance(error, SinkUnavailable)
     text = str(error)
     return any(name in text for name in TRANSIENT)
 

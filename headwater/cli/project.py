@@ -28,7 +28,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
     loaded = projects.load(project, env)
     lines = inspect.tables(loaded)
     alerts = [{"name": a.name, "source": a.source, "topic": a.topic} for a in loaded.alerts.values()]
-    sinks = [{"table": s.table, "topic": s.topic, "on": s.on} for s in loaded.sinks.values()]
+    sinks = [{"table": s.table, "to": s.target, "on": s.on} for s in loaded.sinks.values()]
     if as_json:
         listed = [{"layer": line.layer, **asdict(line)} for line in lines]
         print_json({"tables": listed, "alerts": alerts, "sinks": sinks})

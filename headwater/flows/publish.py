@@ -1,8 +1,8 @@
-"""A table's new versions → a Kafka topic: keyed, JSON, at least once.
+"""A table's new versions → a sink outside the lake, in their order, each batch of several versions.
 
-Of a table whose rows change in place its change feed is read, of any other the files that were added.
-The position is kept after the broker has acknowledged the rows: a kill between the two sends them again,
-and a reader that keeps the last value of each key (a gold row's key holds its window) is none the wiser.
+Of a table whose rows change in place its change feed is read, of any other the files that were added. A sink
+that keeps by itself which version it has is asked; for the others the position is kept here, after the sink
+has the rows: a kill between the two sends them again.
 """
 
 from __future__ import annotations
@@ -10,147 +10,151 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from deltalake import DeltaTable
 
 from headwater import kafka, log
-from headwater.definitions import KafkaSink
+from headwater.definitions import KafkaSink, OwnSink, PostgresSink, Sink
+from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.lake import Place
 from headwater.progress import Batch
+from headwater.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
+from headwater.sinks import Sink as Target
 
-_GONE = ("delete", "update_preimage")
+MOST = 50_000  # changes of one batch, unless one version alone has more
+_BECAME = {
+    "insert": UPSERT,
+    "update_postimage": UPSERT,
+    "delete": DELETE,
+}  # of a change feed; nothing else counts
 
 
 class PublishFlow:
     """The flow of one sink."""
 
-    def __init__(self, context: Context, sink: KafkaSink) -> None:
+    def __init__(self, context: Context, sink: Sink) -> None:
         self.name = sink.name
         self._context = context
         self._sink = sink
-        self._table = context.tables[sink.table]
-        self._names = self._table.columns.fieldNames()
+        analysed = context.tables[sink.table]
+        self._keys = analysed.keys
+        names = analysed.columns.fieldNames()
+        self._columns = pa.schema([analysed.stored.field(name) for name in names])
         self._file = context.lake.flow_folder(sink.name) / "position.json"
-        self._errors: list[KafkaError] = []
-        self._producer = Producer(
-            {
-                **kafka.client_options(context.project.conf, context.bootstrap),
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "log_level": 2,
-                "on_delivery": self._delivered,
-            }
-        )
 
     def run(self) -> None:
         """Send what is new until the run ends; with `once`, until the table has ended and is sent.
 
         Raises:
-            KafkaException: the broker did not take a row in time; nothing is lost, it is sent again.
+            SinkUnavailable, KafkaException: the sink can't be reached; nothing is lost, it is sent again.
+            HeadwaterError: what a person has to mend.
         """
         heads = self._context.heads
-        while not self._context.stop.is_set():
-            beat, ended = heads.beat(), heads.ended(self._sink.table)
-            if self._step():
-                continue
-            if self._context.once and ended:
-                return
-            heads.wait(beat)
+        target: Target | None = None
+        at = Position(0, -1)
+        try:
+            while not self._context.stop.is_set():
+                beat, ended = heads.beat(), heads.ended(self._sink.table)
+                place = self._context.lake.places().get(self._sink.table)
+                if place is not None:
+                    if target is None:
+                        target = self._target()
+                        at = self._opened(target, place)
+                    if (changes := self._changes(place, at)) is not None:
+                        at = self._send(target, changes, place)
+                        continue
+                if self._context.once and ended:
+                    return
+                heads.wait(beat)
+        finally:
+            if target is not None:
+                target.close()
 
-    def _step(self) -> bool:
-        place = self._context.lake.places().get(self._sink.table)
-        if place is None:
-            return False
-        done = self._position(place)
-        if log.head(place.path) <= done:
-            return False
-        began = time.monotonic()
-        commit = log.read(place.path, done + 1)
-        sent = 0
-        for row in self._rows(commit):
-            self._send(row, place, commit.version)
-            sent += 1
-        self._flush()
-        self._keep(place, commit.version)
-        seconds = time.monotonic() - began
-        if sent:
-            self._context.board.batch(
-                Batch(self.name, commit.version, -1, sent, sent, 0, seconds, time.time())
+    def _target(self) -> Target:
+        sink, project = self._sink, self._context.project
+        if isinstance(sink, KafkaSink):
+            from headwater.sinks.kafka import KafkaTopic
+
+            client = kafka.client_options(project.conf, self._context.bootstrap)
+            return KafkaTopic(sink.topic, client, self._context.stop)
+        if isinstance(sink, PostgresSink):
+            from headwater.sinks.postgres import PostgresTable
+
+            return PostgresTable(project.conf.postgres[sink.connection], sink.into)
+        assert isinstance(sink, OwnSink)
+        made = sink.make()
+        if not isinstance(made, Target):
+            raise FlowError(
+                f"{sink.file}: {sink.name}: make gave a {type(made).__name__}; give a headwater.sinks.Sink"
             )
-        return True
+        return made
 
-    def _rows(self, commit: log.Commit) -> Iterator[dict[str, Any]]:
-        """The rows that the commit added or changed, as they are after it."""
+    def _opened(self, target: Target, place: Place) -> Position:
+        """Where the sink is."""
+        life = str(DeltaTable(place.path).metadata().id)
+        own = target.open(Published(self.name, place.name, self._columns, self._keys, life))
+        at = own if own is not None else self._position()
+        return at if at.generation == place.generation else Position(place.generation, -1)
+
+    def _changes(self, place: Place, at: Position) -> Changes | None:
+        """The next versions, as many as a batch may have; None where there is none."""
+        parts: list[tuple[Position, pa.Table]] = []
+        rows = 0
+        for commit in log.commits(place.path, after=at.version, upto=log.head(place.path)):
+            changed = self._rows(commit)
+            if parts and rows + len(changed) > MOST:
+                break
+            parts.append((Position(place.generation, commit.version), changed))
+            rows += len(changed)
+        return Changes(parts) if parts else None
+
+    def _rows(self, commit: log.Commit) -> pa.Table:
+        """What the commit changed: the table's columns, and `_change`."""
+        if commit.removed and not commit.changes:
+            raise FlowError(
+                f"{self.name}: version {commit.version} ({commit.operation}) of {self._sink.table} took rows "
+                "away and kept no record of which; rebuild what the sink writes to"
+            )
+        parts = []
         for file in commit.changes or commit.added:
-            for batch in pq.ParquetFile(file.path).iter_batches():
-                for row in batch.to_pylist():
-                    if row.get("_change_type") not in _GONE:
-                        yield {name: row[name] for name in self._names}
+            found = pq.read_table(file.path, partitioning=None)
+            kinds = found["_change_type"].to_pylist() if commit.changes else ["insert"] * len(found)
+            became = pa.array([_BECAME.get(kind) for kind in kinds], pa.string())
+            rows = found.select(self._columns.names).cast(self._columns).append_column(CHANGE, became)
+            parts.append(rows.filter(became.is_valid()))
+        return (
+            pa.concat_tables(parts)
+            if parts
+            else self._columns.append(pa.field(CHANGE, pa.string())).empty_table()
+        )
 
-    def _send(self, row: dict[str, Any], place: Place, version: int) -> None:
-        key = {name: row[name] for name in self._table.keys}
-        headers = {"table": place.name, "generation": str(place.generation), "version": str(version)}
-        while True:
-            try:
-                self._producer.produce(
-                    self._sink.topic,
-                    value=_json(row),
-                    key=_json(key) if key else None,
-                    headers={name: text.encode() for name, text in headers.items()},
+    def _send(self, target: Target, changes: Changes, place: Place) -> Position:
+        began = time.monotonic()
+        if changes.rows:
+            target.write(changes)
+            self._keep(changes.last)
+            seconds = time.monotonic() - began
+            self._context.board.batch(
+                Batch(
+                    self.name, changes.last.version, -1, changes.rows, changes.rows, 0, seconds, time.time()
                 )
-                self._producer.poll(0)
-                return
-            except BufferError:
-                self._producer.poll(0.1)
+            )
+        return changes.last
 
-    def _flush(self) -> None:
-        """Wait until the broker has all rows."""
-        while self._producer.flush(0.5) and not self._errors and not self._context.stop.is_set():
-            pass
-        if self._errors:
-            error, self._errors = self._errors[0], []
-            raise KafkaException(error)
-        if len(self._producer):
-            raise KafkaException(KafkaError(KafkaError._PURGE_QUEUE))
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._errors.append(error)
-
-    def _position(self, place: Place) -> int:
+    def _position(self) -> Position:
         """The last version that was sent."""
         try:
             kept = json.loads(self._file.read_bytes())
         except FileNotFoundError:
-            return -1
-        return int(kept["version"]) if kept["generation"] == place.generation else -1
+            return Position(0, -1)
+        return Position(int(kept["generation"]), int(kept["version"]))
 
-    def _keep(self, place: Place, version: int) -> None:
+    def _keep(self, at: Position) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         half = Path(f"{self._file}.part")
-        half.write_text(json.dumps({"generation": place.generation, "version": version}))
+        half.write_text(json.dumps({"generation": at.generation, "version": at.version}))
         os.replace(half, self._file)
-
-
-def _json(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _plain(value: Any) -> Any:
-    """What JSON has no word for: times as ISO 8601 in UTC, decimals and bytes as text."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, bytes):
-        return value.hex()
-    raise TypeError(f"{type(value).__name__} has no JSON form")

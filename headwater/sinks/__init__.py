@@ -1,0 +1,99 @@
+"""Where a table's changes go outside the lake: Kafka topics, PostgreSQL tables, and what you write yourself.
+
+A sink is opened, given batches in the order of the table's versions, and closed; docs/sinks.md says how to
+write one. It never holds the lake back: its flow (`headwater.flows.publish`) reads committed versions at its
+own pace, and where the sink is down, it tries again while the tables go on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+UPSERT, DELETE = "upsert", "delete"
+CHANGE = "_change"  # the column of `Changes.batches` that says which
+
+
+@dataclass(frozen=True)
+class Published:
+    """The table whose changes are sent.
+
+    Attributes:
+        sink: the sink's own name, one for each pair of table and target.
+        name: the table's, `gold.cpu_usage_5m`.
+        columns: what its rows have.
+        keys: the columns that tell its rows apart; empty where rows are only appended.
+        id: of this life of the table: another one is another table with the same name.
+    """
+
+    sink: str
+    name: str
+    columns: pa.Schema
+    keys: tuple[str, ...]
+    id: str
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """A version of a table: generation, and number in it."""
+
+    generation: int
+    version: int
+
+
+class Changes:
+    """What one or more versions in a row changed: a batch of a sink, with its identity.
+
+    Attributes:
+        first, last: the versions. A batch that is sent again after a failure may begin where the one before
+            began and end later.
+        rows: how many changes it has.
+    """
+
+    def __init__(self, parts: list[tuple[Position, pa.Table]]) -> None:
+        self.first, self.last = parts[0][0], parts[-1][0]
+        self.rows = sum(len(table) for _, table in parts)
+        self._parts = parts
+
+    def batches(self, after: Position | None = None) -> Iterator[tuple[Position, pa.Table]]:
+        """The changes, version by version: the table's columns, and `_change`, `upsert` or `delete`.
+
+        A row with `delete` is as it was before; within a version a key comes once at most.
+
+        Args:
+            after: leave out versions up to this one.
+        """
+        return ((at, table) for at, table in self._parts if after is None or at > after)
+
+
+class Sink(ABC):
+    """What a sink has to do; one thread uses it. After an error it is closed, and perhaps opened again."""
+
+    @abstractmethod
+    def open(self, table: Published) -> Position | None:
+        """Connect, and make or check what is written to.
+
+        Returns:
+            The last version that the target has, where it keeps that itself, in one transaction with the
+            rows: then each change is there once. None leaves that to the engine, which keeps it after
+            `write` has returned: then a batch may come again after a kill.
+
+        Raises:
+            SinkUnavailable: it can't be reached now; it will be opened again, later and later.
+            HeadwaterError: what a person has to mend; the sink's flow stops.
+        """
+
+    @abstractmethod
+    def write(self, changes: Changes) -> None:
+        """Write a batch, durably: what returns is not sent again.
+
+        Raises:
+            SinkUnavailable, HeadwaterError: see `open`; nothing of the batch counts as sent.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything; called once for each `open`, after errors too. Must not raise."""

@@ -1,0 +1,309 @@
+"""A table in PostgreSQL 15 or later, each change once.
+
+Rows are copied into a temporary table and merged from there (`ON CONFLICT`) in one transaction, which also
+writes down which version of the table they are of, in `headwater_sinks` beside it. So a batch that comes
+again, after a kill on either side, changes nothing; and readers see whole versions.
+
+https://www.postgresql.org/docs/15/sql-insert.html#SQL-ON-CONFLICT
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from headwater.conf import PostgresOptions
+from headwater.errors import FlowError, SinkUnavailable
+from headwater.query.result import plain
+from headwater.sinks import CHANGE, DELETE, Changes, Position, Published, Sink
+
+OLDEST = 150000  # as `server_version` says it: UNIQUE NULLS NOT DISTINCT, since keys may be NULL
+PROGRESS = "headwater_sinks"
+_DEFAULTS: PostgresOptions = {"connect_timeout": 10, "application_name": "headwater"}
+_BATCH, _NUMBER = "headwater_batch", "_number"
+_PASSING = ("starting up", "shutting down", "recovery", "too many", "connection slots")
+_LOCK = 4_872_231  # of the one who makes a table
+
+_TYPES: list[tuple[Callable[[pa.DataType], bool], str]] = [
+    (pa.types.is_int64, "bigint"),
+    (pa.types.is_int32, "integer"),
+    (lambda kind: pa.types.is_int16(kind) or pa.types.is_int8(kind), "smallint"),
+    (pa.types.is_float64, "double precision"),
+    (pa.types.is_float32, "real"),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_string, "text"),
+    (pa.types.is_binary, "bytea"),
+    (pa.types.is_date32, "date"),
+]
+# What a person may have made a column of instead: it takes every value.
+_WIDER = {
+    "smallint": ("integer", "bigint", "numeric"),
+    "integer": ("bigint", "numeric"),
+    "bigint": ("numeric",),
+    "real": ("double precision",),
+    "text": ("character varying",),
+}
+
+
+class PostgresTable(Sink):
+    """See `headwater.sinks.Sink`.
+
+    Args:
+        connection: options in libpq's words.
+        into: the table, `schema.table`; made where it is missing.
+    """
+
+    def __init__(self, connection: PostgresOptions, into: str) -> None:
+        self._options = {**_DEFAULTS, **connection}
+        self._schema, _, self._name = into.rpartition(".")
+        self._schema = self._schema or "public"
+        self._into = sql.Identifier(self._schema, self._name)
+        self._progress = sql.Identifier(self._schema, PROGRESS)
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def open(self, table: Published) -> Position:
+        """Connect, make or check the table; the version that it has, (0, -1) where it has none.
+
+        Raises:
+            SinkUnavailable: the server can't be reached.
+            FlowError: it refuses us, is too old, or the table there does not fit.
+        """
+        self._table = table
+        self._columns = {field.name: _type(field.type) for field in table.columns}
+        with self._errors():
+            self._connection = psycopg.connect(**self._options)  # type: ignore[arg-type]
+            version = self._connection.info.server_version
+            if version < OLDEST:
+                raise FlowError(
+                    f"{table.sink}: the server is PostgreSQL {version // 10000}; 15 or later is needed"
+                )
+            with self._connection.transaction(), self._connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+                self._prepare(cursor)
+                return self._position(cursor)
+
+    def write(self, changes: Changes) -> None:
+        """Merge the batch, and write down its version, in one transaction.
+
+        Raises:
+            SinkUnavailable: the connection is gone; the transaction is rolled back, or it was committed: the
+                next `open` says which.
+            FlowError: the server refuses a row.
+        """
+        connection = self._connection
+        assert connection is not None
+        with self._errors(), connection.transaction(), connection.cursor() as cursor:
+            have = self._position(cursor, lock=True)
+            if have < changes.last:
+                self._copy(cursor, changes, have)
+                self._merge(cursor)
+                self._keep(cursor, changes.last)
+
+    def close(self) -> None:
+        """End the connection; what was not committed is rolled back."""
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Errors of the client in our words: none says a value of a row, or how we connect."""
+        try:
+            yield
+        except psycopg.Error as e:
+            said = e.diag.message_primary or (str(e).splitlines() or [type(e).__name__])[0]
+            if isinstance(e, psycopg.OperationalError | psycopg.InterfaceError) and not _refused(e):
+                raise SinkUnavailable(f"{self._table.sink}: {said}") from None
+            raise FlowError(
+                f"{self._table.sink}: PostgreSQL refuses {self._schema}.{self._name}: {said}; mend what it "
+                "names, then run again"
+            ) from None
+
+    def _prepare(self, cursor: psycopg.Cursor[Any]) -> None:
+        """Have the table, its unique index and the table of positions."""
+        cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
+        cursor.execute(
+            sql.SQL(
+                "CREATE TABLE IF NOT EXISTS {} (sink text PRIMARY KEY, table_id text NOT NULL, "
+                "generation integer NOT NULL, version bigint NOT NULL, written_at timestamptz NOT NULL)"
+            ).format(self._progress)
+        )
+        found = self._found(cursor)
+        if not found:
+            self._create(cursor)
+            return
+        for name, kind in self._columns.items():
+            have = found.get(name)
+            if have is None or have not in (kind, *_WIDER.get(kind, ())):
+                raise self._wrong(f"its column {name} is {have or 'missing'}, not {kind}")
+        if self._table.keys and not self._is_unique(cursor):
+            raise self._wrong(f"no unique index is on exactly {', '.join(self._table.keys)}")
+
+    def _found(self, cursor: psycopg.Cursor[Any]) -> dict[str, str]:
+        """{column → type} of the table that is there; empty where there is none."""
+        cursor.execute(
+            "SELECT attname, format_type(atttypid, CASE WHEN atttypid = 'numeric'::regtype THEN atttypmod "
+            "END) FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+            [self._into.as_string(cursor)],
+        )
+        return dict(cursor.fetchall())
+
+    def _create(self, cursor: psycopg.Cursor[Any]) -> None:
+        columns = [
+            sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
+            for name, kind in self._columns.items()
+        ]
+        parts = [*columns]
+        if self._table.keys:
+            parts.append(sql.SQL("UNIQUE NULLS NOT DISTINCT ({})").format(self._keys()))
+        cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(self._into, sql.SQL(", ").join(parts)))
+
+    def _is_unique(self, cursor: psycopg.Cursor[Any]) -> bool:
+        """Whether a unique index is on exactly the table's keys."""
+        cursor.execute(
+            "SELECT array_agg(attname::text) FROM pg_index, unnest(indkey) AS place(number) "
+            "JOIN pg_attribute ON attrelid = to_regclass(%s) AND attnum = place.number "
+            "WHERE indrelid = to_regclass(%s) AND indisunique AND indpred IS NULL AND indisvalid "
+            "GROUP BY indexrelid",
+            [self._into.as_string(cursor)] * 2,
+        )
+        return any(set(columns) == set(self._table.keys) for (columns,) in cursor.fetchall())
+
+    def _position(self, cursor: psycopg.Cursor[Any], *, lock: bool = False) -> Position:
+        cursor.execute(
+            sql.SQL("SELECT table_id, generation, version FROM {} WHERE sink = %s{}").format(
+                self._progress, sql.SQL(" FOR UPDATE" if lock else "")
+            ),
+            [self._table.sink],
+        )
+        found = cursor.fetchone()
+        if found is None:
+            return Position(0, -1)
+        table_id, generation, version = found
+        if table_id != self._table.id:
+            raise self._wrong(f"it holds rows of an earlier life of {self._table.name}", of_rows=True)
+        return Position(generation, version)
+
+    def _copy(self, cursor: psycopg.Cursor[Any], changes: Changes, after: Position) -> None:
+        """Send the changes into a temporary table, numbered in their order."""
+        cursor.execute(
+            sql.SQL(
+                "CREATE TEMPORARY TABLE {} ON COMMIT DROP AS "
+                "SELECT {}, NULL::boolean AS {}, NULL::bigint AS {} FROM {} WITH NO DATA"
+            ).format(
+                sql.Identifier(_BATCH),
+                self._names(),
+                sql.Identifier(CHANGE),
+                sql.Identifier(_NUMBER),
+                self._into,
+            )
+        )
+        number = 0
+        texts = [_text(kind) for kind in self._columns.values()]
+        statement = sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(_BATCH))
+        with cursor.copy(statement) as copy:
+            for _, rows in changes.batches(after):
+                columns = [rows[name].to_pylist() for name in self._columns]
+                for *row, change in zip(*columns, rows[CHANGE].to_pylist(), strict=True):
+                    values = [text(value) for text, value in zip(texts, row, strict=True)]
+                    copy.write_row([*values, change == DELETE, number])
+                    number += 1
+
+    def _merge(self, cursor: psycopg.Cursor[Any]) -> None:
+        """Bring the table to what the last change of each key says; without keys, append."""
+        batch, names, change = sql.Identifier(_BATCH), self._names(), sql.Identifier(CHANGE)
+        if not self._table.keys:
+            cursor.execute(
+                sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE NOT {} ORDER BY {}").format(
+                    self._into, names, names, batch, change, sql.Identifier(_NUMBER)
+                )
+            )
+            return
+        keys = self._keys()
+        last = sql.SQL("SELECT DISTINCT ON ({}) * FROM {} ORDER BY {}, {} DESC").format(
+            keys, batch, keys, sql.Identifier(_NUMBER)
+        )
+        same = sql.SQL(" AND ").join(
+            sql.SQL("t.{} IS NOT DISTINCT FROM s.{}").format(*[sql.Identifier(key)] * 2)
+            for key in self._table.keys
+        )
+        cursor.execute(
+            sql.SQL("DELETE FROM {} t USING ({}) s WHERE s.{} AND {}").format(self._into, last, change, same)
+        )
+        others = [sql.Identifier(name) for name in self._columns if name not in self._table.keys]
+        changed = sql.SQL(", ").join(sql.SQL("{} = EXCLUDED.{}").format(name, name) for name in others)
+        then = sql.SQL("DO UPDATE SET {}").format(changed) if others else sql.SQL("DO NOTHING")
+        cursor.execute(
+            sql.SQL("INSERT INTO {} ({}) SELECT {} FROM ({}) s WHERE NOT s.{} ON CONFLICT ({}) {}").format(
+                self._into, names, names, last, change, keys, then
+            )
+        )
+
+    def _keep(self, cursor: psycopg.Cursor[Any], at: Position) -> None:
+        cursor.execute(
+            sql.SQL(
+                "INSERT INTO {} VALUES (%s, %s, %s, %s, now()) ON CONFLICT (sink) DO UPDATE SET "
+                "table_id = EXCLUDED.table_id, generation = EXCLUDED.generation, "
+                "version = EXCLUDED.version, written_at = EXCLUDED.written_at"
+            ).format(self._progress),
+            [self._table.sink, self._table.id, at.generation, at.version],
+        )
+
+    def _names(self) -> sql.Composed:
+        return sql.SQL(", ").join(map(sql.Identifier, self._columns))
+
+    def _keys(self) -> sql.Composed:
+        return sql.SQL(", ").join(map(sql.Identifier, self._table.keys))
+
+    def _wrong(self, what: str, *, of_rows: bool = False) -> FlowError:
+        named = f"{self._schema}.{self._name}"
+        forget = f"; DELETE FROM {self._schema}.{PROGRESS} WHERE sink = '{self._table.sink}'"
+        return FlowError(
+            f"{self._table.sink}: the table {named} in PostgreSQL does not fit {self._table.name}: {what}; "
+            f"mend it, or let it be made anew: DROP TABLE {named}{forget if of_rows else ''}"
+        )
+
+
+def _type(kind: pa.DataType) -> str:
+    """PostgreSQL's type for a column."""
+    for is_it, name in _TYPES:
+        if is_it(kind):
+            return name
+    if pa.types.is_timestamp(kind):
+        return "timestamp with time zone" if kind.tz else "timestamp without time zone"
+    if pa.types.is_decimal(kind):
+        return f"numeric({kind.precision},{kind.scale})"
+    return "jsonb"
+
+
+def _text(kind: str) -> Callable[[Any], Any]:
+    """How a value of a type is sent: what PostgreSQL can't hold in text, U+0000, becomes U+FFFD."""
+    if kind == "text":
+        return lambda value: value.replace("\0", "\ufffd") if value is not None else None
+    if kind == "jsonb":
+        return lambda value: (
+            json.dumps(_held(plain(value)), ensure_ascii=False) if value is not None else None
+        )
+    return lambda value: value
+
+
+def _held(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd")
+    if isinstance(value, dict):
+        return {_held(key): _held(inner) for key, inner in value.items()}
+    return [_held(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _refused(error: psycopg.Error) -> bool:
+    """Whether the server said no (a password, a database, a right), which waiting does not mend."""
+    if error.sqlstate is None:  # it was not let in: then there is a text and no state
+        return "FATAL: " in str(error) and not any(passing in str(error) for passing in _PASSING)
+    return error.sqlstate.startswith(("28", "3D", "42"))

@@ -1,0 +1,238 @@
+"""A table in PostgreSQL: each change once, whatever comes again; and what does not fit is refused."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from postgres import PASSWORD, Server
+
+from headwater.errors import FlowError, SinkUnavailable
+from headwater.sinks import CHANGE, Changes, Position, Published
+from headwater.sinks.postgres import PostgresTable
+
+COLUMNS = pa.schema([("host", pa.string()), ("cpu", pa.int32()), ("usage", pa.float64())])
+INTO = "gold.usage"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server()
+    try:
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture(autouse=True)
+def empty(server: Server) -> None:
+    server.rows("DROP SCHEMA IF EXISTS gold CASCADE")
+
+
+def published(
+    keys: tuple[str, ...] = ("host", "cpu"), columns: pa.Schema = COLUMNS, id: str = "a"
+) -> Published:
+    return Published("gold.usage->postgres:w.gold.usage", "gold.usage", columns, keys, id)
+
+
+def changes(*versions: list[tuple[Any, ...]], first: int = 1, columns: pa.Schema = COLUMNS) -> Changes:
+    """Changes of versions in a row; each is (change, value of each column…)."""
+    schema = columns.append(pa.field(CHANGE, pa.string()))
+    return Changes(
+        [
+            (
+                Position(1, version),
+                pa.Table.from_pylist(
+                    [dict(zip(schema.names, [*row[1:], row[0]], strict=True)) for row in rows], schema
+                ),
+            )
+            for version, rows in enumerate(versions, start=first)
+        ]
+    )
+
+
+def opened(server: Server, table: Published | None = None) -> tuple[PostgresTable, Position]:
+    sink = PostgresTable(server.options, INTO)
+    return sink, sink.open(table or published())
+
+
+def test_rows_are_upserted_and_deleted_by_key_and_a_batch_again_changes_nothing(
+    server: Server,
+) -> None:
+    sink, at = opened(server)
+    assert at == Position(0, -1)
+    batch = changes(
+        [("upsert", "a", 1, 1.0), ("upsert", None, 2, 2.0), ("upsert", "c", None, 3.0)],
+        [("upsert", "a", 1, 10.0), ("delete", "c", None, 3.0)],
+        [("upsert", "c", None, 5.0), ("upsert", None, 2, None)],
+    )
+    sink.write(batch)
+    want = [("a", 1, 10.0), ("c", None, 5.0), (None, 2, None)]
+    assert server.rows("SELECT * FROM gold.usage ORDER BY host") == want
+    sink.write(batch)
+    assert server.rows("SELECT * FROM gold.usage ORDER BY host") == want
+    # It begins before what the table has: only the last version is new.
+    longer = changes([("delete", "a", 1, 0.0)], [("upsert", "z", 9, 0.0)], [("delete", "a", 1, 0.0)], first=2)
+    sink.write(longer)
+    assert server.rows("SELECT * FROM gold.usage ORDER BY host") == want[1:]
+    sink.close()
+    again, at = opened(server)
+    assert at == Position(1, 4)
+    again.close()
+
+
+def test_a_table_without_keys_is_appended_to_once(server: Server) -> None:
+    sink, _ = opened(server, published(keys=()))
+    batch = changes([("upsert", "a", 1, 1.0), ("upsert", "a", 1, 1.0)])
+    sink.write(batch)
+    sink.write(batch)
+    assert server.rows("SELECT count(*) FROM gold.usage") == [(2,)]
+    sink.close()
+
+
+def test_every_type_arrives_as_it_is(server: Server) -> None:
+    kinds = {
+        "k": pa.int64(),
+        "i8": pa.int8(),
+        "i16": pa.int16(),
+        "f": pa.float32(),
+        "d": pa.float64(),
+        "b": pa.bool_(),
+        "s": pa.string(),
+        "raw": pa.binary(),
+        "day": pa.date32(),
+        "at": pa.timestamp("us", "UTC"),
+        "local": pa.timestamp("us"),
+        "dec": pa.decimal128(38, 10),
+        "list": pa.list_(pa.int32()),
+        "struct": pa.struct([("x", pa.string()), ("y", pa.float64())]),
+    }
+    columns = pa.schema(list(kinds.items()))
+    last = datetime(9999, 12, 31, 23, 59, 59, 999999)
+    lowest = (
+        *(-(2**63), -128, -(2**15), 1.5, -math.inf, False, "a\tb\\N\n\U0001f30a", b"\x00\xff"),
+        *(date(1, 1, 1), datetime(1, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999999)),
+        *(Decimal("-1E-10"), [], {"x": "ü\x00", "y": math.nan}),
+    )
+    highest = (
+        *(2**63 - 1, 127, 2**15 - 1, math.inf, math.nan, True, "", b""),
+        *(date(9999, 12, 31), last.replace(tzinfo=UTC), last),
+        *(Decimal("1234567890123456789012345678.0000000000"), [1, None], {"x": None, "y": 1.0}),
+    )
+    nothing = (0, *[None] * 13)
+    sink, _ = opened(server, published(("k",), columns))
+    sink.write(changes([("upsert", *row) for row in (lowest, nothing, highest)], columns=columns))
+    sink.close()
+    found = server.rows("SELECT * FROM gold.usage ORDER BY k")
+    want = [(*lowest[:-1], {"x": "ü\ufffd", "y": "NaN"}), nothing, highest]
+    assert [list(map(str, row)) for row in found] == [list(map(str, row)) for row in want]
+
+
+def test_text_that_postgres_can_not_hold_is_marked(server: Server) -> None:
+    sink, _ = opened(server)
+    sink.write(changes([("upsert", "a\0b", 1, 1.0)]))
+    sink.close()
+    assert server.rows("SELECT host FROM gold.usage") == [("a�b",)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_cut_gives_what_the_last_change_of_each_key_says(server: Server, seed: int) -> None:
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    versions: list[list[tuple[Any, ...]]] = []
+    want: dict[Any, Any] = {}
+    for _ in range(40):
+        keys = draw.sample([(host, cpu) for host in ("a", "b", None) for cpu in (1, 2, None)], 4)
+        rows = [
+            (draw.choice(["upsert", "upsert", "delete"]), *key, float(draw.randrange(99))) for key in keys
+        ]
+        versions.append(rows)
+        for change, host, cpu, usage in rows:
+            want.pop((host, cpu), None)
+            if change == "upsert":
+                want[host, cpu] = usage
+    sink, at = opened(server)
+    first = 0
+    while first < 40:  # some batches come twice, some begin before what the table has
+        upto = min(40, first + draw.randrange(1, 9))
+        begin = max(0, first - draw.randrange(3))
+        sink.write(changes(*versions[begin:upto], first=begin + 1))
+        if draw.random() < 0.3:
+            sink.close()
+            sink, at = opened(server)
+            assert at == Position(1, upto)
+        first = upto
+    sink.close()
+    found = {(host, cpu): usage for host, cpu, usage in server.rows("SELECT * FROM gold.usage")}
+    assert found == want
+
+
+def test_a_table_that_a_person_made_is_taken_where_it_holds_every_value(server: Server) -> None:
+    server.rows(
+        "CREATE SCHEMA gold; CREATE TABLE gold.usage (id serial, cpu bigint, host varchar, usage float8, "
+        "UNIQUE (cpu, host))"
+    )
+    sink, _ = opened(server)
+    sink.write(changes([("upsert", "a", 1, 1.0)], [("upsert", "a", 1, 2.0)]))
+    sink.close()
+    assert server.rows("SELECT host, cpu, usage FROM gold.usage") == [("a", 1, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        ("host text, cpu text, usage float8, UNIQUE (host, cpu)", "its column cpu is text, not integer"),
+        ("host text, cpu int, UNIQUE (host, cpu)", "its column usage is missing, not double precision"),
+        ("host text, cpu int, usage float8", "no unique index is on exactly host, cpu"),
+        ("host text PRIMARY KEY, cpu int, usage float8", "no unique index is on exactly host, cpu"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(server: Server, made: str, says: str) -> None:
+    server.rows(f"CREATE SCHEMA gold; CREATE TABLE gold.usage ({made})")
+    with pytest.raises(FlowError, match=says) as e:
+        opened(server)
+    assert "DROP TABLE gold.usage" in str(e.value)
+
+
+def test_rows_of_an_earlier_life_are_refused_until_a_person_has_removed_them(server: Server) -> None:
+    sink, _ = opened(server)
+    sink.write(changes([("upsert", "a", 1, 1.0)]))
+    sink.close()
+    with pytest.raises(FlowError, match=r"earlier life of gold\.usage") as e:
+        opened(server, published(id="b"))
+    for statement in str(e.value).split("made anew: ")[1].split("; "):
+        server.rows(statement)
+    again, at = opened(server, published(id="b"))
+    again.close()
+    assert at == Position(0, -1)
+
+
+def test_a_server_that_is_down_is_unavailable_and_one_that_refuses_is_an_error(
+    server: Server,
+) -> None:
+    sink, _ = opened(server)
+    server.stop()
+    with pytest.raises(SinkUnavailable):
+        sink.write(changes([("upsert", "a", 1, 1.0)]))
+    sink.close()
+    with pytest.raises(SinkUnavailable):
+        opened(server)
+    server.start()
+    wrong = PostgresTable({**server.options, "password": "not it"}, INTO)
+    with pytest.raises(FlowError, match="password authentication failed") as e:
+        wrong.open(published())
+    assert "not it" not in str(e.value) and PASSWORD not in str(e.value)
+    sink, at = opened(server)
+    assert at == Position(0, -1)
+    sink.write(changes([("upsert", "a", 1, 1.0)]))
+    server.rows("REVOKE ALL ON gold.usage FROM postgres; ALTER TABLE gold.usage ADD CHECK (usage < 5)")
+    with pytest.raises(FlowError, match="violates check constraint") as e:
+        sink.write(changes([("upsert", "secret", 1, 7.0)], first=2))
+    assert "secret" not in str(e.value)
+    sink.close()
