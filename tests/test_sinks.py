@@ -1,0 +1,224 @@
+"""A table's changes on their way to a sink: in order, in batches, and again only after a failure."""
+
+from __future__ import annotations
+
+import json
+import re
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from headwater import jvm, stored
+from headwater import project as projects
+from headwater.aggregate import Aggregate, Output
+from headwater.analysis import Analysed
+from headwater.errors import ConfError, FlowError, ProjectError, SinkUnavailable
+from headwater.flows.context import Context
+from headwater.flows.publish import PublishFlow
+from headwater.lake import Lake
+from headwater.progress import Board
+from headwater.target import Identity, Target
+
+TABLE = "silver.readings"
+NAME = f"{TABLE}->mine"
+SUM = Aggregate((Output("host", "key"), Output("n", "sum")), windowed=False)
+FILES = {
+    "conf/local.yaml": "kafka: embedded\n",
+    "bronze/raw.py": "import headwater as hw\nraw = hw.topic('raw')\n",
+    "silver/readings.py": '''import json
+from pathlib import Path
+
+import headwater as hw
+from headwater.errors import SinkUnavailable
+from headwater.sinks import CHANGE, Position, Sink
+
+HERE = Path(__file__).parent
+
+
+@hw.table(source="bronze.raw", decode=hw.json("host STRING, n BIGINT"))
+def readings(raw):
+    """One row per reading."""
+    return raw
+
+
+class Mine(Sink):
+    """Each batch as a line of a file."""
+
+    def open(self, table):
+        self.log("open", table.name, table.keys, table.columns.names)
+        own = HERE / "own"
+        return Position(1, int(own.read_text())) if own.exists() else None
+
+    def write(self, changes):
+        if (HERE / "down").exists():
+            raise SinkUnavailable("mine: down")
+        rows = [(at.version, row) for at, table in changes.batches() for row in table.to_pylist()]
+        rows = [[version, row[CHANGE], row["host"], row["n"]] for version, row in rows]
+        self.log("write", changes.first.version, changes.last.version, rows)
+
+    def close(self):
+        self.log("close")
+
+    def log(self, *what):
+        with (HERE / "said").open("a") as file:
+            print(json.dumps(what), file=file)
+
+
+mine = hw.sink("silver.readings", Mine, name="mine")
+''',
+}
+
+
+class Case:
+    """A project with one table and one sink, and a lake that a test writes."""
+
+    def __init__(self, root: Path, *, changing: bool = False) -> None:
+        self.root = root
+        for name, text in FILES.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        self.columns: StructType = jvm.ddl("host STRING, n BIGINT")
+        schema = stored.schema(self.columns)
+        properties = {"delta.enableChangeDataFeed": "true"} if changing else {}
+        self.keys = ("host",) if changing else ()
+        self.lake = Lake(root / ".headwater" / "lake")
+        self.target = Target(self.lake.create(TABLE, schema, properties=properties))
+        self.notices = StringIO()
+
+    def commit(self, *rows: tuple[str, int]) -> None:
+        """One version with these rows: appended, or merged by host."""
+        table = pa.Table.from_pylist([{"host": h, "n": n} for h, n in rows], stored.schema(self.columns))
+        identity = Identity(TABLE, 1, self.target.last(TABLE) + 1, {})
+        if self.keys:
+            self.target.merge(table, SUM, identity)
+        else:
+            self.target.append(self.target.write(table, f"{identity.sequence:012d}"), identity)
+
+    def run(self) -> list[Any]:
+        """Drain what is there; what the sink was called with."""
+        project = projects.load(self.root)
+        analysed = Analysed(TABLE, self.columns, stored.schema(self.columns), self.keys, None, "f")
+        board = Board(notices=self.notices)
+        context = Context(project, {TABLE: analysed}, None, self.lake, "", True, "earliest", None, board)  # type: ignore[arg-type]
+        context.heads.end(TABLE)
+        said = self.root / "silver" / "said"
+        said.write_text("")
+        try:
+            PublishFlow(context, project.sinks[NAME]).run()
+        finally:
+            self.said = [json.loads(line) for line in said.read_text().splitlines()]
+        return self.said
+
+
+def test_new_rows_are_sent_version_by_version_and_once(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    case.commit(("a", 1), ("b", 2))
+    case.commit()
+    case.commit(("a", 3))
+    assert case.run() == [
+        ["open", TABLE, [], ["host", "n"]],
+        ["write", 0, 3, [[1, "upsert", "a", 1], [1, "upsert", "b", 2], [3, "upsert", "a", 3]]],
+        ["close"],
+    ]
+    assert [said[0] for said in case.run()] == ["open", "close"]
+    case.commit(("c", 4))
+    assert case.run()[1] == ["write", 4, 4, [[4, "upsert", "c", 4]]]
+
+
+def test_of_rows_that_change_in_place_each_change_is_sent(tmp_path: Path) -> None:
+    case = Case(tmp_path, changing=True)
+    case.commit(("a", 1), ("b", 2))
+    case.commit(("a", 10), ("c", 3))
+    opened, (_, first, last, rows), _ = case.run()
+    assert opened[2] == ["host"] and (first, last) == (0, 2)
+    assert sorted(rows) == [
+        [1, "upsert", "a", 1],
+        [1, "upsert", "b", 2],
+        [2, "upsert", "a", 11],
+        [2, "upsert", "c", 3],
+    ]
+
+
+def test_what_a_sink_did_not_take_is_sent_again(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    case.commit(("a", 1))
+    (tmp_path / "silver" / "down").touch()
+    with pytest.raises(SinkUnavailable, match="mine: down"):
+        case.run()
+    assert [said[0] for said in case.said] == ["open", "close"]
+    case.commit(("b", 2))
+    (tmp_path / "silver" / "down").unlink()
+    assert case.run()[1] == ["write", 0, 2, [[1, "upsert", "a", 1], [2, "upsert", "b", 2]]]
+
+
+def test_a_sink_that_keeps_its_position_is_believed(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    for n in range(4):
+        case.commit(("a", n))
+    (tmp_path / "silver" / "own").write_text("2")
+    assert case.run()[1] == ["write", 3, 4, [[3, "upsert", "a", 2], [4, "upsert", "a", 3]]]
+    (tmp_path / "silver" / "own").write_text("1")  # it was restored from a backup
+    assert case.run()[1][1:3] == [2, 4]
+
+
+def test_a_batch_holds_a_bounded_number_of_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.flows.publish.MOST", 5)
+    case = Case(tmp_path)
+    for size in (2, 3, 1, 9, 1, 1):
+        case.commit(*[("a", n) for n in range(size)])
+    assert [said[1:3] for said in case.run() if said[0] == "write"] == [[0, 2], [3, 3], [4, 4], [5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        ("hw.sink('silver.readings', dict, name='mine')", "make gave a dict; give a headwater.sinks.Sink"),
+        ("hw.sink('silver.reading', Mine, name='mine')", "did you mean silver.readings?"),
+        (
+            "hw.postgres_sink('silver.readings', connection='dwh')",
+            "'dwh', which is no connection; add it under",
+        ),
+    ],
+)
+def test_a_sink_that_is_none_is_refused(tmp_path: Path, made: str, says: str) -> None:
+    case = Case(tmp_path)
+    case.commit(("a", 1))
+    file = tmp_path / "silver" / "readings.py"
+    file.write_text(
+        file.read_text()
+        .replace("hw.sink('silver.readings', Mine, name='mine')", made)
+        .replace('hw.sink("silver.readings", Mine, name="mine")', made)
+    )
+    with pytest.raises((FlowError, ProjectError), match=re.escape(says)):
+        case.run()
+
+
+def test_a_password_in_the_file_is_refused_and_a_reference_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(tmp_path)
+    conf = tmp_path / "conf" / "local.yaml"
+    conf.write_text("postgres: {dwh: {host: localhost, password: secret}}\n")
+    with pytest.raises(ConfError, match=r"postgres\.dwh\.password stands in the file itself") as e:
+        projects.load(case.root)
+    assert "secret" not in str(e.value)
+    conf.write_text("postgres: {dwh: {host: localhost, password: 'env:DWH'}}\n")
+    monkeypatch.setenv("DWH", "secret")
+    assert projects.load(case.root).conf.postgres["dwh"]["password"] == "secret"
+
+
+def test_a_table_in_sql_says_its_connection_by_a_property(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    (tmp_path / "conf" / "local.yaml").write_text("postgres: {dwh: {host: localhost}}\n")
+    (tmp_path / "gold").mkdir()
+    for name, value in (("a", "dwh"), ("b", "dwh.raw.b")):
+        (tmp_path / "gold" / f"{name}.sql").write_text(
+            f"CREATE STREAMING TABLE gold.{name} TBLPROPERTIES ('headwater.postgres' = '{value}') AS "
+            "SELECT host, sum(n) AS n FROM STREAM silver.readings GROUP BY host"
+        )
+    sinks = projects.load(case.root).sinks
+    assert [sink.target for sink in sinks.values()] == ["mine", "postgres:dwh.gold.a", "postgres:dwh.raw.b"]
