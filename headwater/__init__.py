@@ -1,15 +1,24 @@
 """Headwater: a lakehouse kappa pipeline on Spark and Delta.
 
 A project's files import this module for the words they declare with: `topic`, `table`, `json`,
-`alert`, `kafka_sink`, `postgres_sink`, `sink`. A notebook imports it for `connect` (DuckDB) and `session`
-(Spark).
+`materialized_view`, `alert`, `kafka_sink`, `postgres_sink`, `sink`. A notebook imports it for `connect`
+(DuckDB) and `session` (Spark).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.definitions import alert, json, kafka_sink, postgres_sink, sink, table, topic
+from headwater.definitions import (
+    alert,
+    json,
+    kafka_sink,
+    materialized_view,
+    postgres_sink,
+    sink,
+    table,
+    topic,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +26,18 @@ if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import SparkSession
 
-__all__ = ["alert", "connect", "json", "kafka_sink", "postgres_sink", "session", "sink", "table", "topic"]
+__all__ = [
+    "alert",
+    "connect",
+    "json",
+    "kafka_sink",
+    "materialized_view",
+    "postgres_sink",
+    "session",
+    "sink",
+    "table",
+    "topic",
+]
 
 
 def connect(project: Path | None = None, *, env: str = "local") -> duckdb.DuckDBPyConnection:

@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     BinaryType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -150,25 +151,23 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
         if name in project.references:
             columns = project.references[name].schema(spark)
         else:
-            if found[name].keys:
+            if found[name].keys and not table.view:
                 raise ProjectError(
-                    f"{where} reads {name}, whose rows change in place; that is not supported yet"
+                    f"{where} reads {name}, whose rows change in place; read it by a CREATE MATERIALIZED VIEW"
                 )
             columns = input_columns(project, table, found[name])
         frames.append(spark.createDataFrame([], columns))
         stream = frames[-1] if name not in project.references else stream
-    assert stream is not None
     result = apply(spark, table, frames)
     _check_columns(result, where)
     _check_repeatable(result, where)
+    if table.view:
+        return _view(project, table, result)
+    assert stream is not None
     maintained = aggregate.find(result, where)
     _check_row_by_row(result, stream, where)
     if maintained is None:
-        unknown = [key for key in table.keys if key not in result.columns]
-        if unknown:
-            raise ProjectError(
-                f"{where}: key {unknown[0]} is no column of it; known: {', '.join(result.columns)}"
-            )
+        _check_keys(table, result)
         if table.decode and decode.SOURCE not in result.columns:
             raise ProjectError(
                 f"{where} drops the column {decode.SOURCE}; keep it, it says where a row came from"
@@ -200,6 +199,33 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
         of_whole_table(project.suites[table.name])
     held = aggregate.schema(result, where)
     return Analysed(table.name, result.schema, held, maintained.keys, maintained, fingerprint(project, table))
+
+
+def _view(project: Project, table: Table, result: DataFrame) -> Analysed:
+    """A materialized view."""
+    where = f"{table.file}: {table.name}"
+    _check_keys(table, result)
+    keys = table.keys or tuple(result.columns)
+    for key in keys:
+        kind = result.schema[key].dataType
+        if isinstance(kind, StructType | ArrayType | MapType):
+            raise ProjectError(
+                f"{where}: {key} is {kind.simpleString()}, which tells no rows apart; say in headwater.keys "
+                "which columns do"
+            )
+    if table.name in project.suites:
+        of_whole_table(project.suites[table.name])
+    columns = stored.schema(result.schema)
+    return Analysed(table.name, result.schema, columns, keys, None, fingerprint(project, table))
+
+
+def _check_keys(table: Table, result: DataFrame) -> None:
+    unknown = [key for key in table.keys if key not in result.columns]
+    if unknown:
+        raise ProjectError(
+            f"{table.file}: {table.name}: key {unknown[0]} is no column of it; known: "
+            f"{', '.join(result.columns)}"
+        )
 
 
 def _gate(project: Project, table: Table, result: DataFrame) -> Gate | None:

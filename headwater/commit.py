@@ -21,10 +21,11 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from headwater import failpoints
-from headwater.aggregate import Aggregate
 from headwater.intent import Intent, IntentFile
 from headwater.quality.measure import Shares
 from headwater.target import Identity, Target
+
+Merge = Callable[[Target, pa.Table, Identity], int]
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Built:
 
     Attributes:
         files: per target, in the order of their commits (the table last), the files written.
-        rows: a partial result to be merged into the table instead.
+        rows: what is merged into the table instead.
         newest: what the build found to be `Intent.newest`, where that was not known before.
         shares: what the build found to be `Intent.shares`.
     """
@@ -50,7 +51,7 @@ class Committer:
     Args:
         table: the flow's table.
         intents: where the flow pins its intents.
-        aggregate: how partial results are merged; None where rows are appended.
+        merge: how rows that are not in files become a commit of the table; its version.
         open_target: opens another target of the flow by name, making its table where there is none.
     """
 
@@ -59,12 +60,12 @@ class Committer:
         table: Target,
         intents: IntentFile,
         *,
-        aggregate: Aggregate | None = None,
+        merge: Merge | None = None,
         open_target: Callable[[str], Target] | None = None,
     ) -> None:
         self.table = table
         self._intents = intents
-        self._aggregate = aggregate
+        self._merge = merge
         self._open_target = open_target
         self._targets = {table.place.name: table}
 
@@ -108,8 +109,9 @@ class Committer:
                 if not target.done(identity):
                     target.append(files, identity)
                 failpoints.reach("committing", flow)
-            if built.rows is not None and self._aggregate is not None:
-                self.table.merge(built.rows, self._aggregate, identity)
+            if built.rows is not None:
+                assert self._merge is not None
+                self._merge(self.table, built.rows, identity)
             failpoints.reach("committed", flow)
         # 4. Seal
         self._intents.seal(intent)

@@ -86,10 +86,11 @@ class Table(Declaration):
 
     Attributes:
         sources: what the function gets, one DataFrame each, in this order. Exactly one is a stream;
-            the others are reference tables.
+            the others are reference tables. A view gets whole tables, as many as it likes.
         decode: how the stream's `value` becomes columns; None where the source is already decoded.
         function: from DataFrames to one DataFrame; None where `sql` says it.
         sql: the query, its text and where each source stands in it.
+        view: whether it is a materialized view: computed from all that its sources hold.
         keys: the columns that identify a row.
         event_time: the column that says when a row happened; `delay` how much later rows may come.
         emit: `update`: rows change as their inputs come.
@@ -105,6 +106,7 @@ class Table(Declaration):
     decode: Json | None = None
     function: Function | None = None
     sql: Query | None = None
+    view: bool = False
     keys: tuple[str, ...] = ()
     event_time: str | None = None
     delay: str | None = None
@@ -270,6 +272,30 @@ def table(
             delay=delay,
             skew=skew,
             on_error=on_error,
+            limits=Limits(**limits),
+        )
+
+    return declare
+
+
+def materialized_view(
+    *, source: str | Sequence[str], keys: Sequence[str] = (), **limits: Any
+) -> Callable[[Function], Table]:
+    """Declare a table by a function from whole tables to its own: it may sort, rank, join and aggregate them.
+
+    After commits of a source the function is called again, and what differs is committed. `keys` tell its
+    rows apart; by default all columns do. `trigger` bounds how often that is done.
+    """
+    sources = (source,) if isinstance(source, str) else tuple(source)
+
+    def declare(function: Function) -> Table:
+        return Table(
+            name=function.__name__,
+            comment=(function.__doc__ or "").strip(),
+            sources=sources,
+            function=function,
+            view=True,
+            keys=tuple(keys),
             limits=Limits(**limits),
         )
 

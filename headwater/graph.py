@@ -65,6 +65,9 @@ def check(
         for source in table.sources:
             _known(table, source, [*flows, *references])
         streams = [s for s in table.sources if s not in references]
+        if table.view:
+            _check_view(table, streams)
+            continue
         if len(streams) != 1:
             raise ProjectError(
                 f"{table.file}: {table.name} reads {len(streams)} streams ({', '.join(streams)}); "
@@ -90,6 +93,16 @@ def check(
         cycle = list(dict.fromkeys(e.args[1]))
         first = tables[cycle[0]]
         raise ProjectError(f"{first.file}: {' → '.join([*cycle, cycle[0]])} is a cycle; cut it") from None
+
+
+def _check_view(table: Table, inputs: list[str]) -> None:
+    if not inputs:
+        raise ProjectError(f"{table.file}: {table.name} reads no table; name one that is written to")
+    if table.sql and table.sql.streams:
+        raise ProjectError(
+            f"{table.file}: {table.name} is a view, which reads whole tables; leave out STREAM, or write "
+            "CREATE STREAMING TABLE"
+        )
 
 
 def check_connections(sinks: Mapping[str, Sink], known: list[str], conf: Path) -> None:

@@ -27,6 +27,7 @@ from headwater.flows.publish import PublishFlow
 from headwater.flows.reading import interval, starting
 from headwater.flows.realtime import RealtimeFlow
 from headwater.flows.source import SourceFlow
+from headwater.flows.view import ViewFlow
 from headwater.lake import Lake
 from headwater.lease import Lease
 from headwater.progress import Board
@@ -166,7 +167,8 @@ class Run:
             return RealtimeFlow(context, project.alerts[name])
         if name in project.sinks:
             return PublishFlow(context, project.sinks[name])
-        return DerivedFlow(context, project.tables[name])
+        table = project.tables[name]
+        return ViewFlow(context, table) if table.view else DerivedFlow(context, table)
 
     def _worker(self, context: Context, name: str) -> threading.Thread:
         def work() -> None:
@@ -235,7 +237,7 @@ class Run:
         """What is due beside the flows: checkpoints of the Delta logs, which would hold up a commit, and
         answers to those who ask something of a flow that has failed."""
         for flow in list(self._flows.values()):
-            if isinstance(flow, SourceFlow | DerivedFlow):
+            if isinstance(flow, SourceFlow | DerivedFlow | ViewFlow):
                 flow.committer.checkpoint()
         for name in self.board.failed():
             for _, answer in requests.take(context.lake.flow_folder(name)):

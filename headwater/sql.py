@@ -1,4 +1,5 @@
-"""SQL definitions, read by Spark's own parser: `CREATE STREAMING TABLE … AS SELECT … FROM STREAM t`.
+"""SQL definitions, read by Spark's own parser: `CREATE STREAMING TABLE … AS SELECT … FROM STREAM t`, and
+`CREATE MATERIALIZED VIEW … AS SELECT … FROM t`.
 
 Nothing here knows SQL's grammar: Spark's parser gives a tree whose nodes know where in the text they
 stand, and the sources are replaced at those places.
@@ -18,8 +19,8 @@ from headwater.definitions import Query, Table
 from headwater.errors import ProjectError
 from headwater.properties import from_properties
 
+_VIEW = "CreateMaterializedViewAsSelect"
 _LATER = {
-    "CreateMaterializedViewAsSelect": "CREATE MATERIALIZED VIEW",
     "CreateFlowCommand": "CREATE FLOW",
     "CreateStreamingTable": "CREATE STREAMING TABLE without AS SELECT",
 }
@@ -29,7 +30,7 @@ def parse(path: Path) -> Table:
     """The table that the SQL file `path` declares.
 
     Raises:
-        ProjectError: not SQL, or another statement than `CREATE STREAMING TABLE … AS SELECT`.
+        ProjectError: not SQL, or another statement than these two.
     """
     text = path.read_text(encoding="utf-8").strip().rstrip(";")
     try:
@@ -37,9 +38,12 @@ def parse(path: Path) -> Table:
     except (Py4JJavaError, PySparkException) as e:
         raise ProjectError(f"{path}: {jvm.first_line(e)}; mend the statement") from None
     statement = plan.getClass().getSimpleName()
-    if statement != "CreateStreamingTableAsSelect":
+    if statement not in ("CreateStreamingTableAsSelect", _VIEW):
         what = _LATER.get(statement, f"a {statement} statement")
-        raise ProjectError(f"{path}: {what} is not supported; write CREATE STREAMING TABLE … AS SELECT …")
+        raise ProjectError(
+            f"{path}: {what} is not supported; write CREATE STREAMING TABLE or CREATE MATERIALIZED VIEW … AS "
+            "SELECT …"
+        )
     name = ".".join(jvm.items(plan.name().nameParts()))
     relations = sorted(_relations(plan.query()), key=lambda r: r.start)
     streams = tuple(dict.fromkeys(r.table for r in relations if r.stream))
@@ -53,6 +57,7 @@ def parse(path: Path) -> Table:
             comment=comment.get() if comment.isDefined() else "",
             sources=sources,
             sql=Query(text=_template(text, plan.originalText(), relations, sources), streams=streams),
+            view=statement == _VIEW,
             event_time=watermark[0],
             delay=watermark[1],
         ),

@@ -73,6 +73,8 @@ def _lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> in
         return max(0, ends.get(topic, 0) - read)
     table = project.definition(name)
     assert isinstance(table, Table)
+    if table.view:
+        return None  # it reads whole tables
     stream = next(s for s in table.sources if s not in project.references)
     if stream not in places:
         return None

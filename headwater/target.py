@@ -12,7 +12,7 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from headwater.aggregate import Aggregate
 from headwater.errors import CommitError, ProjectError
 from headwater.lake import NO_HOOKS, Place
 
+GONE = "_gone"  # whether `Target.change` takes a row away
 _ONE_FILE = "part-00000.parquet"
 # Commits between two checkpoints of the log: a reader replays those since the last one, 0.4 ms each. A
 # checkpoint costs what it holds, so the share is of its size where that is large.
@@ -199,6 +200,36 @@ class Target:
                 post_commithook_properties=NO_HOOKS,
             )
             merger.when_matched_update(aggregate.merged()).when_not_matched_insert_all().execute()
+
+        return self._commit(commit, identity)
+
+    def change(self, rows: pa.Table, keys: Sequence[str], identity: Identity) -> int:
+        """Change rows of the table by their keys; the new version.
+
+        Args:
+            rows: as they are to be, and in the column `GONE` whether a row is to go.
+            keys: what tells rows apart.
+            identity: whose commit it is.
+
+        Raises:
+            CommitError: the table is not at the version it was left at: another writer was here.
+        """
+        if len(rows) == 0:
+            return self.append([], identity)
+        same = [f'(t."{key}" IS NOT DISTINCT FROM s."{key}")' for key in keys]
+        columns = {name: f's."{name}"' for name in rows.schema.names if name != GONE}
+
+        def commit(properties: CommitProperties) -> None:
+            merger = self._table.merge(
+                rows,
+                predicate=" AND ".join([*stats.bounds(rows, keys), *same]),
+                source_alias="s",
+                target_alias="t",
+                commit_properties=properties,
+                post_commithook_properties=NO_HOOKS,
+            )
+            merger = merger.when_matched_delete(f"s.{GONE}").when_matched_update(columns)
+            merger.when_not_matched_insert(columns).execute()
 
         return self._commit(commit, identity)
 

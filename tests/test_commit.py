@@ -44,7 +44,7 @@ class Flow:
         self.committer = Committer(
             self.table,
             self.intents,
-            aggregate=AGGREGATE if kind == "merged" else None,
+            merge=lambda table, rows, identity: table.merge(rows, AGGREGATE, identity),
             open_target=lambda name: Target(self.lake.create(name, COLUMNS, properties={})),
         )
 

@@ -31,7 +31,7 @@ from headwater.quality.measure import Findings, Shares
 from headwater.quarantine import HELD, quarantine_name
 from headwater.ranges import Position, Range
 from headwater.requests import Answer, Request
-from headwater.target import Target
+from headwater.target import Identity, Target
 
 
 class DerivedFlow:
@@ -58,7 +58,7 @@ class DerivedFlow:
         self.committer = Committer(
             self._table,
             IntentFile(self._folder),
-            aggregate=self._analysed.aggregate,
+            merge=self._merge,
             open_target=self._open_quarantine,
         )
         self._position = self._consumed()
@@ -163,7 +163,7 @@ class DerivedFlow:
             files=list(found.files),
             rows=found.rows,
             newest=found.newest,
-            references=self._applied.pinnable(),
+            references=self._applied.references.pinnable(),
         )
 
     def _carry_out(self, intent: Intent) -> None:
@@ -214,6 +214,10 @@ class DerivedFlow:
         rejects = quarantine.write(rows.held(intent.clock), intent.batch)
         self._same(intent, counts.held, quarantine.rows(rejects), f"found again in {self._stream}")
         return Built({name: rejects, self.name: files}, shares=shares)
+
+    def _merge(self, table: Target, rows: pa.Table, identity: Identity) -> int:
+        assert self._analysed.aggregate is not None
+        return table.merge(rows, self._analysed.aggregate, identity)
 
     def _shares(self) -> Shares:
         """What the windows of the suite's shares held after the last batch."""

@@ -123,7 +123,7 @@ class Replay:
             consumed={},
             clock=clock(),
             fingerprint=self._applied.analysed.fingerprint,
-            references=self._applied.pinnable() if request.action == "replay" else {},
+            references=self._applied.references.pinnable() if request.action == "replay" else {},
             prefix="replay-",
         )
         if request.action == "discard":

@@ -37,6 +37,7 @@ HEADWATER = str(Path(sys.executable).parent / "headwater")
 FAULTS = Faults(late=0.01, duplicate=0.01, malformed=0.01, future=0.001, invalid=0.01)
 SEED = int(os.environ.get("HEADWATER_TEST_SEED", "7"))
 BRONZE, SILVER, GOLD = "bronze.iot_metrics", "silver.cpu_metrics", "gold.cpu_usage_5m"
+HOT = "gold.cpu_hot_5m"
 QUARANTINE = "quarantine.silver_cpu_metrics"
 LIMIT = 240.0  # seconds that any one condition may take to come true, on a machine with other work too
 
@@ -169,16 +170,21 @@ class Project:
         return sum(file.rows for commit in commits for file in commit.added)
 
     def caught_up(self) -> bool:
-        """Whether bronze and silver hold all that was produced, and gold has read all of silver."""
+        """Whether bronze and silver hold all that was produced, and gold has read all of that."""
         places = Lake(self.conf.lake).places()
-        if not {BRONZE, SILVER, GOLD} <= set(places):
+        if not {BRONZE, SILVER, GOLD, HOT} <= set(places):
             return False
         bronze = self.written(BRONZE)
         if bronze != len(self.records) or self.written(SILVER) + self.written(QUARANTINE) != bronze:
             return False
-        read = log.flows(places[GOLD].path).get(GOLD)
-        newest = {"generation": 1, "version": log.head(places[SILVER].path), "files": 0}
-        return read is not None and read["consumed"][SILVER] == newest
+        return self.has_read(GOLD, SILVER) and self.has_read(HOT, GOLD)
+
+    def has_read(self, table: str, source: str) -> bool:
+        """Whether a table has read all that its source holds."""
+        places = Lake(self.conf.lake).places()
+        read = log.flows(places[table].path).get(table)
+        newest = {"generation": 1, "version": log.head(places[source].path), "files": 0}
+        return read is not None and read["consumed"][source] == newest
 
     def rows(self, table: str, columns: str) -> list[tuple[Any, ...]]:
         """Rows of a table as DuckDB reads it, hidden columns too; none where there is no such table."""
@@ -392,3 +398,17 @@ def assert_lake_equals_oracle(project: Project) -> None:
     assert_bronze_and_silver(project)
     want = project.generator.cpu_usage_5m(project.records)
     assert_gold({tuple(key): tuple(usage) for key, usage in want.items()}, gold(project))
+    assert_hot(project)
+
+
+def assert_hot(project: Project) -> None:
+    """The view holds the windows above their host's threshold, as gold and the reference table are now."""
+    lines = (project.root / "conf" / "reference" / "hosts.csv").read_text().splitlines()[1:]
+    hosts = {name: (site, float(threshold)) for name, site, threshold in (line.split(",") for line in lines)}
+    want = {
+        key: (hosts[key[1]][0], average, hosts[key[1]][1], average - hosts[key[1]][1])
+        for key, (average, *_) in gold(project).items()
+        if key[1] in hosts and average is not None and average > hosts[key[1]][1]
+    }
+    columns = "epoch_ms(window_start), hostname, cpu, site, avg_usage, alert_threshold, above"
+    assert_same("hot", want, once_each("hot", project.rows(HOT, columns), 3))

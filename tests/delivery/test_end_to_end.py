@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from harness import BRONZE, GOLD, QUARANTINE, SILVER, Project, assert_lake_equals_oracle, once_each
+from harness import BRONZE, GOLD, HOT, QUARANTINE, SILVER, Project, assert_lake_equals_oracle, once_each
 
 from headwater import tail
 from headwater.produce import Faults, Record
@@ -113,6 +113,10 @@ def test_a_changed_reference_table_and_headers_come_with_the_next_batch(project:
         [{"key": "trace", "value": b"\x00\xff"}, {"key": "none", "value": None}]
     ]
     assert_published_equals_gold(project)
+
+
+def test_hot_windows_are_many_enough_to_mean_something(project: Project) -> None:
+    assert len(project.rows(HOT, "*")) > 50
 
 
 def assert_published_equals_gold(project: Project) -> None:

@@ -19,6 +19,7 @@ import pytest
 from harness import (
     BRONZE,
     GOLD,
+    HOT,
     SEED,
     SILVER,
     Project,
@@ -42,6 +43,7 @@ SHORT = [
     ("committing", SILVER, 1, "jvm"),
     ("committed", GOLD, 1, "python"),
     ("sealed", SILVER, 1, "jvm"),
+    ("built", HOT, 1, "python"),
 ]
 REACHED = {
     BRONZE: [("pinned", 1), ("built", 1), ("committing", 1), ("committed", 1), ("sealed", 1)],
@@ -55,6 +57,7 @@ REACHED = {
         ("sealed", 1),
     ],
     GOLD: [("pinned", 1), ("built", 1), ("committed", 1), ("sealed", 1)],
+    HOT: [("pinned", 1), ("built", 1), ("committed", 1), ("sealed", 1)],
 }
 FULL = [
     (step, flow, count, who)
@@ -81,7 +84,7 @@ def kill_at(project: Project, step: str, flow: str, count: int, who: str) -> Non
         reached = f"{step} of {flow} was not reached: {run.said()}"
         if who == "python":
             assert code == -signal.SIGKILL, reached
-        elif flow == GOLD and code == 0:  # from "built" on, gold needs no JVM, and nothing is left to do
+        elif flow in (GOLD, HOT) and code == 0:  # from "built" on, these need no JVM, and nothing is left
             done = {event["flow"] for event in run.events if event.get("state") == "done"}
             assert done >= {BRONZE, SILVER, GOLD} and step != "pinned", reached
         else:
@@ -93,7 +96,7 @@ def kill_at(project: Project, step: str, flow: str, count: int, who: str) -> Non
 def test_the_short_form_covers_every_step_and_both_processes() -> None:
     assert {step for step, _, _, _ in SHORT} == set(STEPS)
     assert {who for _, _, _, who in SHORT} == {"python", "jvm"}
-    assert {flow for _, flow, _, _ in SHORT} == {BRONZE, SILVER, GOLD}
+    assert {flow for _, flow, _, _ in SHORT} == {BRONZE, SILVER, GOLD, HOT}
     assert {step for step, _, _, _ in FULL} == set(STEPS)
 
 

@@ -1,0 +1,190 @@
+"""A materialized view: a query over whole tables, brought up to date after commits of what it reads.
+
+The query is computed anew over its inputs at pinned versions; only what differs from the table is committed,
+in one commit, so readers and sinks see the changes alone. The commit says which versions were read: it is the
+checkpoint. How often that is done is bounded by `headwater.trigger`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame
+
+from headwater import analysis, log, stored
+from headwater import spark as sessions
+from headwater.commit import Built, Committer
+from headwater.definitions import Table
+from headwater.errors import FlowError
+from headwater.flows.context import Context, clock
+from headwater.flows.reading import interval
+from headwater.flows.references import References
+from headwater.flows.rows import are_few, read
+from headwater.intent import Intent, IntentFile
+from headwater.progress import Batch
+from headwater.ranges import Position
+from headwater.target import GONE, Identity, Target
+
+
+class ViewFlow:
+    """The flow of one materialized view."""
+
+    def __init__(self, context: Context, table: Table) -> None:
+        self.name = table.name
+        self._context = context
+        self._definition = table
+        self._analysed = context.tables[table.name]
+        self._apart = interval(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
+        properties = {**table.properties, "delta.enableChangeDataFeed": "true"}
+        self._place = context.lake.create(
+            table.name, self._analysed.stored, comment=table.comment, properties=properties
+        )
+        self._table = Target(self._place)
+        self._table.require(self._analysed.stored, table.file)
+        intents = IntentFile(context.lake.flow_folder(table.name))
+        self.committer = Committer(self._table, intents, merge=self._change)
+        self._spark = sessions.child(
+            context.spark, parallelism=table.limits.parallelism or context.project.conf.parallelism
+        )
+        self._references = References(context, table, self._spark)
+        self._inputs = [name for name in table.sources if name not in self._references]
+        self._rows = self._changed = 0  # of the last batch
+
+    def run(self) -> None:
+        """Keep the view up to date until the run ends; with `once`, until its inputs have ended.
+
+        Raises:
+            FlowError, CommitError: what trying again will not mend.
+        """
+        heads = self._context.heads
+        left = self.committer.unsealed()
+        if left is not None:
+            self._carry_out(left)
+        while not self._context.stop.is_set():
+            self._context.check(self.name)
+            beat, began = heads.beat(), time.monotonic()
+            ended = all(heads.ended(name) for name in self._inputs)
+            if self.step():
+                if not self._context.once:
+                    self._context.stop.wait(began + self._apart - time.monotonic())
+                continue
+            if self._context.once and ended:
+                return
+            heads.wait(beat)
+
+    def step(self) -> bool:
+        """Bring the view up to date; whether there was anything new to read."""
+        places = self._context.lake.places()
+        if any(name not in places for name in self._inputs):
+            return False
+        upto: dict[str, Any] = {}
+        newest: list[int] = []
+        for name in self._inputs:
+            place = places[name]
+            head = log.head(place.path)
+            upto[name] = Position(place.generation, head, 0).json()
+            flows = log.read(place.path, head).flows.values()
+            newest += [flow["newest"] for flow in flows if flow.get("newest")]
+        pinned = self._references.pinnable()
+        consumed = {**upto, **{name: {"version": version} for name, version in pinned.items()}}
+        if self._table.flows.get(self.name, {}).get("consumed") == consumed:
+            return False
+        self._carry_out(
+            Intent(
+                flow=self.name,
+                generation=self._place.generation,
+                sequence=self._table.last(self.name) + 1,
+                consumed=consumed,
+                clock=clock(),
+                fingerprint=self._analysed.fingerprint,
+                newest=max(newest, default=None),
+                references=pinned,
+            )
+        )
+        return True
+
+    def _carry_out(self, intent: Intent) -> None:
+        began = time.monotonic()
+        self._rows = self._changed = 0
+        version = self.committer.carry_out(intent, self._build)
+        self._context.heads.announce()
+        seconds, at = time.monotonic() - began, time.time()
+        self._context.board.batch(
+            Batch(
+                self.name, intent.sequence, version, self._rows, self._changed, 0, seconds, at, intent.newest
+            )
+        )
+
+    def _build(self, intent: Intent) -> Built:
+        frames = [self._frame(name, intent) for name in self._definition.sources]
+        rows = analysis.apply(self._spark, self._definition, frames).toArrow().cast(self._analysed.stored)
+        changes = self._difference(rows)
+        self._rows, self._changed = len(rows), len(changes)
+        return Built({}, changes)
+
+    def _frame(self, name: str, intent: Intent) -> DataFrame:
+        """What the query sees of an input: all of it, at the version that is pinned."""
+        if name in self._references:
+            return self._references.read(name, intent.references[name])
+        columns = self._context.tables[name].columns
+        at = Position.parse(intent.consumed[name])
+        table = DeltaTable(self._context.lake.places()[name].path, version=at.version)
+        files = table.file_uris()
+        if not files:
+            return self._spark.createDataFrame([], columns)
+        counts = pa.table(table.get_add_actions(flatten=True))
+        rows_of: list[Any] = (
+            counts["num_records"].to_pylist() if "num_records" in counts.column_names else [None]
+        )
+        if None not in rows_of and are_few(files, sum(rows_of)):
+            rows = read(files, columns).combine_chunks()
+            return self._spark.createDataFrame(rows, columns).coalesce(1)
+        return self._spark.read.schema(columns).parquet(*files)
+
+    def _difference(self, rows: pa.Table) -> pa.Table:
+        """What has to change in the table, for it to hold these rows: its columns, and whether a row goes.
+
+        Raises:
+            FlowError: two rows have the same keys.
+        """
+        keys = [_quoted(key) for key in self._analysed.keys]
+        columns = [_quoted(name) for name in self._analysed.columns.fieldNames()]
+        same = " AND ".join(f"new.{key} IS NOT DISTINCT FROM old.{key}" for key in keys)
+        differs = " OR ".join(f"new.{name} IS DISTINCT FROM old.{name}" for name in columns)
+        old = self._held()
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.register("new", rows)
+            connection.register("held", old)
+            twice = connection.execute(
+                f"SELECT count(*) FROM (SELECT 1 FROM new GROUP BY {', '.join(keys)} HAVING count(*) > 1)"
+            ).fetchone()
+            if twice is not None and twice[0]:
+                raise FlowError(
+                    f"{self._definition.file}: {self.name} has {twice[0]} keys that several rows share "
+                    f"({', '.join(self._analysed.keys)}); say in headwater.keys what tells its rows apart"
+                )
+            changes = connection.execute(
+                f"SELECT new.*, false AS {GONE} FROM new LEFT JOIN (SELECT *, true AS _here FROM held) old "
+                f"ON {same} WHERE old._here IS NULL OR {differs} "
+                f"UNION ALL SELECT old.*, true FROM held old ANTI JOIN new ON {same}"
+            ).to_arrow_table()
+        return changes.cast(self._analysed.stored.append(pa.field(GONE, pa.bool_())))
+
+    def _held(self) -> pa.Table:
+        """The rows of the table now."""
+        files = self._table.files()
+        kept = [pq.read_table(file, partitioning=None).cast(self._analysed.stored) for file in files]
+        return pa.concat_tables(kept) if kept else stored.schema(self._analysed.columns).empty_table()
+
+    def _change(self, target: Target, rows: pa.Table, identity: Identity) -> int:
+        return target.change(rows, self._analysed.keys, identity)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,182 @@
+"""Materialized views: what a query over whole tables gives, kept up to date by the changes alone."""
+
+from __future__ import annotations
+
+import random
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater import analysis, log, query
+from headwater import project as projects
+from headwater.errors import FlowError, ProjectError
+from headwater.flows.context import Context
+from headwater.flows.derived import DerivedFlow
+from headwater.flows.view import ViewFlow
+from headwater.lake import Lake
+from headwater.progress import Board
+from headwater.target import Identity, Target
+
+SALES, TOTALS, TOP = "silver.sales", "gold.totals", "gold.top"
+FILES = {
+    "conf/local.yaml": "kafka: embedded\n",
+    "conf/reference/items.csv": "item,name\n1,one\n2,two\n3,three\n4,four\n",
+    "conf/reference/items.ddl": "item BIGINT, name STRING\n",
+    "bronze/raw.py": "import headwater as hw\nraw = hw.topic('raw')\n",
+    "silver/sales.py": '''import headwater as hw
+@hw.table(source="bronze.raw", decode=hw.json("item BIGINT, amount DOUBLE"))
+def sales(raw):
+    """One row per sale."""
+    return raw.drop("_rescued")
+''',
+    "gold/totals.sql": """CREATE STREAMING TABLE gold.totals AS
+        SELECT item, sum(amount) AS total, count(*) AS sales, avg(amount) AS mean
+        FROM STREAM silver.sales GROUP BY item""",
+}
+TOP_SQL = """CREATE MATERIALIZED VIEW gold.top COMMENT 'The best three'
+TBLPROPERTIES ('headwater.keys' = 'item') AS
+SELECT rank() OVER (ORDER BY total DESC, t.item) AS place, t.item, name, total, mean
+FROM gold.totals t LEFT JOIN reference.items i ON i.item = t.item ORDER BY total DESC, t.item LIMIT 3"""
+
+
+class Case:
+    """A project with a silver table that the test writes, and flows that it steps."""
+
+    def __init__(self, root: Path, spark: SparkSession, **files: str) -> None:
+        self.root = root
+        for name, text in {**FILES, **files}.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        project = projects.load(root)
+        tables = analysis.analyse(spark, project)
+        self.lake = Lake(project.conf.lake)
+        self.board = Board(notices=StringIO())
+        self.context = Context(project, tables, spark, self.lake, "", True, "earliest", None, self.board)
+        self.sales = Target(self.lake.create(SALES, tables[SALES].stored, properties={}))
+        self.rows: list[tuple[int, float]] = []
+
+    def sell(self, *sales: tuple[int, float]) -> None:
+        schema = self.context.tables[SALES].stored
+        found = [{**dict.fromkeys(schema.names), "item": i, "amount": a} for i, a in sales]
+        identity = Identity(SALES, 1, self.sales.last(SALES) + 1, {})
+        files = self.sales.write(pa.Table.from_pylist(found, schema), f"{identity.sequence:012d}")
+        self.sales.append(files, identity)
+        self.rows += sales
+
+    def flow(self, name: str) -> Any:
+        table = self.context.project.tables[name]
+        return ViewFlow(self.context, table) if table.view else DerivedFlow(self.context, table)
+
+    def best(self) -> list[tuple[Any, ...]]:
+        """What the view has to hold."""
+        totals: dict[int, list[float]] = {}
+        for item, amount in self.rows:
+            totals.setdefault(item, []).append(amount)
+        ranked = sorted(totals.items(), key=lambda pair: (-sum(pair[1]), pair[0]))[:3]
+        names = {1: "one", 2: "two", 3: "three", 4: "four"}
+        return [
+            (at, item, names.get(item), sum(amounts), sum(amounts) / len(amounts))
+            for at, (item, amounts) in enumerate(ranked, start=1)
+        ]
+
+    def seen(self, name: str = TOP, order: str = "1") -> list[tuple[Any, ...]]:
+        return query.run(f"SELECT * FROM {name} ORDER BY {order}", project=self.root).rows
+
+    def changes(self, version: int) -> list[tuple[str, int]]:
+        """The change feed of a version of the view: what became of which item."""
+        commit = log.read(self.lake.place(TOP).path, version)
+        files = [pq.read_table(file.path) for file in commit.changes or commit.added]
+        found = [row for table in files for row in table.to_pylist()]
+        return sorted((row.get("_change_type", "insert"), row["item"]) for row in found)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_after_each_step_it_is_what_the_query_gives(
+    interpreted: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    case = Case(tmp_path, interpreted, **{"gold/top.sql": TOP_SQL})
+    totals, top = case.flow(TOTALS), case.flow(TOP)
+    for _ in range(8):
+        case.sell(
+            *[(draw.randrange(1, 7), float(draw.randrange(1, 50))) for _ in range(draw.randrange(1, 9))]
+        )
+        while totals.step():
+            pass
+        if draw.random() < 0.3:
+            top = case.flow(TOP)  # as after a restart
+        assert top.step() and case.seen() == case.best()
+        assert not top.step()
+
+
+def test_only_what_differs_is_committed(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Case(tmp_path, interpreted, **{"gold/top.sql": TOP_SQL})
+    totals, top = case.flow(TOTALS), case.flow(TOP)
+    case.sell((1, 10.0), (2, 20.0), (3, 30.0), (4, 1.0))
+    assert totals.step() and top.step()
+    assert case.changes(1) == [("insert", 1), ("insert", 2), ("insert", 3)]
+    case.sell((4, 1.0))
+    assert totals.step() and top.step()
+    assert case.changes(2) == []  # its total is not among the best
+    case.sell((4, 18.5))
+    assert totals.step() and top.step()
+    moved = [("update_postimage", 2), ("update_preimage", 2)]
+    assert case.changes(3) == [("delete", 1), ("insert", 4), *moved]
+    (tmp_path / "conf/reference/items.csv").write_text("item,name\n3,drei\n")
+    assert top.step() and [row[2] for row in case.seen()] == ["drei", None, None]
+    assert not top.step()
+
+
+def test_a_function_may_be_a_view_and_all_columns_its_keys(interpreted: SparkSession, tmp_path: Path) -> None:
+    function = '''import headwater as hw
+@hw.materialized_view(source=["silver.sales", "gold.totals"], trigger="1s")
+def top(sales, totals):
+    """Amounts above their item's mean."""
+    return sales.join(totals, "item").where("amount > mean").select("item", "amount").distinct()
+'''
+    case = Case(tmp_path, interpreted, **{"gold/top.py": function})
+    totals, top = case.flow(TOTALS), case.flow(TOP)
+    case.sell((1, 10.0), (1, 20.0), (1, 20.0), (2, 5.0))
+    assert totals.step() and top.step() and case.seen() == [(1, 20.0)]
+    case.sell((1, 90.0), (2, 6.0))
+    assert totals.step() and top.step() and case.seen() == [(1, 90.0), (2, 6.0)]
+    assert case.changes(2) == [("delete", 1), ("insert", 1), ("insert", 2)]
+
+
+def test_rows_that_keys_do_not_tell_apart_stop_it(interpreted: SparkSession, tmp_path: Path) -> None:
+    same = "CREATE MATERIALIZED VIEW gold.top AS SELECT item FROM silver.sales"
+    case = Case(tmp_path, interpreted, **{"gold/top.sql": same})
+    case.sell((1, 1.0), (1, 2.0), (2, 1.0))
+    with pytest.raises(FlowError, match=r"top\.sql: gold\.top has 1 keys that several rows share \(item\)"):
+        case.flow(TOP).step()
+    assert case.seen() == []
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("SELECT item FROM STREAM silver.sales", "a view, which reads whole tables; leave out STREAM"),
+        ("SELECT item FROM reference.items", "reads no table; name one that is written to"),
+        ("SELECT item, rand() AS r FROM silver.sales", "differs when a batch is done again"),
+        ("SELECT collect_list(item) AS items FROM silver.sales", "say in headwater.keys which columns do"),
+        ("SELECT item FROM silver.sale", "did you mean silver.sales?"),
+    ],
+)
+def test_what_can_be_no_view_is_refused(
+    interpreted: SparkSession, tmp_path: Path, query: str, says: str
+) -> None:
+    with pytest.raises(ProjectError) as e:
+        Case(tmp_path, interpreted, **{"gold/top.sql": f"CREATE MATERIALIZED VIEW gold.top AS {query}"})
+    assert says in str(e.value)
+
+
+def test_a_stream_can_not_read_a_view(interpreted: SparkSession, tmp_path: Path) -> None:
+    below = "CREATE STREAMING TABLE gold.below AS SELECT count(*) AS n FROM STREAM gold.top"
+    with pytest.raises(ProjectError, match="rows change in place; read it by a CREATE MATERIALIZED VIEW"):
+        Case(tmp_path, interpreted, **{"gold/top.sql": TOP_SQL, "gold/below.sql": below})
