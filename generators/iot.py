@@ -34,6 +34,7 @@ CPUS = ("cpu1", "cpu2", "cpu3", "cpu4", "cpu5")
 WINDOW_MS = 300_000
 
 topics = [Topic(TOPIC, partitions=4)]
+shown = "gold.cpu_usage_5m ORDER BY window_start DESC, hostname, cpu"
 
 SPELL_MS = 600_000  # how long one core runs hot
 JITTER_SHARE, JITTER_MS = 0.1, 2_000

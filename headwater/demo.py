@@ -1,4 +1,4 @@
-"""`headwater demo`: a broker, a producer and every flow, watched live; then gold, queried."""
+"""`headwater demo`: a broker, a producer and every flow of one system, watched live; then gold, queried."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from rich.table import Table as Grid
 from headwater import kafka, query
 from headwater.broker import Topic, create_topics
 from headwater.conf import KafkaOptions
-from headwater.errors import HeadwaterError
-from headwater.produce import BackgroundProducer, Faults, event_clock, load_generator
+from headwater.errors import HeadwaterError, ProjectError
+from headwater.produce import BackgroundProducer, Faults, Generator, event_clock, load_generator
 from headwater.progress import Board
 from headwater.project import Project
 from headwater.query.result import write
@@ -40,7 +40,7 @@ class Show:
     """What the demo is asked for.
 
     Attributes:
-        system: the generator that produces, and whose saved query ends the demo.
+        system: the generator that produces; the tables below its topics are run.
         seconds: how long the flows are watched once they run.
         rate: records per second.
         json: one JSON line per picture, and one of the result.
@@ -75,7 +75,8 @@ def _watch(project: Project, show: Show, client: KafkaOptions, out: TextIO) -> i
     clock = event_clock(rate=show.rate, start=None)
     events = generator.records(seed=random.SystemRandom().randrange(1 << 31), faults=FAULTS, clock=clock)
     board = Board(notices=StringIO() if show.json else sys.stderr)
-    run = Run(project, Options(), board)
+    tables = _fed(project, generator)
+    run = Run(project, Options(tables), board)
     with (
         Background(run) as running,
         AlertReader(project, client) as alerts,
@@ -83,17 +84,33 @@ def _watch(project: Project, show: Show, client: KafkaOptions, out: TextIO) -> i
         BackgroundProducer(events, client=client, rate=show.rate),
     ):
         began = time.monotonic()
-        while running.alive and not _over(project, board, time.monotonic() - began, show.seconds):
+        while running.alive and not _over(tables, board, time.monotonic() - began, show.seconds):
             draw(snapshot(project, board, client), alerts)
             running.wait(EVERY)
     code = running.result()
-    _finish(project, show, out)
+    _finish(project, tables, generator, show, out)
     return code
 
 
-def _over(project: Project, board: Board, elapsed: float, seconds: float) -> bool:
+def _fed(project: Project, generator: Generator) -> list[str]:
+    """The tables that the generator's topics feed.
+
+    Raises:
+        ProjectError: none.
+    """
+    topics = {topic.name for topic in generator.topics}
+    fed = {topic.name for topic in project.topics.values() if topic.topic in topics}
+    tables = [name for name in project.names() if fed & set(project.above([name]))]
+    if not tables:
+        raise ProjectError(
+            f"no table reads {', '.join(sorted(topics))}; add one in {project.root / 'bronze'}"
+        )
+    return tables
+
+
+def _over(tables: list[str], board: Board, elapsed: float, seconds: float) -> bool:
     """Whether to stop watching: after `seconds`, but not before every table has had a batch."""
-    filled = all(name in board.flows and board.flows[name].batches for name in project.names())
+    filled = all(name in board.flows and board.flows[name].batches for name in tables)
     return elapsed > seconds and (filled or elapsed > seconds + START_LIMIT)
 
 
@@ -242,20 +259,17 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.1f} s"
 
 
-def _finish(project: Project, show: Show, out: TextIO) -> None:
-    """Show the newest rows of gold through DuckDB, and what to type next."""
-    gold = next((name for name in reversed(project.names()) if name.startswith("gold.")), None)
-    if gold is None:
-        return
-    found = query.run(
-        f"SELECT * FROM {gold} ORDER BY 1 DESC, 3, 4 LIMIT 10", project=project.root, env=project.env
-    )
+def _finish(project: Project, tables: list[str], generator: Generator, show: Show, out: TextIO) -> None:
+    """Show rows of gold through DuckDB, and what to type next."""
+    shown = str(getattr(generator, "shown", tables[-1]))
+    gold = shown.split()[0]
+    found = query.run(f"SELECT * FROM {shown} LIMIT 10", project=project.root, env=project.env)
     if show.json:
         rows = StringIO()
         write(found, "json", rows)
         print(json.dumps({"event": "result", "table": gold, "rows": json.loads(rows.getvalue())}), file=out)
         return
-    print(f"\n{gold}, its newest rows, as DuckDB reads them:\n", file=out)
+    print(f"\n{gold}, as DuckDB reads it:\n", file=out)
     write(found, "table", out)
     print(_next(gold), file=out, flush=True)
 

@@ -32,7 +32,7 @@ class Description:
         event_time, delay: the column that says when a row happened, and how much later rows may come.
         emit: `update`: rows change in place as their inputs come; `append`: rows are added.
         limits: what bounds one batch; the environment's where the definition has none.
-        published: the topics that its changes are sent to.
+        published: the sinks that its changes are sent to.
         expectations: how many its suite has; None without a suite.
         quarantine, quarantined: the table of rejected rows, and how many there are.
         state: what it holds; None where nothing is written yet.

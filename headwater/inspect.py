@@ -51,7 +51,7 @@ class Line:
 
     Attributes:
         name: `<layer>.<name>`.
-        kind: `topic` (from Kafka), `python` or `sql` (derived), `quarantine`, `engine`, `reference`, or
+        kind: `topic` (from Kafka), `python` or `sql` (derived), `view`, `quarantine`, `engine`, `reference`, or
             `unknown`, where the definition is gone.
         source: what it reads.
         status: `written`, `not written yet`, or `no definition`: the lake has it, the project has not.
@@ -97,7 +97,7 @@ def kind(project: Project, name: str) -> str:
         return "reference"
     table = project.tables.get(name)
     if table is not None:
-        return "sql" if table.sql else "python"
+        return "view" if table.view else "sql" if table.sql else "python"
     return {"ops": "engine", "quarantine": "quarantine"}.get(name.split(".", 1)[0], "unknown")
 
 

@@ -211,7 +211,7 @@ def test_ls(root: Path) -> None:
     assert lines["bronze.raw"][-3:] == ["not", "written", "yet"]
     assert lines["silver.dropped"][-2:] == ["no", "definition"]
     assert lines["silver.hot"] == ["silver.hot", "bronze.raw", "hot"]
-    assert lines["silver.latest"] == ["silver.latest", "latest-readings", "update"]
+    assert lines["silver.latest"] == ["silver.latest", "kafka:latest-readings", "update"]
 
 
 def test_ls_as_json(root: Path) -> None:
@@ -220,7 +220,7 @@ def test_ls_as_json(root: Path) -> None:
     assert (readings["layer"], readings["state"]["rows"]) == ("silver", 6)
     assert readings["state"]["last_commit"].endswith("Z")
     assert found["alerts"] == [{"name": "silver.hot", "source": "bronze.raw", "topic": "hot"}]
-    assert found["sinks"] == [{"table": "silver.latest", "topic": "latest-readings", "on": "update"}]
+    assert found["sinks"] == [{"table": "silver.latest", "to": "kafka:latest-readings", "on": "update"}]
 
 
 def test_describe(root: Path) -> None:

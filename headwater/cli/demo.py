@@ -19,7 +19,7 @@ def demo(
     project: Project = None,
     env: Env = "local",
 ) -> None:
-    """Start a broker, a producer and every flow; watch them; then query gold."""
+    """Start a broker, a producer and the flows of one system; watch them; then query gold."""
     from headwater import project as projects
     from headwater.demo import Show
     from headwater.demo import demo as show_demo

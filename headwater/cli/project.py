@@ -99,7 +99,7 @@ def _facts(found: Description) -> list[tuple[str, str]]:
         ("defined in", found.file or "nothing: the lake has it, the project has not"),
         ("reads", ", ".join(found.sources)),
         ("read by", ", ".join(found.read_by)),
-        ("published to", ", ".join(f"kafka:{topic}" for topic in found.published)),
+        ("published to", ", ".join(found.published)),
         ("keys", ", ".join(found.keys)),
         ("event time", f"{found.event_time}, delay {found.delay}" if found.event_time else ""),
         ("rows are", "changed in place as inputs come" if found.emit == "update" else "appended"),

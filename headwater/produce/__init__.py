@@ -5,12 +5,14 @@ A generator is a file of the project, `generators/NAME.py`. It offers two names:
     topics: list[Topic]                       # what it writes to; made if missing
     def records(*, seed: int, faults: Faults, clock: Iterator[int]) -> Iterator[Record]: ...
 
+A third one, `shown`, is what `headwater demo` ends with: a table and its order, `gold.x ORDER BY place`.
+
 `records` never ends. It takes one instant from `clock` for each record it yields (epoch milliseconds,
 UTC: when that record is produced) and is a pure function of its arguments: with the same seed, faults
 and clock it yields the same bytes in the same order, and a longer run only adds to a shorter one.
 Every record that is not an ordinary one says so in `Record.fault`; the ledger counts those labels.
 A generator draws from `random.Random(seed).random()` only: the one method whose sequence Python
-promises to keep from version to version.
+promises to keep from version to version. `headwater.produce.events` has the loop that most of them need.
 """
 
 from headwater.broker import Topic

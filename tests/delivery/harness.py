@@ -54,23 +54,38 @@ def until(condition: Callable[[], T], what: str, within: float = LIMIT) -> T:
     return found
 
 
+# The files of each system of the reference project; conf/, queries/ and generators/ are for all.
+FILES = {
+    "iot": ("bronze/iot.py", "silver/iot.py", "gold/cpu_*", "quality/*.cpu_*", "quality/*.iot_*"),
+    "sales": ("*/sales.py", "gold/item_sales*", "gold/top_sellers*", "quality/*.purchases*")
+    + ("quality/*.item_sales*", "quality/*.top_sellers*"),
+}
+
+
 class Project:
-    """A copy of the reference project with a broker and a lake of its own.
+    """A copy of one system of the reference project with a broker and a lake of its own.
 
     Args:
         root: an empty folder.
+        system: which one.
         seed: the generator's.
         faults: the generator's.
         settings: more of `conf/local.yaml`.
     """
 
-    def __init__(self, root: Path, *, seed: int = SEED, faults: Faults = FAULTS, **settings: Any) -> None:
+    def __init__(
+        self, root: Path, system: str = "iot", *, seed: int = SEED, faults: Faults = FAULTS, **settings: Any
+    ) -> None:
         print(f"seed {seed}, {faults}, project {root}")
         self.root = root
-        for folder in ("bronze", "silver", "gold", "quality", "conf", "generators", "queries"):
+        for folder in ("conf", "generators", "queries"):
             shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        for folder in ("bronze", "silver", "gold", "quality"):
+            (root / folder).mkdir()
+        for path in (path for pattern in FILES[system] for path in ROOT.glob(pattern)):
+            shutil.copy(path, root / path.relative_to(ROOT))
         self.configure(**settings)
-        self.generator: Any = produce.load_generator(root, "iot")
+        self.generator: Any = produce.load_generator(root, system)
         self.faults = faults
         self.records: list[Record] = []
         self._stream = self._kept(self.generator.records(seed=seed, faults=faults, clock=produce.stepped()))
