@@ -51,8 +51,8 @@ class Line:
 
     Attributes:
         name: `<layer>.<name>`.
-        kind: `topic` (from Kafka), `python` or `sql` (derived), `view`, `quarantine`, `engine`, `reference`, or
-            `unknown`, where the definition is gone.
+        kind: `topic` (from Kafka), `python` or `sql` (derived), `view`, `quarantine`, `engine`,
+            `reference`, or `unknown`, where the definition is gone.
         source: what it reads.
         status: `written`, `not written yet`, or `no definition`: the lake has it, the project has not.
         state: what it holds; None where nothing is written, and for a CSV file.
