@@ -10,8 +10,10 @@ and the result does not depend on where batches were cut.
     sum(x)     sum                   t + s (NULL: the other)      itself
     min, max   min, max              least, greatest              itself
     avg(x)     sum, count            t + s each                   sum / count
+    max_by(x, y), min_by   x, y      those with the greater y     x
 
-What is not itself its own partial (avg) is kept in the trailing struct column `_partial`.
+Of equal `y` the greatest `x` is taken (min_by: the least), so that the result does not depend on the order
+of rows. What is not itself its own partial (avg, and `y`) is kept in the trailing struct column `_partial`.
 """
 
 from __future__ import annotations
@@ -29,12 +31,14 @@ from headwater.errors import ProjectError
 PARTIAL = "_partial"
 
 _KINDS = {"Sum": "sum", "Count": "count", "Min": "min", "Max": "max", "Average": "avg"}
+_KINDS |= {"MaxBy": "max_by", "MinBy": "min_by"}
+_BY = {"max_by": F.max, "min_by": F.min}
 _FUNCTIONS = {"sum": F.sum, "count": F.count, "min": F.min, "max": F.max}
 
 
 @dataclass(frozen=True)
 class Output:
-    """A column of the table: a key, or an aggregate (`count`, `sum`, `min`, `max`, `avg`)."""
+    """A column of the table: a key, or an aggregate (one of `_KINDS`)."""
 
     name: str
     kind: str
@@ -57,14 +61,20 @@ class Aggregate:
 
     def merged(self) -> dict[str, str]:
         """{column → its value after a merge}: SQL over the table `t` and the partial result `s`."""
-        values = {o.name: _merge(o.kind, f't."{o.name}"', f's."{o.name}"') for o in self.outputs}
-        averages = [o.name for o in self.outputs if o.kind == "avg"]
+        plain = [o for o in self.outputs if o.kind not in _BY]
+        values = {o.name: _merge(o.kind, f't."{o.name}"', f's."{o.name}"') for o in plain}
         parts: list[str] = []
-        for name in averages:
+        for name in (o.name for o in self.outputs if o.kind == "avg"):
             total = _merge("sum", f"t.{PARTIAL}['{name}_sum']", f"s.{PARTIAL}['{name}_sum']")
             count = _merge("count", f"t.{PARTIAL}['{name}_count']", f"s.{PARTIAL}['{name}_count']")
             values[name] = f"CASE WHEN {count} > 0 THEN {total} / {count} END"
             parts += [f"'{name}_sum', {total}, '{name}_count', {count}"]
+        for output in self.outputs:
+            if output.kind in _BY:
+                name, by = output.name, f"{PARTIAL}['{output.name}_by']"
+                later = _later(output.kind, f't."{name}"', f's."{name}"', f"t.{by}", f"s.{by}")
+                values[name] = f'CASE WHEN {later} THEN s."{name}" ELSE t."{name}" END'
+                parts.append(f"'{name}_by', CASE WHEN {later} THEN s.{by} ELSE t.{by} END")
         if parts:
             values[PARTIAL] = f"named_struct({', '.join(parts)})"
         return {name: value for name, value in values.items() if name not in self.keys}
@@ -94,11 +104,18 @@ def partial(frame: DataFrame, where: str) -> DataFrame:
         if kind == "key":
             columns.append(plans.column(expression).alias(f"_{at}"))
             continue
+        if kind in _BY:
+            columns.append(_by(expression, kind).alias(f"_{at}_by"))
+            continue
         for function in ("sum", "count") if kind == "avg" else (kind,):
             columns.append(_aggregated(expression, function).alias(f"_{at}_{function}"))
     rows = plans.frame(spark, taken.below).groupBy(*map(plans.column, taken.grouping)).agg(*columns)
-    outputs, parts = [], []
+    outputs, parts, orders = [], [], []
     for at, (name, kind, _) in enumerate(taken.columns):
+        if kind in _BY:
+            outputs.append(f"_{at}_by.value AS {plans.quoted(name)}")
+            orders.append(f"_{at}_by.`by` AS {plans.quoted(f'{name}_by')}")
+            continue
         if kind == "avg":
             total, count = f"CAST(_{at}_sum AS DOUBLE)", f"_{at}_count"
             outputs.append(f"CASE WHEN {count} > 0 THEN {total} / {count} END AS {plans.quoted(name)}")
@@ -107,6 +124,7 @@ def partial(frame: DataFrame, where: str) -> DataFrame:
             )
         else:
             outputs.append(f"_{at}{'' if kind == 'key' else f'_{kind}'} AS {plans.quoted(name)}")
+    parts += orders
     return rows.selectExpr(*outputs, *([f"struct({', '.join(parts)}) AS {PARTIAL}"] if parts else []))
 
 
@@ -176,14 +194,21 @@ def _column(expression: Any, where: str) -> tuple[str, str, Any]:
         )
     function = inner.aggregateFunction()
     kind = _KINDS.get(plans.kind(function))
-    if kind is None or inner.isDistinct() or len(list(jvm.items(function.children()))) != 1:
+    children = list(jvm.items(function.children()))
+    if kind is None or inner.isDistinct() or len(children) != (2 if kind in _BY else 1):
         raise ProjectError(
             f"{where}: {name} = {text} can't be maintained from new rows alone; "
             f"known: {', '.join(_KINDS.values())}"
         )
     if kind == "avg" and "decimal" in str(function.dataType().sql()).lower():
         raise ProjectError(f"{where}: {name} = {text}: avg of DECIMAL is not supported; keep sum and count")
+    if kind in _BY and any(_is_nested(child) for child in children):
+        raise ProjectError(f"{where}: {name} = {text}: of a STRUCT, ARRAY or MAP it can't be maintained")
     return name, kind, inner
+
+
+def _is_nested(expression: Any) -> bool:
+    return plans.kind(expression.dataType()).startswith(("StructType", "ArrayType", "MapType"))
 
 
 def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: str) -> tuple[str, str, Any]:
@@ -215,6 +240,24 @@ def _aggregated(expression: Any, function: str) -> Column:
     if condition.isDefined():
         child = F.when(plans.column(condition.get()), child)
     return _FUNCTIONS[function](child)
+
+
+def _by(expression: Any, kind: str) -> Column:
+    """The value and what it is chosen by, as a struct that orders as they shall."""
+    value, by = map(plans.column, jvm.items(expression.aggregateFunction().children()))
+    seen = by.isNotNull()
+    condition = expression.filter()
+    if condition.isDefined():
+        seen = seen & plans.column(condition.get())
+    return _BY[kind](F.when(seen, F.struct(by.alias("by"), value.alias("value"))))
+
+
+def _later(kind: str, t: str, s: str, t_by: str, s_by: str) -> str:
+    """Whether the partial result's value takes the place of the table's."""
+    if kind == "max_by":
+        equal = f"{s} > {t} OR {t} IS NULL"
+        return f"({t_by} IS NULL OR {s_by} > {t_by} OR ({s_by} = {t_by} AND ({equal})))"
+    return f"({t_by} IS NULL OR {s_by} < {t_by} OR ({s_by} = {t_by} AND ({s} < {t} OR {s} IS NULL)))"
 
 
 def _merge(kind: str, t: str, s: str) -> str:

@@ -63,6 +63,7 @@ def rows(interpreted: SparkSession) -> DataFrame:
             False,
         ),
         ("SELECT k, upper(k) u, count(*) c FROM rows GROUP BY k", "k:key u:key c:count", False),
+        ("SELECT k, max_by(s, at) l, min_by(x, n) f FROM rows GROUP BY k", "k:key l:max_by f:min_by", False),
     ],
 )
 def test_taken(interpreted: SparkSession, rows: DataFrame, sql: str, outputs: str, windowed: bool) -> None:
@@ -126,6 +127,7 @@ def test_no_aggregate_is_none(interpreted: SparkSession, rows: DataFrame) -> Non
         ("SELECT k, sum(x) / count(x) m FROM rows GROUP BY k", "m = "),
         ("SELECT k, round(avg(x), 1) m FROM rows GROUP BY k", "computes with an aggregate"),
         ("SELECT k, c + 1 AS c FROM (SELECT k, count(*) c FROM rows GROUP BY k)", "c = "),
+        ("SELECT k, max_by(struct(x), at) m FROM rows GROUP BY k", "of a STRUCT, ARRAY or MAP it can't"),
         ("SELECT k, avg(d) m FROM rows GROUP BY k", "avg of DECIMAL is not supported; keep sum and count"),
         ("SELECT k, sum(x) s FROM rows GROUP BY ROLLUP(k)", "ROLLUP"),
         (
@@ -151,6 +153,9 @@ WINDOWED = """SELECT window.start AS since, k, count(*) AS n_rows, count(x) AS n
     max(d) AS max_d, min(f) AS min_f, max(f) AS max_f, avg(f) AS avg_f, min(s) AS min_s, max(s) AS max_s,
     min(at) AS min_at, max(day) AS max_day, max(ok) AS max_ok, sum(x) FILTER (WHERE x > 1) AS sum_big
     FROM rows GROUP BY window(at, '2 minutes', '1 minute'), k"""
+LATEST = """SELECT k, max_by(s, at) AS s, max_by(x, at) AS x, min_by(n, at) FILTER (WHERE ok) AS n,
+    avg(x) AS m, max_by(ok, x) FILTER (WHERE x > -10 AND x < 10 AND x <> 0) AS by_x, min_by(day, at) AS day, count(*) AS c
+    FROM rows GROUP BY k"""
 FLOAT_KEYS = """SELECT x, f, day, ok, s, count(*) AS c, max(n) AS m, avg(d * 1D) AS a
     FROM rows GROUP BY x, f, day, ok, s"""
 GLOBAL = "SELECT count(*) AS c, sum(x) AS s, avg(x) AS a, max(s) AS m FROM rows"
@@ -177,7 +182,7 @@ def drawn(draw: random.Random) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("sql", [WINDOWED, FLOAT_KEYS, GLOBAL], ids=["windowed", "float keys", "global"])
+@pytest.mark.parametrize("sql", [WINDOWED, LATEST, FLOAT_KEYS, GLOBAL])
 def test_any_cut_in_any_order_is_the_batch_query(interpreted: SparkSession, tmp_path: Path, sql: str) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
@@ -215,6 +220,29 @@ def test_two_batches_of_one_row(
     kept = maintained(interpreted, sql, batches, tmp_path)
     assert len(kept) == 1
     assert repr({name: kept[0][name] for name in wanted}) == repr(wanted)
+
+
+@pytest.mark.parametrize("kind", ["max_by", "min_by"])
+def test_of_equal_orders_one_value_is_taken_whatever_came_first(
+    interpreted: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    values = [None, "", "a", "b"]
+    data = [(None, "k", draw.choice((1.0, math.nan, None)), None, None, None, None, s) for s in values * 5]
+    data = [(*row, None, None) for row in data]
+    sql = f"SELECT k, {kind}(s, x) AS s, {kind}(n, n) AS none FROM rows GROUP BY k"
+    orders = [x for _, _, x, *_ in data if x is not None]
+    by = max(orders, key=lambda x: (math.isnan(x), x)) if kind == "max_by" else min(orders, key=math.isnan)
+    found = [row[7] for row in data if repr(row[2]) == repr(by)]
+    texts = [s for s in found if s is not None]
+    want = max(texts, default=None) if kind == "max_by" else None if None in found else min(texts)
+    for at in range(3):
+        draw.shuffle(data)
+        cut = draw.randrange(1, len(data))
+        kept = maintained(interpreted, sql, [data[:cut], data[cut:]], tmp_path / str(at))
+        assert [(row["s"], row["none"]) for row in kept] == [(want, None)]
 
 
 def query(interpreted: SparkSession, sql: str, data: list[tuple[Any, ...]]) -> DataFrame:
