@@ -154,7 +154,8 @@ WINDOWED = """SELECT window.start AS since, k, count(*) AS n_rows, count(x) AS n
     min(at) AS min_at, max(day) AS max_day, max(ok) AS max_ok, sum(x) FILTER (WHERE x > 1) AS sum_big
     FROM rows GROUP BY window(at, '2 minutes', '1 minute'), k"""
 LATEST = """SELECT k, max_by(s, at) AS s, max_by(x, at) AS x, min_by(n, at) FILTER (WHERE ok) AS n,
-    avg(x) AS m, max_by(ok, x) FILTER (WHERE x > -10 AND x < 10 AND x <> 0) AS by_x, min_by(day, at) AS day, count(*) AS c
+    avg(x) AS m, max_by(ok, x) FILTER (WHERE x > -10 AND x < 10 AND x <> 0) AS by_x,
+    min_by(day, at) AS day, count(*) AS c
     FROM rows GROUP BY k"""
 FLOAT_KEYS = """SELECT x, f, day, ok, s, count(*) AS c, max(n) AS m, avg(d * 1D) AS a
     FROM rows GROUP BY x, f, day, ok, s"""
