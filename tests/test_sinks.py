@@ -98,7 +98,7 @@ class Case:
         else:
             self.target.append(self.target.write(table, f"{identity.sequence:012d}"), identity)
 
-    def run(self) -> list[Any]:
+    def run(self, name: str = NAME) -> list[Any]:
         """Drain what is there; what the sink was called with."""
         project = projects.load(self.root)
         analysed = Analysed(TABLE, self.columns, stored.schema(self.columns), self.keys, None, "f")
@@ -108,7 +108,7 @@ class Case:
         said = self.root / "silver" / "said"
         said.write_text("")
         try:
-            PublishFlow(context, project.sinks[NAME]).run()
+            PublishFlow(context, project.sinks[name]).run()
         finally:
             self.said = [json.loads(line) for line in said.read_text().splitlines()]
         return self.said
@@ -163,6 +163,20 @@ def test_a_sink_that_keeps_its_position_is_believed(tmp_path: Path) -> None:
     assert case.run()[1] == ["write", 3, 4, [[3, "upsert", "a", 2], [4, "upsert", "a", 3]]]
     (tmp_path / "silver" / "own").write_text("1")  # it was restored from a backup
     assert case.run()[1][1:3] == [2, 4]
+
+
+def test_the_sink_of_the_docs_works(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "sinks.md").read_text()
+    code = page.split("# gold/lines.py\n")[1].split("```")[0].replace("gold.cpu_usage_5m", TABLE)
+    lines = tmp_path / "usage.txt"
+    case = Case(tmp_path)
+    (tmp_path / "gold").mkdir()
+    (tmp_path / "gold" / "lines.py").write_text(code.replace("/mnt/share/usage.txt", str(lines)))
+    case.commit(("a", 1))
+    case.run(f"{TABLE}->lines")
+    case.commit(("b", 2))
+    case.run(f"{TABLE}->lines")
+    assert lines.read_text() == "1 upsert {'host': 'a', 'n': 1}\n2 upsert {'host': 'b', 'n': 2}\n"
 
 
 def test_a_batch_holds_a_bounded_number_of_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 UPSERT, DELETE = "upsert", "delete"
+PIECE = 10_000  # rows that are turned into Python's values at a time
 CHANGE = "_change"  # the column of `Changes.batches` that says which
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headwater.conf import KafkaOptions
-from headwater.sinks import CHANGE, DELETE, Changes, Position, Published, Sink
+from headwater.sinks import CHANGE, DELETE, PIECE, Changes, Position, Published, Sink
 
 
 class KafkaTopic(Sink):
@@ -48,7 +48,8 @@ class KafkaTopic(Sink):
         producer = self._producer
         assert producer is not None
         for at, rows in changes.batches():
-            self._send(producer, at, rows.to_pylist())
+            for piece in rows.to_batches(max_chunksize=PIECE):
+                self._send(producer, at, piece.to_pylist())
         while producer.flush(0.5) and not self._errors and not self._stop.is_set():
             pass
         if self._errors:

@@ -21,7 +21,7 @@ from psycopg import sql
 from headwater.conf import PostgresOptions
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.query.result import plain
-from headwater.sinks import CHANGE, DELETE, Changes, Position, Published, Sink
+from headwater.sinks import CHANGE, DELETE, PIECE, Changes, Position, Published, Sink
 
 OLDEST = 150000  # as `server_version` says it: UNIQUE NULLS NOT DISTINCT, since keys may be NULL
 PROGRESS = "headwater_sinks"
@@ -210,11 +210,12 @@ class PostgresTable(Sink):
         statement = sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(_BATCH))
         with cursor.copy(statement) as copy:
             for _, rows in changes.batches(after):
-                columns = [rows[name].to_pylist() for name in self._columns]
-                for *row, change in zip(*columns, rows[CHANGE].to_pylist(), strict=True):
-                    values = [text(value) for text, value in zip(texts, row, strict=True)]
-                    copy.write_row([*values, change == DELETE, number])
-                    number += 1
+                for piece in rows.to_batches(max_chunksize=PIECE):
+                    columns = [piece[name].to_pylist() for name in [*self._columns, CHANGE]]
+                    for *row, change in zip(*columns, strict=True):
+                        values = [text(value) for text, value in zip(texts, row, strict=True)]
+                        copy.write_row([*values, change == DELETE, number])
+                        number += 1
 
     def _merge(self, cursor: psycopg.Cursor[Any]) -> None:
         """Bring the table to what the last change of each key says; without keys, append."""
