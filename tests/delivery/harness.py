@@ -54,11 +54,13 @@ def until(condition: Callable[[], T], what: str, within: float = LIMIT) -> T:
     return found
 
 
+RIDES = ("bronze/rides.py", "silver/rides.py", "gold/lift_*", "quality/*.lift_*")
 SALES_SUITES = ("quality/*.purchases*", "quality/*.item_*", "quality/*.top_*")
 # The files of each system of the reference project; conf/, queries/ and generators/ are for all.
 FILES = {
     "iot": ("bronze/iot.py", "silver/iot.py", "gold/cpu_*", "quality/*.cpu_*", "quality/*.iot_*"),
     "sales": ("bronze/sales.py", "silver/sales.py", "gold/item_*", "gold/top_*", *SALES_SUITES),
+    "rides": RIDES,
 }
 
 
