@@ -1,7 +1,8 @@
 """Rides on the ski lifts of three resorts, busier by the hour; and the right answers in plain Python.
 
-Topic `lift-rides`: {resort_id, lift_id, skier_id, ride_time in epoch ms UTC}, keyed by lift_id. A gate that gets no
-answer sends a ride again, byte for byte: a skier can't pass two gates in one millisecond, so that is one ride.
+Topic `lift-rides`: {resort_id, lift_id, skier_id, ride_time in epoch ms UTC}, keyed by lift_id. A gate
+that gets no answer sends a ride again, byte for byte: nobody passes two gates in one millisecond, so that
+is one ride.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The system `rides`: counts of sliding windows, and their trends, equal plain Python's, whatever is killed."""
+"""The system `rides`: counts of sliding windows, and their trends, are plain Python's, whatever is killed."""
 
 from __future__ import annotations
 
