@@ -1,4 +1,4 @@
-"""`python -m bench [ladder|freshness]`: the figures as JSON, on standard output."""
+"""`python -m bench [ladder|freshness|windows]`: the figures as JSON, on standard output."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import os
 import sys
 
-from bench import freshness, ladder
+from bench import freshness, ladder, windows
 
-PARTS = {"ladder": ladder.measure, "freshness": freshness.measure}
+PARTS = {"ladder": ladder.measure, "freshness": freshness.measure, "windows": windows.measure}
 
 
 def main() -> None:
