@@ -1,4 +1,4 @@
-"""One line per kind of aggregate: rows/s from a filled silver, and how large the table is that is its state."""
+"""One line per kind of aggregate: rows/s from a filled silver, and how large its state, the table, is."""
 
 from __future__ import annotations
 

@@ -36,6 +36,7 @@ from headwater.project import Project
 from headwater.quality import predicate
 from headwater.quality.gate import Gate
 from headwater.quality.suite import Rule, Suite, of_whole_table
+from headwater.target import GONE
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -205,6 +206,8 @@ def _view(project: Project, table: Table, result: DataFrame) -> Analysed:
     """A materialized view."""
     where = f"{table.file}: {table.name}"
     _check_keys(table, result)
+    if GONE in result.columns:
+        raise ProjectError(f"{where}: the engine has a column {GONE} of its own; rename it")
     keys = table.keys or tuple(result.columns)
     for key in keys:
         kind = result.schema[key].dataType

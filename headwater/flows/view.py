@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from typing import Any
+from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
@@ -134,7 +135,7 @@ class ViewFlow:
         columns = self._context.tables[name].columns
         at = Position.parse(intent.consumed[name])
         table = DeltaTable(self._context.lake.places()[name].path, version=at.version)
-        files = table.file_uris()
+        files = [unquote(path) for path in table.file_uris()]
         if not files:
             return self._spark.createDataFrame([], columns)
         counts = pa.table(table.get_add_actions(flatten=True))
