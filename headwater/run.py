@@ -26,13 +26,13 @@ from headwater.flows.derived import DerivedFlow
 from headwater.flows.publish import PublishFlow
 from headwater.flows.reading import interval, starting
 from headwater.flows.realtime import RealtimeFlow
+from headwater.flows.schedule import Schedule
 from headwater.flows.source import SourceFlow
 from headwater.flows.view import ViewFlow
 from headwater.lake import Lake
 from headwater.lease import Lease
 from headwater.progress import Board
 from headwater.project import Project
-from headwater.quality.schedule import Schedule
 
 BACKOFF = (1.0, 30.0)  # seconds: the first wait after a transient fault, and the longest
 GRACE = 12.0  # seconds that flows get to end their commit after SIGINT or SIGTERM

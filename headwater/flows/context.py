@@ -9,10 +9,12 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from headwater.analysis import Analysed
+from headwater.definitions import Table
 from headwater.errors import FlowError
 from headwater.lake import Lake
 from headwater.progress import Board
 from headwater.project import Project
+from headwater.target import Target
 from headwater.wake import Heads
 
 
@@ -47,6 +49,21 @@ class Context:
     heads: Heads = field(default_factory=Heads)
     stop: threading.Event = field(default_factory=threading.Event)
     refused: dict[str, str] = field(default_factory=dict)
+
+    def open(self, table: Table) -> Target:
+        """The table, for the flow that writes it: made where it is missing, with a change feed if it has keys.
+
+        Raises:
+            ProjectError: its columns are not those of its definition.
+        """
+        analysed = self.tables[table.name]
+        properties = dict(table.properties)
+        if analysed.keys:
+            properties["delta.enableChangeDataFeed"] = "true"
+        place = self.lake.create(table.name, analysed.stored, comment=table.comment, properties=properties)
+        target = Target(place)
+        target.require(analysed.stored, table.file)
+        return target
 
     def refuse(self, table: str, why: str) -> None:
         """Let the flow of a table stop before its next batch."""

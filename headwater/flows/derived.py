@@ -24,6 +24,7 @@ from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval
 from headwater.flows.replay import Replay
 from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, are_few, read
+from headwater.flows.turns import take_turns
 from headwater.intent import Intent, IntentFile
 from headwater.lake import Place
 from headwater.progress import Batch
@@ -47,14 +48,8 @@ class DerivedFlow:
         self._apart = interval(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
         self._max_rows = table.limits.max_rows_per_batch or context.project.conf.max_rows_per_batch
         self._folder = context.lake.flow_folder(table.name)
-        properties = dict(table.properties)
-        if self._analysed.keys:
-            properties["delta.enableChangeDataFeed"] = "true"
-        self._place = context.lake.create(
-            table.name, self._analysed.stored, comment=table.comment, properties=properties
-        )
-        self._table = Target(self._place)
-        self._table.require(self._analysed.stored, table.file)
+        self._table = context.open(table)
+        self._place = self._table.place
         self.committer = Committer(
             self._table,
             IntentFile(self._folder),
@@ -71,19 +66,8 @@ class DerivedFlow:
         Raises:
             FlowError, CommitError: what trying again will not mend.
         """
-        heads = self._context.heads
         self.recover()
-        while not self._context.stop.is_set():
-            self._context.check(self.name)
-            self._serve()
-            beat, ended, began = heads.beat(), heads.ended(self._stream), time.monotonic()
-            if self.step():
-                if not self._context.once:
-                    self._context.stop.wait(began + self._apart - time.monotonic())
-                continue
-            if self._context.once and ended:
-                return
-            heads.wait(beat)
+        take_turns(self._context, self.name, [self._stream], self._turn, self._apart)
 
     def recover(self) -> None:
         """Do what a killed process left half done.
@@ -126,12 +110,13 @@ class DerivedFlow:
         except Exception as e:  # what it means for the flow, its own next batch tells
             return {"error": f"{self._definition.file}: {describe(e)}"}
 
-    def _serve(self) -> None:
-        """Do what other processes ask for, between two batches."""
+    def _turn(self) -> bool:
+        """Do what other processes ask for, then one batch; whether there was one."""
         for request, answer in requests.take(self._folder):
             requests.reply(answer, self.resolve(request))
             if self._replay is not None:
                 self._replay.recover()  # one that failed between its two commits
+        return self.step()
 
     def step(self) -> bool:
         """Take one batch; whether there was anything to take."""

@@ -20,6 +20,7 @@ from headwater import kafka, log
 from headwater.definitions import KafkaSink, OwnSink, PostgresSink, Sink
 from headwater.errors import FlowError
 from headwater.flows.context import Context
+from headwater.flows.turns import take_turns
 from headwater.lake import Place
 from headwater.progress import Batch
 from headwater.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
@@ -45,6 +46,8 @@ class PublishFlow:
         names = analysed.columns.fieldNames()
         self._columns = pa.schema([analysed.stored.field(name) for name in names])
         self._file = context.lake.flow_folder(sink.name) / "position.json"
+        self._open: Target | None = None
+        self._at = Position(0, -1)
 
     def run(self) -> None:
         """Send what is new until the run ends; with `once`, until the table has ended and is sent.
@@ -53,26 +56,25 @@ class PublishFlow:
             SinkUnavailable, KafkaException: the sink can't be reached; nothing is lost, it is sent again.
             HeadwaterError: what a person has to mend.
         """
-        heads = self._context.heads
-        target: Target | None = None
-        at = Position(0, -1)
         try:
-            while not self._context.stop.is_set():
-                beat, ended = heads.beat(), heads.ended(self._sink.table)
-                place = self._context.lake.places().get(self._sink.table)
-                if place is not None:
-                    if target is None:
-                        target = self._target()
-                        at = self._opened(target, place)
-                    if (changes := self._changes(place, at)) is not None:
-                        at = self._send(target, changes, place)
-                        continue
-                if self._context.once and ended:
-                    return
-                heads.wait(beat)
+            take_turns(self._context, self.name, [self._sink.table], self._step)
         finally:
-            if target is not None:
-                target.close()
+            if self._open is not None:
+                self._open.close()
+
+    def _step(self) -> bool:
+        """Send one batch; whether there was one."""
+        place = self._context.lake.places().get(self._sink.table)
+        if place is None:
+            return False
+        if self._open is None:
+            self._open = self._target()
+            self._at = self._opened(self._open, place)
+        changes = self._changes(place, self._at)
+        if changes is None:
+            return False
+        self._at = self._send(self._open, changes)
+        return True
 
     def _target(self) -> Target:
         sink, project = self._sink, self._context.project
@@ -132,7 +134,7 @@ class PublishFlow:
             else self._columns.append(pa.field(CHANGE, pa.string())).empty_table()
         )
 
-    def _send(self, target: Target, changes: Changes, place: Place) -> Position:
+    def _send(self, target: Target, changes: Changes) -> Position:
         began = time.monotonic()
         if changes.rows:
             target.write(changes)

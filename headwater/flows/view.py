@@ -26,6 +26,7 @@ from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval
 from headwater.flows.references import References
 from headwater.flows.rows import are_few, read
+from headwater.flows.turns import take_turns
 from headwater.intent import Intent, IntentFile
 from headwater.progress import Batch
 from headwater.ranges import Position
@@ -41,12 +42,7 @@ class ViewFlow:
         self._definition = table
         self._analysed = context.tables[table.name]
         self._apart = interval(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
-        properties = {**table.properties, "delta.enableChangeDataFeed": "true"}
-        self._place = context.lake.create(
-            table.name, self._analysed.stored, comment=table.comment, properties=properties
-        )
-        self._table = Target(self._place)
-        self._table.require(self._analysed.stored, table.file)
+        self._table = context.open(table)
         intents = IntentFile(context.lake.flow_folder(table.name))
         self.committer = Committer(self._table, intents, merge=self._change)
         self._spark = sessions.child(
@@ -62,21 +58,10 @@ class ViewFlow:
         Raises:
             FlowError, CommitError: what trying again will not mend.
         """
-        heads = self._context.heads
         left = self.committer.unsealed()
         if left is not None:
             self._carry_out(left)
-        while not self._context.stop.is_set():
-            self._context.check(self.name)
-            beat, began = heads.beat(), time.monotonic()
-            ended = all(heads.ended(name) for name in self._inputs)
-            if self.step():
-                if not self._context.once:
-                    self._context.stop.wait(began + self._apart - time.monotonic())
-                continue
-            if self._context.once and ended:
-                return
-            heads.wait(beat)
+        take_turns(self._context, self.name, self._inputs, self.step, self._apart)
 
     def step(self) -> bool:
         """Bring the view up to date; whether there was anything new to read."""
@@ -98,7 +83,7 @@ class ViewFlow:
         self._carry_out(
             Intent(
                 flow=self.name,
-                generation=self._place.generation,
+                generation=self._table.place.generation,
                 sequence=self._table.last(self.name) + 1,
                 consumed=consumed,
                 clock=clock(),

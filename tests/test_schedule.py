@@ -17,9 +17,9 @@ from headwater import project as projects
 from headwater import query
 from headwater.errors import FlowError
 from headwater.flows.context import Context
+from headwater.flows.schedule import Schedule
 from headwater.lake import Lake
 from headwater.progress import Board
-from headwater.quality.schedule import Schedule
 from headwater.target import Identity, Target
 
 NAME = "bronze.raw"
