@@ -25,7 +25,8 @@ from headwater.cli import app
 from headwater.errors import HeadwaterError, ProjectError, QualityError
 from headwater.lake import Lake
 from headwater.quality import docs, gx, results, validate
-from headwater.quality.validate import Outcome, Run, Validation
+from headwater.quality.results import Outcome, Validation
+from headwater.quality.validate import Run
 from headwater.target import Identity, Target
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)

@@ -51,7 +51,7 @@ class Context:
     refused: dict[str, str] = field(default_factory=dict)
 
     def open(self, table: Table) -> Target:
-        """The table, for the flow that writes it: made where it is missing, with a change feed if it has keys.
+        """The table, for the flow that writes it: made if it is missing, with a change feed if it has keys.
 
         Raises:
             ProjectError: its columns are not those of its definition.

@@ -22,13 +22,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.errors import QualityError
 from headwater.quality import gx
-
-if TYPE_CHECKING:
-    from headwater.quality.validate import Validation
+from headwater.quality.results import Validation
 
 KEPT = 10  # validations of a table
 _MARK = ".headwater-docs"  # in a folder that may be replaced

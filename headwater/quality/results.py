@@ -6,9 +6,9 @@ One commit a run, under the lake's lock: runs of several processes come one afte
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -16,11 +16,11 @@ from deltalake import DeltaTable, write_deltalake
 from headwater import query
 from headwater.errors import QualityError
 from headwater.lake import NO_HOOKS, Lake
+from headwater.project import Project
+from headwater.quality.suite import Action
 from headwater.target import CHECKPOINT_EVERY
 
-if TYPE_CHECKING:
-    from headwater.project import Project
-    from headwater.quality.validate import Validation
+Status = Literal["passed", "failed", "error"]
 
 TABLE = "ops.quality_results"
 COLUMNS = pa.schema(
@@ -49,6 +49,58 @@ _LAST = f"""SELECT * FROM {TABLE}
     QUALIFY dense_rank() OVER (PARTITION BY table_name ORDER BY validated_at DESC, run_id DESC) = 1"""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """One expectation, judged on a whole table.
+
+    Attributes:
+        expectation: its name, as `Rule.id` has it.
+        type: Great Expectations' name of it.
+        kwargs: its arguments, as JSON.
+        action: what its failing means: `warn`, or for the command any other alike.
+        status: `error` where Great Expectations could not judge it.
+        element_count, unexpected_count: the rows, and those of them that fail; None where the table as a
+            whole is judged.
+        unexpected_percent: 0 to 100, of the rows whose column is not NULL.
+        observed_value: what was found where the table as a whole is judged, as JSON.
+        message: why it could not be judged; None elsewhere.
+    """
+
+    expectation: str
+    type: str
+    kwargs: str
+    action: Action
+    status: Status
+    element_count: int | None
+    unexpected_count: int | None
+    unexpected_percent: float | None
+    observed_value: str | None
+    message: str | None
+
+
+@dataclass(frozen=True)
+class Validation:
+    """One table, validated.
+
+    Attributes:
+        table, generation, version: what was read.
+        suite: the fingerprint of the suite.
+        validated_at: when it began (UTC).
+        seconds: how long it took.
+        outcomes: one for each expectation, in the order of the suite.
+        document: Great Expectations' result as JSON, and the suite as its file has it: for Data Docs.
+    """
+
+    table: str
+    generation: int
+    version: int
+    suite: str
+    validated_at: datetime
+    seconds: float
+    outcomes: tuple[Outcome, ...]
+    document: dict[str, Any]
+
+
 def append(lake: Lake, run_id: str, validations: Sequence[Validation]) -> int:
     """Add what one run found, in one commit; the table's new version."""
     place = lake.create(TABLE, COLUMNS, comment="What quality runs found", properties={})
@@ -65,7 +117,7 @@ def append(lake: Lake, run_id: str, validations: Sequence[Validation]) -> int:
 def rows(run_id: str, validation: Validation) -> list[dict[str, Any]]:
     """What a validation found, a row for each expectation.
 
-    Columns: see `Outcome` and `Validation` in `headwater/quality/validate.py`; `success` is NULL where an
+    Columns: see `Outcome` and `Validation`; `success` is NULL where an
     expectation could not be judged, `seconds` is how long the whole table took, `validated_at` is UTC.
     """
     return [

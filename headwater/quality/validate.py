@@ -14,7 +14,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from headwater import inspect, log
 from headwater.errors import QualityError, QueryError
@@ -22,65 +22,12 @@ from headwater.lake import Lake, Place
 from headwater.project import Project
 from headwater.quality import docs as pages
 from headwater.quality import gx, results
-from headwater.quality.suite import Action, Rule, Suite, fingerprint, of_whole_table, without_batches
+from headwater.quality.results import Outcome, Validation
+from headwater.quality.suite import Rule, Suite, fingerprint, of_whole_table, without_batches
 from headwater.query import at as past
 from headwater.query.sources import Source
 
-Status = Literal["passed", "failed", "error"]
-
 SAMPLES = 5  # failing values of an expectation in the Data Docs, where samples are asked for
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One expectation, judged on a whole table.
-
-    Attributes:
-        expectation: its name, as `Rule.id` has it.
-        type: Great Expectations' name of it.
-        kwargs: its arguments, as JSON.
-        action: what its failing means: `warn`, or for the command any other alike.
-        status: `error` where Great Expectations could not judge it.
-        element_count, unexpected_count: the rows, and those of them that fail; None where the table as a
-            whole is judged.
-        unexpected_percent: 0 to 100, of the rows whose column is not NULL.
-        observed_value: what was found where the table as a whole is judged, as JSON.
-        message: why it could not be judged; None elsewhere.
-    """
-
-    expectation: str
-    type: str
-    kwargs: str
-    action: Action
-    status: Status
-    element_count: int | None
-    unexpected_count: int | None
-    unexpected_percent: float | None
-    observed_value: str | None
-    message: str | None
-
-
-@dataclass(frozen=True)
-class Validation:
-    """One table, validated.
-
-    Attributes:
-        table, generation, version: what was read.
-        suite: the fingerprint of the suite.
-        validated_at: when it began (UTC).
-        seconds: how long it took.
-        outcomes: one for each expectation, in the order of the suite.
-        document: Great Expectations' result as JSON, and the suite as its file has it: for Data Docs.
-    """
-
-    table: str
-    generation: int
-    version: int
-    suite: str
-    validated_at: datetime
-    seconds: float
-    outcomes: tuple[Outcome, ...]
-    document: dict[str, Any]
 
 
 @dataclass(frozen=True)
