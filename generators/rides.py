@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from math import pi, sin
 from typing import Any, NamedTuple
 
-from headwater.produce import Faults, Record, Topic
+from headwater.produce import Record, Topic
 from headwater.produce.events import MALFORMED, Draw, Events
 
 TOPIC = "lift-rides"
@@ -46,12 +46,7 @@ EVENTS = Events(
     },
     late=(13_000, 3_600_000),
 )
-INVALID = EVENTS.invalid
-
-
-def records(*, seed: int, faults: Faults, clock: Iterator[int]) -> Iterator[Record]:
-    """Rides without end."""
-    return EVENTS.records(seed=seed, faults=faults, clock=clock)
+records = EVENTS.records
 
 
 # The oracle: what the pipeline must make of these records.

@@ -8,11 +8,11 @@ repeats, and is no second sale.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from headwater.produce import Faults, Record, Topic
+from headwater.produce import Record, Topic
 from headwater.produce.events import MALFORMED, Draw, Events
 
 TOPIC = "purchases"
@@ -53,9 +53,7 @@ EVENTS = Events(
 )
 
 
-def records(*, seed: int, faults: Faults, clock: Iterator[int]) -> Iterator[Record]:
-    """Purchases without end."""
-    return EVENTS.records(seed=seed, faults=faults, clock=clock)
+records = EVENTS.records
 
 
 # The oracle: what the pipeline must make of these records.

@@ -108,6 +108,12 @@ class Server:
             self._process.wait(60)
             self._process = None
 
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
     def remove(self) -> None:
         """End it, and all it has."""
         self.stop()

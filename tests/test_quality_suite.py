@@ -61,6 +61,10 @@ def test_a_schedule_that_is_none_is_refused(tmp_path: Path, every: str, says: st
         ([{**NOT_NULL, "meta": {"action": "explode"}}], "expectations.1.meta.action: Input should be 'warn'"),
         ([{**NOT_NULL, "sevrity": "info"}], "expectations.1.sevrity: Extra inputs are not permitted"),
         ([{"kwargs": {}}], "expectations.1.type: Field required"),
+        (
+            [{**NOT_NULL, "meta": {"within": ["s"]}}],
+            "expectation 1: meta.within is for expect_column_values_to_be_inc",
+        ),
         ([NOT_NULL, NOT_NULL], "expectation 2: a second one is called values_to_not_be_null(s)"),
     ],
 )

@@ -23,11 +23,8 @@ INTO = "gold.usage"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    server = Server()
-    try:
+    with Server() as server:
         yield server
-    finally:
-        server.remove()
 
 
 @pytest.fixture(autouse=True)

@@ -68,18 +68,15 @@ class ViewFlow:
         places = self._context.lake.places()
         if any(name not in places for name in self._inputs):
             return False
-        upto: dict[str, Any] = {}
-        newest: list[int] = []
-        for name in self._inputs:
-            place = places[name]
-            head = log.head(place.path)
-            upto[name] = Position(place.generation, head, 0).json()
-            flows = log.read(place.path, head).flows.values()
-            newest += [flow["newest"] for flow in flows if flow.get("newest")]
+        heads = {name: log.head(places[name].path) for name in self._inputs}
+        upto = {name: Position(places[name].generation, head, 0).json() for name, head in heads.items()}
         pinned = self._references.pinnable()
         consumed = {**upto, **{name: {"version": version} for name, version in pinned.items()}}
         if self._table.flows.get(self.name, {}).get("consumed") == consumed:
             return False
+        flows = [
+            flow for name, head in heads.items() for flow in log.read(places[name].path, head).flows.values()
+        ]
         self._carry_out(
             Intent(
                 flow=self.name,
@@ -88,7 +85,7 @@ class ViewFlow:
                 consumed=consumed,
                 clock=clock(),
                 fingerprint=self._analysed.fingerprint,
-                newest=max(newest, default=None),
+                newest=max((flow["newest"] for flow in flows if flow.get("newest")), default=None),
                 references=pinned,
             )
         )

@@ -20,10 +20,9 @@ from headwater import plans
 from headwater.decode import SOURCE
 from headwater.errors import ProjectError
 from headwater.quality.arguments import ALL, TIMES, Arguments
-from headwater.quality.suite import Rule
+from headwater.quality.suite import ORDERED, Rule
 
 UNIQUE = ("expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique")
-ORDERED = ("expect_column_values_to_be_increasing", "expect_column_values_to_be_decreasing")
 TYPES = (*UNIQUE, *ORDERED)
 
 _RANK, _KNOWN, _BEFORE = "__rank", "__known", "__before"

@@ -27,6 +27,7 @@ Scope = Literal["batch", "table"]
 ACTIONS: tuple[Action, ...] = ("warn", "drop", "quarantine", "fail")  # the weakest first
 
 
+ORDERED = ("expect_column_values_to_be_increasing", "expect_column_values_to_be_decreasing")
 _SHORTEST = 1_000_000  # microseconds between two validations of a table
 RESERVED = ("malformed", "error", "future")  # rules of the engine's own
 
@@ -243,6 +244,8 @@ def _rule(expectation: _Expectation, where: str) -> Rule:
         if meta.action == "fail":
             raise ProjectError(f"{where}: a backlog is old however often it is tried; write action warn")
         critical = "warn"
+    if meta.within and expectation.type not in ORDERED:
+        raise ProjectError(f"{where}: meta.within is for {' and '.join(ORDERED)}")
     name = expectation.id or _name(expectation)
     if name in RESERVED:
         raise ProjectError(f"{where}: the id '{name}' is a rule of the engine; give it another")

@@ -28,11 +28,8 @@ READINGS = f"{SILVER}->postgres:warehouse.raw.readings"
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    server = Server()
-    try:
+    with Server() as server:
         yield server
-    finally:
-        server.remove()
 
 
 @pytest.fixture
