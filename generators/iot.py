@@ -27,11 +27,12 @@ from typing import NamedTuple
 from zlib import crc32
 
 from headwater.produce import Faults, Record, Topic
+from headwater.produce.events import reached
 
 TOPIC = "iot-data-input"
 HOSTS = ("doc", "dopey", "happy", "sneezy", "grumpy", "bashful")
 CPUS = ("cpu1", "cpu2", "cpu3", "cpu4", "cpu5")
-WINDOW_MS = 300_000
+WINDOW_MS, DELAY_MS = 300_000, 10_000
 
 topics = [Topic(TOPIC, partitions=4)]
 shown = "gold.cpu_usage_5m ORDER BY window_start DESC, hostname, cpu"
@@ -228,6 +229,9 @@ class Usage(NamedTuple):
     n: int  # readings that have a usage
 
 
+Window = tuple[int, str | None, str | None]  # its start in epoch ms UTC, hostname, cpu
+
+
 class Alert(NamedTuple):
     hostname: str | None
     time_ltz: str | None  # UTC, "2022-01-21 11:05:23.319"; None before 1970
@@ -249,13 +253,38 @@ def silver(records: Iterable[Record]) -> Iterator[Reading]:
     return readings(record for record in records if kept(record.fault))
 
 
-def cpu_usage_5m(records: Iterable[Record]) -> dict[tuple[int, str | None, str | None], Usage]:
-    """Average and maximum per (window start in epoch ms UTC, hostname, cpu), over the readings of silver.
+def cpu_usage_5m(records: Iterable[Record]) -> dict[Window, Usage]:
+    """Average and maximum per window, over the readings of silver.
 
     Windows are 5 minutes, tumbling; averages are exact to 1e-9 relative and leave out readings without usage.
     """
-    groups: dict[tuple[int, str | None, str | None], list[float]] = {}
-    for hostname, cpu, usage, occurred_at in silver(records):
+    return _usage(silver(records))
+
+
+def cpu_usage_5m_final(records: Iterable[Record]) -> tuple[dict[Window, Usage], dict[Window, Usage], int]:
+    """The windows that are over when all is read, those that are still open, and how many readings are late.
+
+    A reading is late when one of its partition, up to itself, reaches the end of its window and 10 s; a
+    window is over when every partition with a reading reaches that.
+    """
+    held = [record for record in records if kept(record.fault)]
+    rows = list(silver(held))
+    places = [(record.partition, row.occurred_at) for record, row in zip(held, rows, strict=True)]
+    ends = [(time // WINDOW_MS + 1) * WINDOW_MS + DELAY_MS for _, time in places]
+    late = [most >= end for (_, most), end in zip(reached(places), ends, strict=True)]
+    low = min(max(t for p, t in places if p == one) for one in {p for p, _ in places})
+    windows = _usage(row for row, is_late in zip(rows, late, strict=True) if not is_late)
+    over = {key for key in windows if key[0] + WINDOW_MS + DELAY_MS <= low}
+    return (
+        {key: usage for key, usage in windows.items() if key in over},
+        {key: usage for key, usage in windows.items() if key not in over},
+        sum(late),
+    )
+
+
+def _usage(readings: Iterable[Reading]) -> dict[Window, Usage]:
+    groups: dict[Window, list[float]] = {}
+    for hostname, cpu, usage, occurred_at in readings:
         # sum, maximum, count
         entry = groups.setdefault((occurred_at - occurred_at % WINDOW_MS, hostname, cpu), [0.0, -inf, 0])
         if usage is not None:

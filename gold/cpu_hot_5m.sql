@@ -1,7 +1,7 @@
 CREATE MATERIALIZED VIEW gold.cpu_hot_5m
-COMMENT 'Windows of gold.cpu_usage_5m whose average lies above the alert threshold of their host, by how many percent'
-TBLPROPERTIES ('headwater.keys' = 'window_start, hostname, cpu', 'headwater.trigger' = '5s')
+COMMENT 'Windows that are over whose average lies above the alert threshold of their host, by how many percent'
+TBLPROPERTIES ('headwater.keys' = 'window_start, hostname, cpu')
 AS SELECT window_start, window_end, usage.hostname, cpu, site, avg_usage, alert_threshold,
           avg_usage - alert_threshold AS above
-FROM gold.cpu_usage_5m usage JOIN reference.hosts hosts ON usage.hostname = hosts.hostname
+FROM gold.cpu_usage_5m_final usage JOIN reference.hosts hosts ON usage.hostname = hosts.hostname
 WHERE avg_usage > alert_threshold

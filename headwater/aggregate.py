@@ -18,6 +18,7 @@ of rows. What is not itself its own partial (avg, and `y`) is kept in the traili
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,9 @@ from headwater import jvm, plans, stored
 from headwater.errors import ProjectError
 
 PARTIAL = "_partial"
+WINDOW = "_window"  # of a row that is aggregated
+ENDS = ("start", "end")
+BOUNDS = ("_start", "_end")  # of the window of a partial result
 
 _KINDS = {"Sum": "sum", "Count": "count", "Min": "min", "Max": "max", "Average": "avg"}
 _KINDS |= {"MaxBy": "max_by", "MinBy": "min_by"}
@@ -38,21 +42,31 @@ _FUNCTIONS = {"sum": F.sum, "count": F.count, "min": F.min, "max": F.max}
 
 @dataclass(frozen=True)
 class Output:
-    """A column of the table: a key, or an aggregate (one of `_KINDS`)."""
+    """A column of the table.
+
+    Attributes:
+        name: its name.
+        kind: `key`, or an aggregate (one of `_KINDS`).
+        window: of a key, what of the window it is: its `start`, its `end`, or `all` of it; else "".
+    """
 
     name: str
     kind: str
+    window: str = ""
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A maintainable aggregate: its columns in order, of which the keys identify a row.
+    """A maintainable aggregate.
 
-    `windowed` says whether it groups by a window of time.
+    Attributes:
+        outputs: its columns in order, of which the keys identify a row.
+        window: `time`, where it groups by a window of time; `session`, where that grows with its rows;
+            else "".
     """
 
     outputs: tuple[Output, ...]
-    windowed: bool
+    window: str = ""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -91,15 +105,40 @@ def find(frame: DataFrame, where: str) -> Aggregate | None:
         return None
     taken = _take(frame, where)
     _check(taken, where)
-    windowed = any(plans.metadata_key(group, "spark.timeWindow") for group in taken.grouping)
-    return Aggregate(tuple(Output(name, kind) for name, kind, _ in taken.columns), windowed)
+    window = taken.window
+    outputs = [Output(name, kind, _of_window(inner, kind, window)) for name, kind, inner in taken.columns]
+    return Aggregate(tuple(outputs), "" if window is None else "time" if _is_of_time(window) else "session")
 
 
-def partial(frame: DataFrame, where: str) -> DataFrame:
-    """The partial result of the rows that `frame` aggregates: the table's columns, `_partial` at the end."""
+def rows(frame: DataFrame, where: str) -> DataFrame:
+    """The rows that `frame` aggregates, and what groups them; the window, if any, is `WINDOW` too."""
     taken = _take(frame, where)
-    spark = frame.sparkSession
+    found = plans.frame(frame.sparkSession, taken.below)
+    return found if taken.window is None else found.select("*", plans.column(taken.window).alias(WINDOW))
+
+
+def partial(
+    frame: DataFrame,
+    where: str,
+    only: Callable[[DataFrame], DataFrame] | None = None,
+    *,
+    bounds: bool = False,
+) -> DataFrame:
+    """The partial result of the rows that `frame` aggregates: the table's columns, `_partial` at the end.
+
+    Args:
+        frame: the aggregate.
+        where: what errors name.
+        only: takes some of its `rows`.
+        bounds: whether the window's `_start` and `_end` follow.
+    """
+    taken = _take(frame, where)
     columns: list[Column] = []
+    below = plans.frame(frame.sparkSession, taken.below)
+    if only is not None:
+        below = only(rows(frame, where))
+    if bounds:
+        columns += [plans.column(taken.window).getField(end).alias(f"_{end}") for end in ENDS]
     for at, (_, kind, expression) in enumerate(taken.columns):
         if kind == "key":
             columns.append(plans.column(expression).alias(f"_{at}"))
@@ -109,7 +148,7 @@ def partial(frame: DataFrame, where: str) -> DataFrame:
             continue
         for function in ("sum", "count") if kind == "avg" else (kind,):
             columns.append(_aggregated(expression, function).alias(f"_{at}_{function}"))
-    rows = plans.frame(spark, taken.below).groupBy(*map(plans.column, taken.grouping)).agg(*columns)
+    found = below.groupBy(*map(plans.column, taken.grouping)).agg(*columns)
     outputs, parts, orders = [], [], []
     for at, (name, kind, _) in enumerate(taken.columns):
         if kind in _BY:
@@ -125,12 +164,13 @@ def partial(frame: DataFrame, where: str) -> DataFrame:
         else:
             outputs.append(f"_{at}{'' if kind == 'key' else f'_{kind}'} AS {plans.quoted(name)}")
     parts += orders
-    return rows.selectExpr(*outputs, *([f"struct({', '.join(parts)}) AS {PARTIAL}"] if parts else []))
+    outputs += [f"struct({', '.join(parts)}) AS {PARTIAL}"] if parts else []
+    return found.selectExpr(*outputs, *(BOUNDS if bounds else ()))
 
 
-def schema(frame: DataFrame, where: str) -> pa.Schema:
-    """The columns of the table that keeps `frame`'s aggregate, as Arrow has them."""
-    return stored.schema(partial(frame, where).schema)
+def schema(frame: DataFrame, where: str, *, bounds: bool = False) -> pa.Schema:
+    """The columns of `partial`, as Arrow has them."""
+    return stored.schema(partial(frame, where, bounds=bounds).schema)
 
 
 @dataclass(frozen=True)
@@ -140,6 +180,11 @@ class _Taken:
     grouping: list[Any]
     columns: list[tuple[str, str, Any]]
     below: Any
+
+    @property
+    def window(self) -> Any | None:
+        """Which of its groups is the window."""
+        return next((group for group in self.grouping if _is_window(group)), None)
 
 
 def _take(frame: DataFrame, where: str) -> _Taken:
@@ -171,9 +216,15 @@ def _check(taken: _Taken, where: str) -> None:
     if any(plans.kind(node) == "Aggregate" for node in plans.nodes(taken.below)):
         raise ProjectError(f"{where}: an aggregate of an aggregate; make the inner one a table of its own")
     covered = [e for _, kind, e in taken.columns if kind == "key"]
+    window = taken.window
+    if window is not None and not _is_of_time(window):
+        for name, kind, inner in taken.columns:
+            if kind == "key" and not _of_window(inner, kind, window) and _mentions(inner, window):
+                raise ProjectError(
+                    f"{where}: {name} = {inner.sql()} computes with a session, "
+                    "which still grows; do that in a view"
+                )
     for group in taken.grouping:
-        if plans.metadata_key(group, "spark.sessionWindow"):
-            raise ProjectError(f"{where}: session windows are not supported yet; use window()")
         if not any(_tells(e, group) for e in covered):
             raise ProjectError(f"{where}: GROUP BY {group.sql()} is not among its columns; add it to SELECT")
 
@@ -227,9 +278,32 @@ def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: str) -
     )
 
 
+def _is_of_time(group: Any) -> bool:
+    return plans.metadata_key(group, "spark.timeWindow")
+
+
+def _is_window(group: Any) -> bool:
+    return _is_of_time(group) or plans.metadata_key(group, "spark.sessionWindow")
+
+
+def _of_window(expression: Any, kind: str, window: Any | None) -> str:
+    """What of the window a key is; see `Output`."""
+    if kind != "key" or window is None:
+        return ""
+    if bool(expression.semanticEquals(window)):
+        return "all"
+    if plans.kind(expression) == "GetStructField" and bool(expression.child().semanticEquals(window)):
+        return ENDS[int(expression.ordinal())]
+    return ""
+
+
+def _mentions(expression: Any, group: Any) -> bool:
+    return any(bool(part.semanticEquals(group)) for part in plans.within(expression))
+
+
 def _tells(expression: Any, group: Any) -> bool:
     """Whether rows of two groups differ in it: it is the group, or one end of its window."""
-    if plans.kind(expression) == "GetStructField" and plans.metadata_key(group, "spark.timeWindow"):
+    if plans.kind(expression) == "GetStructField" and _is_window(group):
         return bool(expression.child().semanticEquals(group))
     return bool(expression.semanticEquals(group))
 

@@ -31,12 +31,14 @@ from headwater import aggregate, decode, jvm, plans, stored
 from headwater.aggregate import Aggregate
 from headwater.definitions import Declaration, Table, Topic
 from headwater.errors import ProjectError
+from headwater.eventtime import EventTime, Lateness
 from headwater.flows.reading import interval
 from headwater.project import Project
 from headwater.quality import predicate
 from headwater.quality.gate import Gate
 from headwater.quality.suite import Rule, Suite, of_whole_table
 from headwater.target import GONE
+from headwater.watermarks import microseconds
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -70,6 +72,9 @@ class Analysed:
         aggregate: how it is maintained; None where rows are appended.
         fingerprint: changes when the definition or its suite does; see `fingerprint`.
         gate: judges its rows; None where nothing is expected of them.
+        lateness: what makes a row too late for it; None where no row is.
+        late: the columns of its late table.
+        state: the columns of the table of its open windows; None where its own rows are those.
     """
 
     name: str
@@ -79,6 +84,14 @@ class Analysed:
     aggregate: Aggregate | None
     fingerprint: str
     gate: Gate | None = None
+    lateness: Lateness | None = None
+    late: pa.Schema | None = None
+    state: pa.Schema | None = None
+
+    @property
+    def appended(self) -> bool:
+        """Whether its rows never change once they are there."""
+        return not self.keys or self.state is not None
 
 
 def analyse(spark: SparkSession, project: Project) -> dict[str, Analysed]:
@@ -135,9 +148,12 @@ def fingerprint(project: Project, definition: Declaration) -> str:
     if isinstance(definition, Topic):
         text = definition.topic
     elif isinstance(definition, Table) and definition.sql is not None:
-        text = definition.sql.text
+        text = f"{definition.sql.text} {definition.emit} {definition.allowed_lateness}"
     elif isinstance(definition, Table) and definition.function is not None:
-        text = f"{definition.decode} {definition.skew} {inspect.getsource(definition.function)}"
+        text = (
+            f"{definition.decode} {definition.skew} {definition.emit} {definition.allowed_lateness} "
+            f"{inspect.getsource(definition.function)}"
+        )
     else:
         text = repr(definition)
     suite = project.suites.get(definition.name)
@@ -152,7 +168,7 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
         if name in project.references:
             columns = project.references[name].schema(spark)
         else:
-            if found[name].keys and not table.view:
+            if not found[name].appended and not table.view:
                 raise ProjectError(
                     f"{where} reads {name}, whose rows change in place; read it by a CREATE MATERIALIZED VIEW"
                 )
@@ -168,6 +184,9 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
     maintained = aggregate.find(result, where)
     _check_row_by_row(result, stream, where)
     if maintained is None:
+        if table.emit == "final" or table.allowed_lateness:
+            what = "emit = 'final'" if table.emit == "final" else "allowed_lateness"
+            raise ProjectError(f"{where} has {what} but no windows; leave it out, or GROUP BY window(…)")
         _check_keys(table, result)
         if table.decode and decode.SOURCE not in result.columns:
             raise ProjectError(
@@ -182,7 +201,7 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
             fingerprint(project, table),
             _gate(project, table, result),
         )
-    if maintained.windowed and table.delay is None:
+    if maintained.window and table.delay is None:
         raise ProjectError(
             f"{where} has windows but no watermark; say how late rows may be: in SQL after the stream, "
             "WATERMARK "
@@ -198,8 +217,54 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
         )
     if table.name in project.suites:
         of_whole_table(project.suites[table.name])
-    held = aggregate.schema(result, where)
-    return Analysed(table.name, result.schema, held, maintained.keys, maintained, fingerprint(project, table))
+    lateness = _lateness(table, maintained, result)
+    final = table.emit == "final"
+    return Analysed(
+        table.name,
+        result.schema,
+        stored.schema(result.schema) if final else aggregate.schema(result, where),
+        maintained.keys,
+        maintained,
+        fingerprint(project, table),
+        lateness=lateness,
+        late=_late_columns(lateness, result, where) if lateness else None,
+        state=aggregate.schema(result, where, bounds=True) if final else None,
+    )
+
+
+def _lateness(table: Table, maintained: Aggregate, result: DataFrame) -> Lateness | None:
+    """What makes a row too late for an aggregate."""
+    where = f"{table.file}: {table.name}"
+    if maintained.window == "session" and table.emit == "update":
+        told = {output.window for output in maintained.outputs}
+        if "all" not in told and not told >= {"start", "end"}:
+            raise ProjectError(f"{where}: its sessions grow; add the session's start and end to its columns")
+    if table.emit == "update" and table.allowed_lateness is None:
+        return None
+    if not maintained.window:
+        raise ProjectError(f"{where} has no window of time, so no row of it is late; GROUP BY window(…)")
+    if table.emit == "final" and table.allowed_lateness is not None:
+        raise ProjectError(
+            f"{where}: a final window is not corrected; leave allowed_lateness out and raise the delay, or "
+            "write emit = 'update'"
+        )
+    assert table.event_time is not None and table.delay is not None
+    rows = aggregate.rows(result, where)
+    for column in (table.event_time, decode.SOURCE, "ingested_at"):
+        if column not in rows.columns:
+            raise ProjectError(
+                f"{where} aggregates rows without the column {column}; keep it, it tells which rows are late"
+            )
+    delay = microseconds(table.delay, table)
+    if table.allowed_lateness is not None:
+        delay += microseconds(table.allowed_lateness, table)
+    return Lateness(table.event_time, delay, maintained.window == "session")
+
+
+def _late_columns(lateness: Lateness, result: DataFrame, where: str) -> pa.Schema:
+    found = lateness.late(lateness.marked(aggregate.rows(result, where), EventTime()))
+    _check_columns(found, where)
+    return stored.schema(found.schema)
 
 
 def _view(project: Project, table: Table, result: DataFrame) -> Analysed:

@@ -15,8 +15,9 @@ built again from what was pinned. So a batch is in every target once, and is nev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -26,6 +27,7 @@ from headwater.quality.measure import Shares
 from headwater.target import Identity, Target
 
 Merge = Callable[[Target, pa.Table, Identity], int]
+Part: TypeAlias = list[str] | pa.Table
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,13 @@ class Built:
     """A batch, built but not committed.
 
     Attributes:
-        files: per target, in the order of their commits (the table last), the files written.
-        rows: what is merged into the table instead.
+        parts: per target, in the order of their commits (the table last), the files written, or the rows
+            that are merged into it.
         newest: what the build found to be `Intent.newest`, where that was not known before.
         shares: what the build found to be `Intent.shares`.
     """
 
-    files: dict[str, list[str]]
-    rows: pa.Table | None = None
+    parts: Mapping[str, Part]
     newest: int | None = None
     shares: Shares = field(default_factory=dict)
 
@@ -51,7 +52,7 @@ class Committer:
     Args:
         table: the flow's table.
         intents: where the flow pins its intents.
-        merge: how rows that are not in files become a commit of the table; its version.
+        merges: {target → how rows that are merged into it become a commit; its version}.
         open_target: opens another target of the flow by name, making its table where there is none.
     """
 
@@ -60,12 +61,12 @@ class Committer:
         table: Target,
         intents: IntentFile,
         *,
-        merge: Merge | None = None,
+        merges: Mapping[str, Merge] | None = None,
         open_target: Callable[[str], Target] | None = None,
     ) -> None:
         self.table = table
         self._intents = intents
-        self._merge = merge
+        self._merges = merges or {}
         self._open_target = open_target
         self._targets = {table.place.name: table}
 
@@ -97,26 +98,40 @@ class Committer:
             if intent.staged is None:
                 built = build(intent)
                 identity = replace(identity, newest=built.newest or intent.newest, shares=built.shares)
+                parts = dict(built.parts)
                 failpoints.reach("built", flow)
-                if len(built.files) > 1:
-                    intent = self._intents.write(replace(intent, staged=built.files, shares=built.shares))
+                if len(parts) > 1:
+                    parts = {name: self._written(name, part, intent) for name, part in parts.items()}
+                    intent = self._intents.write(replace(intent, staged=parts, shares=built.shares))
                     failpoints.reach("staged", flow)
             else:
-                built = Built(intent.staged)
+                parts = dict(intent.staged)
             # 3. Commit
-            for other, files in built.files.items():
-                target = self.target(other)
-                if not target.done(identity):
-                    target.append(files, identity)
+            for name, part in parts.items():
+                self._commit(name, part, identity)
                 failpoints.reach("committing", flow)
-            if built.rows is not None:
-                assert self._merge is not None
-                self._merge(self.table, built.rows, identity)
             failpoints.reach("committed", flow)
         # 4. Seal
         self._intents.seal(intent)
         failpoints.reach("sealed", flow)
         return self.table.version
+
+    def _written(self, name: str, part: Part, intent: Intent) -> list[str]:
+        """The files of a target's part; of one that is merged, they are its rows."""
+        return part if isinstance(part, list) else self.target(name).write(part, intent.batch)
+
+    def _commit(self, name: str, part: Part, identity: Identity) -> None:
+        target = self.target(name)
+        if target.done(identity):
+            return
+        if name not in self._merges:
+            assert isinstance(part, list)
+            target.append(part, identity)
+        elif isinstance(part, list):
+            self._merges[name](target, target.read(part), identity)
+            target.forget(part)
+        else:
+            self._merges[name](target, part, identity)
 
     def checkpoint(self) -> None:
         """Write the log checkpoints that are due; meant for another thread than the flow's."""
@@ -133,5 +148,11 @@ class Committer:
 
 def _identity(intent: Intent) -> Identity:
     return Identity(
-        intent.flow, intent.generation, intent.sequence, intent.consumed, intent.newest, intent.shares
+        intent.flow,
+        intent.generation,
+        intent.sequence,
+        intent.consumed,
+        intent.newest,
+        intent.shares,
+        intent.event_time,
     )

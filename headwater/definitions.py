@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Function = Callable[..., "DataFrame"]
 Contract = Literal["evolve", "freeze", "quarantine"]
+Emit = Literal["update", "final"]
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,16 @@ class Table(Declaration):
         view: whether it is a materialized view: computed from all that its sources hold.
         keys: the columns that identify a row.
         event_time: the column that says when a row happened; `delay` how much later rows may come.
-        emit: `update`: rows change as their inputs come.
-        publish: the topic that the table's changes are sent to (in SQL; in Python see `kafka_sink`).
-        postgres: the connection and table that its changes are kept in (in SQL; see `postgres_sink`).
+        emit: `update`: rows change as their inputs come; `final`: each window is appended once, when it is
+            over, and rows that come later go to the table `<name>_late`.
+        allowed_lateness: with `update`, how long beyond the delay rows still correct their window; later
+            ones go to `<name>_late`. None: however late they are.
+        idle_timeout: with `final`, how long a partition of Kafka may be silent before the others' windows
+            no longer wait for it.
+        publish: the topic that the table's changes are sent to (in SQL; in Python see `kafka_sink`);
+            `publish_on`: which, see `Sink`.
+        postgres: the connection and table that its changes are kept in (in SQL; see `postgres_sink`);
+            `postgres_on`: which, see `Sink`.
         skew: how far a row's event time may lie ahead of its `ingested_at`; rows beyond are quarantined.
         on_error: what becomes of a record that makes the function fail: `bisect`: it is found and
             quarantined, where the table decodes; `stop`: it stops the flow.
@@ -110,9 +118,13 @@ class Table(Declaration):
     keys: tuple[str, ...] = ()
     event_time: str | None = None
     delay: str | None = None
-    emit: Literal["update"] = "update"
+    emit: Emit = "update"
+    allowed_lateness: str | None = None
+    idle_timeout: str = "30 seconds"
     publish: str | None = None
+    publish_on: Emit = "update"
     postgres: tuple[str, str] | None = None
+    postgres_on: Emit = "update"
     skew: str = "5 minutes"
     on_error: Literal["bisect", "stop"] = "bisect"
     limits: Limits = Limits()
@@ -166,11 +178,11 @@ class Sink(Declaration):
 
     Attributes:
         table: the table.
-        on: `update` sends a row each time it changes.
+        on: `update` sends a row each time it changes; `final` sends each window once, when it is over.
     """
 
     table: str
-    on: Literal["update"] = "update"
+    on: Emit = "update"
 
     @property
     def target(self) -> str:
@@ -248,6 +260,9 @@ def table(
     keys: Sequence[str] = (),
     event_time: str | None = None,
     delay: str | None = None,
+    emit: Emit = "update",
+    allowed_lateness: str | None = None,
+    idle_timeout: str = "30 seconds",
     skew: str = "5 minutes",
     on_error: Literal["bisect", "stop"] = "bisect",
     **limits: Any,
@@ -270,6 +285,9 @@ def table(
             keys=tuple(keys),
             event_time=event_time,
             delay=delay,
+            emit=emit,
+            allowed_lateness=allowed_lateness,
+            idle_timeout=idle_timeout,
             skew=skew,
             on_error=on_error,
             limits=Limits(**limits),
@@ -326,8 +344,9 @@ def alert(
     return declare
 
 
-def kafka_sink(table: str, *, topic: str, on: Literal["update"] = "update", partitions: int = 1) -> KafkaSink:
-    """Publish the changes of `table` to the Kafka topic `topic`, from the file that declares the table.
+def kafka_sink(table: str, *, topic: str, on: Emit = "update", partitions: int = 1) -> KafkaSink:
+    """Publish the changes of `table` to the Kafka topic `topic`, from the file that declares the table: with
+    `on="final"` each window once, when it is over.
 
     Each record's key is the row's keys and its value the row, both JSON; a reader that keeps the last
     value of each key has the table, however often a record is sent again.
@@ -335,7 +354,9 @@ def kafka_sink(table: str, *, topic: str, on: Literal["update"] = "update", part
     return KafkaSink(table=table, topic=topic, on=on, partitions=partitions)
 
 
-def postgres_sink(table: str, *, connection: str, into: str | None = None) -> PostgresSink:
+def postgres_sink(
+    table: str, *, connection: str, into: str | None = None, on: Emit = "update"
+) -> PostgresSink:
     """Keep `table` in PostgreSQL, from the file that declares the table: each change once, in one transaction
     with the version that it is of.
 
@@ -344,16 +365,18 @@ def postgres_sink(table: str, *, connection: str, into: str | None = None) -> Po
         connection: a name in the environment's `postgres`.
         into: the table there, as `schema.table`; by default it has the table's own name. It is created
             where it is missing.
+        on: `final` keeps windows there that are over, and those alone.
     """
-    return PostgresSink(table=table, connection=connection, into=into or table)
+    return PostgresSink(table=table, connection=connection, into=into or table, on=on)
 
 
-def sink(table: str, make: Callable[[], Any], *, name: str) -> OwnSink:
+def sink(table: str, make: Callable[[], Any], *, name: str, on: Emit = "update") -> OwnSink:
     """Send the changes of `table` to a sink of your own.
 
     Args:
         table: the table.
         make: called without arguments, gives a `headwater.sinks.Sink`.
         name: what `headwater ls` and the position of the sink call it.
+        on: `final` sends each window once, when it is over.
     """
-    return OwnSink(table=table, make=make, called=name)
+    return OwnSink(table=table, make=make, called=name, on=on)

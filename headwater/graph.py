@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from headwater.definitions import Alert, Declaration, PostgresSink, Sink, Table, Topic
+from headwater.definitions import Alert, Declaration, Emit, PostgresSink, Sink, Table, Topic
 from headwater.errors import ConfError, ProjectError
 from headwater.flows.reading import interval
 from headwater.quality.suite import Suite
@@ -37,6 +37,7 @@ def _check_intervals(definition: Topic | Table) -> None:
     try:
         interval(definition.limits.trigger or "0s")
         interval(definition.skew if isinstance(definition, Table) else "0s")
+        interval(definition.idle_timeout if isinstance(definition, Table) else "0s")
     except ConfError as e:
         raise ProjectError(f"{definition.file}: {definition.name}: {e}") from None
 
@@ -62,6 +63,10 @@ def check(
             raise ProjectError(
                 f"{table.file}: {table.name}: on_error = '{table.on_error}'; known: bisect, stop"
             )
+        if table.emit not in get_args(Emit):
+            raise ProjectError(
+                f"{table.file}: {table.name}: emit = '{table.emit}'; known: {', '.join(get_args(Emit))}"
+            )
         for source in table.sources:
             _known(table, source, [*flows, *references])
         streams = [s for s in table.sources if s not in references]
@@ -86,6 +91,10 @@ def check(
         _known(alert, alert.source, list(topics))
     for sink in sinks.values():
         _known(sink, sink.table, list(tables))
+        if sink.on not in get_args(Emit):
+            raise ProjectError(
+                f"{sink.file}: {sink.name}: on = '{sink.on}'; known: {', '.join(get_args(Emit))}"
+            )
     try:
         order = TopologicalSorter({n: t.sources for n, t in tables.items()}).static_order()
         return [name for name in order if name in tables]

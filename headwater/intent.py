@@ -28,6 +28,7 @@ class Intent:
             is not built, or has one target alone, whose commit decides.
         sealed: whether all of it is done.
         shares: what the windows of the suite's shares hold with this batch; see `quality.measure`.
+        event_time: how far event time has come with this batch; see `headwater.eventtime`.
         prefix: sets the names of its files apart, where more than one flow writes the table.
     """
 
@@ -44,6 +45,7 @@ class Intent:
     staged: dict[str, list[str]] | None = None
     sealed: bool = False
     shares: dict[str, list[list[int]]] = field(default_factory=dict)
+    event_time: dict[str, Any] = field(default_factory=dict)
     prefix: str = ""
 
     @property

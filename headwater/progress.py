@@ -26,6 +26,7 @@ class Batch:
         at: when it was sealed, seconds since the epoch.
         newest: Kafka's timestamp of the newest record in the table then, milliseconds since the epoch.
         dropped: rows that an expectation dropped.
+        late: rows that came too late for their window, once for each.
         failed: {rule → rows that fail it}; `malformed` stands for rows that can't be decoded, `error` for
             those that make the definition fail.
         missed: {rule about many rows at once → what was found, and what was expected}.
@@ -41,6 +42,7 @@ class Batch:
     at: float
     newest: int | None = None
     dropped: int = 0
+    late: int = 0
     failed: dict[str, int] = field(default_factory=dict)
     missed: dict[str, str] = field(default_factory=dict)
 

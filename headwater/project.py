@@ -20,6 +20,7 @@ from headwater.quality.suite import Suite, find_suites, of_whole_table
 from headwater.reference import Reference, find_references
 
 LAYERS = ("bronze", "silver", "gold")
+FINAL = "_final"  # of a table that is corrected as rows come, the one of its windows that are over
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,9 @@ def load(root: Path | None, env: str = "local") -> Project:
     topics = {d.name: d for d in declared if isinstance(d, Topic)}
     alerts = {d.name: d for d in declared if isinstance(d, Alert)}
     sinks = {d.name: d for d in [*declared, *_published(tables)] if isinstance(d, Sink)}
+    finals = _finals(tables, sinks)
+    tables |= finals
+    sinks = {name: _of_finals(sink, finals) for name, sink in sinks.items()}
     order = graph.check(topics, tables, alerts, sinks, references)
     graph.check_connections(sinks, list(conf.postgres), root / "conf" / f"{env}.yaml")
     ordered = {name: tables[name] for name in order}
@@ -127,10 +131,31 @@ def _published(tables: dict[str, Table]) -> Iterator[Sink]:
     """The sinks that SQL definitions declare by properties."""
     for table in tables.values():
         if table.publish:
-            yield _named(KafkaSink(table=table.name, topic=table.publish), table.file)
+            yield _named(KafkaSink(table=table.name, topic=table.publish, on=table.publish_on), table.file)
         if table.postgres:
             connection, into = table.postgres
-            yield _named(PostgresSink(table=table.name, connection=connection, into=into), table.file)
+            kept = PostgresSink(table=table.name, connection=connection, into=into, on=table.postgres_on)
+            yield _named(kept, table.file)
+
+
+def _finals(tables: dict[str, Table], sinks: dict[str, Sink]) -> dict[str, Table]:
+    """The tables `<name>_final` that are read or published, of tables that are corrected as rows come."""
+    read = {source for table in tables.values() for source in table.sources}
+    read |= {f"{sink.table}{FINAL}" for sink in sinks.values() if sink.on == "final"}
+    found = {}
+    for name, table in tables.items():
+        final = f"{name}{FINAL}"
+        if final in read and final not in tables and table.emit == "update":
+            comment = f"The windows of {name} that are over, each as it was then"
+            plain = replace(table, name=final, emit="final", comment=comment, allowed_lateness=None)
+            found[final] = replace(plain, publish=None, postgres=None)
+    return found
+
+
+def _of_finals(sink: Sink, finals: dict[str, Table]) -> Sink:
+    """The sink of final windows reads the table that keeps them."""
+    final = f"{sink.table}{FINAL}"
+    return replace(sink, table=final) if sink.on == "final" and final in finals else sink
 
 
 def _named(sink: Sink, file: Path) -> Sink:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast, get_args
 
-from headwater.definitions import Limits, Table
+from headwater.definitions import Emit, Limits, Table
 from headwater.errors import ProjectError
 
 KNOWN = (
+    "headwater.allowed_lateness",
     "headwater.emit",
+    "headwater.idle_timeout",
     "headwater.keys",
     "headwater.max_rows_per_batch",
     "headwater.parallelism",
     "headwater.postgres",
+    "headwater.postgres.on",
     "headwater.publish",
+    "headwater.publish.on",
     "headwater.trigger",
 )
 
@@ -29,17 +34,17 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
     for key in properties:
         if key not in KNOWN and not key.startswith("delta."):
             raise ProjectError(f"{where}: unknown table property '{key}'; known: {', '.join(KNOWN)}, delta.*")
-    emit = properties.get("headwater.emit", "update")
-    if emit == "final":
-        raise ProjectError(f"{where}: headwater.emit = 'final' is not supported yet; use 'update'")
-    if emit != "update":
-        raise ProjectError(f"{where}: headwater.emit = '{emit}'; known: 'update'")
     keys = tuple(key.strip() for key in properties.get("headwater.keys", "").split(",") if key.strip())
     return replace(
         table,
         keys=keys,
+        emit=_emit(where, properties, "headwater.emit"),
+        allowed_lateness=properties.get("headwater.allowed_lateness"),
+        idle_timeout=properties.get("headwater.idle_timeout", table.idle_timeout),
         publish=properties.get("headwater.publish"),
+        publish_on=_emit(where, properties, "headwater.publish.on"),
         postgres=_postgres(table, properties.get("headwater.postgres")),
+        postgres_on=_emit(where, properties, "headwater.postgres.on"),
         limits=Limits(
             parallelism=_whole(where, properties, "headwater.parallelism"),
             max_rows_per_batch=_whole(where, properties, "headwater.max_rows_per_batch"),
@@ -47,6 +52,14 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
         ),
         properties={k: v for k, v in properties.items() if k.startswith("delta.")},
     )
+
+
+def _emit(where: str, properties: Mapping[str, str], key: str) -> Emit:
+    found = properties.get(key, "update")
+    for known in get_args(Emit):
+        if found == known:
+            return cast(Emit, known)
+    raise ProjectError(f"{where}: {key} = '{found}'; known: {', '.join(get_args(Emit))}")
 
 
 def _postgres(table: Table, text: str | None) -> tuple[str, str] | None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import Protocol
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 
@@ -22,10 +21,9 @@ from headwater.definitions import KafkaSink
 from headwater.errors import HeadwaterError, SinkUnavailable, describe
 from headwater.flows import realtime
 from headwater.flows.context import Context
-from headwater.flows.derived import DerivedFlow
-from headwater.flows.publish import PublishFlow
+from headwater.flows.declared import Flow, flow_of
+from headwater.flows.ranged import RangedFlow
 from headwater.flows.reading import interval, starting
-from headwater.flows.realtime import RealtimeFlow
 from headwater.flows.schedule import Schedule
 from headwater.flows.source import SourceFlow
 from headwater.flows.view import ViewFlow
@@ -49,21 +47,13 @@ TRANSIENT = (
 )
 
 
-class Flow(Protocol):
-    """What the runner runs: `run` returns when the run ends, or raises what stopped the flow."""
-
-    name: str
-
-    def run(self) -> None:
-        """Work until the run ends."""
-
-
 @dataclass(frozen=True)
 class Options:
     """What `headwater run` was asked for; see `flows.context.Context`."""
 
     tables: Sequence[str] = ()
     once: bool = False
+    close: bool = False
     start: str = "earliest"
     trigger: str | None = None
 
@@ -127,6 +117,7 @@ class Run:
             lake=lake,
             bootstrap=bootstrap,
             once=self._options.once,
+            close=self._options.close,
             start=self._options.start,
             trigger=self._options.trigger,
             board=self.board,
@@ -159,17 +150,6 @@ class Run:
         sizes = {topic.name: topic.partitions for topic in list_topics(client)}
         return sum(sizes[project.topics[alert.source].topic] for alert in self._alerts)
 
-    def _flow(self, context: Context, name: str) -> Flow:
-        project = context.project
-        if name in project.topics:
-            return SourceFlow(context, project.topics[name])
-        if name in project.alerts:
-            return RealtimeFlow(context, project.alerts[name])
-        if name in project.sinks:
-            return PublishFlow(context, project.sinks[name])
-        table = project.tables[name]
-        return ViewFlow(context, table) if table.view else DerivedFlow(context, table)
-
     def _worker(self, context: Context, name: str) -> threading.Thread:
         def work() -> None:
             context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
@@ -186,7 +166,7 @@ class Run:
         while not self._stop.is_set():
             done = self.board.batches(name)
             try:
-                flow = self._flows[name] = self._flow(context, name)
+                flow = self._flows[name] = flow_of(context, name)
                 self.board.state(name, "running")
                 flow.run()
                 self.board.state(name, "done")
@@ -237,7 +217,7 @@ class Run:
         """What is due beside the flows: checkpoints of the Delta logs, which would hold up a commit, and
         answers to those who ask something of a flow that has failed."""
         for flow in list(self._flows.values()):
-            if isinstance(flow, SourceFlow | DerivedFlow | ViewFlow):
+            if isinstance(flow, SourceFlow | RangedFlow | ViewFlow):
                 flow.committer.checkpoint()
         for name in self.board.failed():
             for _, answer in requests.take(context.lake.flow_folder(name)):

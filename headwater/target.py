@@ -43,7 +43,7 @@ class Identity:
     """What a commit says of itself: whose it is, which one, and how far its flow has read.
 
     `newest` is Kafka's timestamp (epoch milliseconds, UTC) of the newest record that is in the table,
-    `shares` what the windows of its suite's shares hold.
+    `shares` what the windows of its suite's shares hold, `event_time` how far event time has come.
     """
 
     flow: str
@@ -52,6 +52,7 @@ class Identity:
     consumed: dict[str, Any]
     newest: int | None = None
     shares: dict[str, list[list[int]]] = field(default_factory=dict)
+    event_time: dict[str, Any] = field(default_factory=dict)
 
 
 class Target:
@@ -144,6 +145,21 @@ class Target:
     def files(self) -> list[str]:
         """The absolute paths of the files of the newest version."""
         return [unquote(path) for path in self._table.file_uris()]
+
+    def held(self, columns: pa.Schema) -> pa.Table:
+        """The rows of the newest version, in memory."""
+        kept = [pq.read_table(file, partitioning=None).cast(columns) for file in self.files()]
+        return pa.concat_tables(kept) if kept else columns.empty_table()
+
+    def read(self, files: list[str]) -> pa.Table:
+        """The rows of files that `write` wrote from memory; none of them if there are no files."""
+        found = [pq.read_table(self.place.path / path, partitioning=None) for path in files]
+        return pa.concat_tables(found) if found else pa.table({})
+
+    def forget(self, files: list[str]) -> None:
+        """Delete files that `write` wrote, of rows that have been merged."""
+        for folder in {(self.place.path / path).parent for path in files}:
+            shutil.rmtree(folder)
 
     def rows(self, files: list[str]) -> int:
         """The rows of files that `write` wrote."""
@@ -245,8 +261,9 @@ class Target:
         newest = max((at for at in (before, identity.newest) if at is not None), default=None)
         mine = {name: value for name, value in asdict(identity).items() if name != "flow"}
         mine["newest"] = newest
-        if not identity.shares:
-            del mine["shares"]
+        for rare in ("shares", "event_time"):
+            if not mine[rare]:
+                del mine[rare]
         flows = {**self.flows, identity.flow: mine}
         properties = CommitProperties(
             custom_metadata={log.IDENTITY_KEY: json.dumps(flows)},

@@ -57,7 +57,7 @@ def below(project: Project, name: str) -> list[Watermark]:
     found = []
     for table in project.tables.values():
         if name in table.sources and table.event_time and table.delay:
-            delay = _microseconds(table.delay, table)
+            delay = microseconds(table.delay, table)
             found.append(Watermark(table.name, table.event_time, delay, _window(table)))
     return found
 
@@ -93,11 +93,15 @@ def _literal(expression: Any, table: Table) -> int | None:
     if str(expression.getClass().getSimpleName()) != "Literal":
         return None
     value = expression.value()
-    return value if isinstance(value, int) else _microseconds(str(value.toString()), table)
+    return value if isinstance(value, int) else microseconds(str(value.toString()), table)
 
 
-def _microseconds(text: str, table: Table) -> int:
-    """An interval as Spark writes it (`5 minutes`)."""
+def microseconds(text: str, table: Table) -> int:
+    """The microseconds of an interval as Spark writes it (`5 minutes`).
+
+    Raises:
+        ProjectError: it is none.
+    """
     virtual = jvm.gateway().jvm
     try:
         found = virtual.org.apache.spark.sql.catalyst.util.IntervalUtils.stringToInterval(

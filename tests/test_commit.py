@@ -16,12 +16,13 @@ from headwater.commit import Built, Committer
 from headwater.errors import CommitError
 from headwater.intent import Intent, IntentFile
 from headwater.lake import Lake
-from headwater.target import Target
+from headwater.target import Identity, Target
 
 FLOW, REJECTS = "silver.t", "quarantine.silver_t"
 COLUMNS = pa.schema([("batch", pa.int64()), ("n", pa.int64()), ("attempt", pa.int64())])
 COUNTS = pa.schema([("k", pa.string()), ("n", pa.int64())])
-AGGREGATE = Aggregate((Output("k", "key"), Output("n", "count")), windowed=False)
+MERGED = ("merged", "merged, two")
+AGGREGATE = Aggregate((Output("k", "key"), Output("n", "count")), window="")
 
 
 class Crash(BaseException):
@@ -37,14 +38,18 @@ class Flow:
     def __init__(self, lake: Path, kind: str) -> None:
         self.kind = kind
         self.lake = Lake(lake)
-        columns = COUNTS if kind == "merged" else COLUMNS
+        columns = COUNTS if kind in MERGED else COLUMNS
+
+        def merge(table: Target, rows: pa.Table, identity: Identity) -> int:
+            return table.merge(rows, AGGREGATE, identity)
+
         self.table = Target(self.lake.create(FLOW, columns, properties={}))
         self.intents = IntentFile(self.lake.flow_folder(FLOW))
         self.lake.flow_folder(FLOW).mkdir(parents=True, exist_ok=True)
         self.committer = Committer(
             self.table,
             self.intents,
-            merge=lambda table, rows, identity: table.merge(rows, AGGREGATE, identity),
+            merges={FLOW: merge} if kind in MERGED else {},
             open_target=lambda name: Target(self.lake.create(name, COLUMNS, properties={})),
         )
 
@@ -63,11 +68,14 @@ class Flow:
             self.committer.carry_out(intent, self.build)
 
     def build(self, intent: Intent) -> Built:
-        if self.kind == "merged":
-            return Built(
-                {},
-                pa.Table.from_pylist([{"k": "all", "n": 10}, {"k": f"b{intent.sequence}", "n": 1}], COUNTS),
-            )
+        if self.kind in MERGED:
+            taken = 10 if self.kind == "merged" else Flow.attempt % 9 + 1
+            counts = [{"k": "all", "n": taken}, {"k": f"b{intent.sequence}", "n": 1}]
+            merged = {FLOW: pa.Table.from_pylist(counts, COUNTS)}
+            if self.kind == "merged":
+                return Built(merged)
+            rejects = self.write(self.committer.target(REJECTS), intent, range(10 - taken))
+            return Built({REJECTS: rejects, **merged})
         if self.kind == "one":
             return Built({FLOW: self.write(self.table, intent, range(10))})
         cut = Flow.attempt % 9 + 1
@@ -111,9 +119,11 @@ def rows(lake: Path, name: str) -> list[dict[str, int]]:
 
 def check(lake: Path, kind: str, batches: int) -> None:
     """Each batch is in every target once, split one way, and the log says so."""
-    if kind == "merged":
+    if kind in MERGED:
         found = {row["k"]: row["n"] for row in rows(lake, FLOW)}
+        found["all"] += len(rows(lake, REJECTS))
         assert found == {"all": 10 * batches, **{f"b{n}": 1 for n in range(batches)}}
+        assert not list(Lake(lake).place(FLOW).path.glob("0*"))  # staged rows that are merged are gone
     else:
         found = [*rows(lake, FLOW), *rows(lake, REJECTS)]
         assert sorted((row["batch"], row["n"]) for row in found) == [
@@ -136,7 +146,8 @@ def check(lake: Path, kind: str, batches: int) -> None:
 STEPS = {
     "one": ["pinned", "built", "committing", "committed", "sealed"],
     "two": ["pinned", "built", "staged", "committing", "committing", "committed", "sealed"],
-    "merged": ["pinned", "built", "committed", "sealed"],
+    "merged": ["pinned", "built", "committing", "committed", "sealed"],
+    "merged, two": ["pinned", "built", "staged", "committing", "committing", "committed", "sealed"],
 }
 PLACES = [(kind, at) for kind, steps in STEPS.items() for at in range(1, len(steps) + 1)]
 
@@ -222,7 +233,7 @@ def test_an_intent_of_a_table_that_was_removed_is_not_done(tmp_path: Path, crash
 def test_another_writers_commit_is_an_error_that_names_table_and_path(tmp_path: Path, kind: str) -> None:
     flow = Flow(tmp_path, kind)
     flow.run(1)
-    strange = pa.Table.from_pylist([], COUNTS if kind == "merged" else COLUMNS)
+    strange = pa.Table.from_pylist([], COUNTS if kind in MERGED else COLUMNS)
     write_deltalake(flow.table.place.path, strange, mode="append")
     with pytest.raises(CommitError) as refused:
         flow.run(2)

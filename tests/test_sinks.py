@@ -25,7 +25,7 @@ from headwater.target import Identity, Target
 
 TABLE = "silver.readings"
 NAME = f"{TABLE}->mine"
-SUM = Aggregate((Output("host", "key"), Output("n", "sum")), windowed=False)
+SUM = Aggregate((Output("host", "key"), Output("n", "sum")), window="")
 FILES = {
     "conf/local.yaml": "kafka: embedded\n",
     "bronze/raw.py": "import headwater as hw\nraw = hw.topic('raw')\n",

@@ -126,7 +126,7 @@ def test_a_merge_finds_rows_at_the_ends_of_its_bounds(tmp_path: Path) -> None:
         EPOCH - timedelta(days=500_000),
         datetime(9999, 12, 31, tzinfo=UTC),
     ]
-    aggregate = Aggregate((Output("ts", "key"), Output("n", "count")), windowed=True)
+    aggregate = Aggregate((Output("ts", "key"), Output("n", "count")), window="time")
     target = Target(Lake(tmp_path).create("gold.t", columns, properties={}))
     far = pa.array([1_700_000_000_000_000_000], pa.int64()).cast(columns.field("ts").type)
     parts = [pa.table({"ts": pa.array([at], columns.field("ts").type), "n": [1]}) for at in times]

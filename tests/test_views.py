@@ -16,8 +16,7 @@ from headwater import analysis, log, query
 from headwater import project as projects
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.context import Context
-from headwater.flows.derived import DerivedFlow
-from headwater.flows.view import ViewFlow
+from headwater.flows.declared import flow_of
 from headwater.lake import Lake
 from headwater.progress import Board
 from headwater.target import Identity, Target
@@ -69,8 +68,7 @@ class Case:
         self.rows += sales
 
     def flow(self, name: str) -> Any:
-        table = self.context.project.tables[name]
-        return ViewFlow(self.context, table) if table.view else DerivedFlow(self.context, table)
+        return flow_of(self.context, name)
 
     def best(self) -> list[tuple[Any, ...]]:
         """What the view has to hold."""

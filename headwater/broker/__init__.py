@@ -1,7 +1,7 @@
 """Kafka without containers: the embedded broker, and the topics of any broker."""
 
 from headwater.broker.embedded import BrokerStatus, EmbeddedBroker
-from headwater.broker.topics import Topic, TopicInfo, TopicOutcome, create_topics, list_topics
+from headwater.broker.topics import Topic, TopicInfo, TopicOutcome, create_topics, end_offsets, list_topics
 
 __all__ = [
     "BrokerStatus",
@@ -10,5 +10,6 @@ __all__ = [
     "TopicInfo",
     "TopicOutcome",
     "create_topics",
+    "end_offsets",
     "list_topics",
 ]

@@ -85,18 +85,21 @@ def list_topics(options: Options) -> list[TopicInfo]:
     """
     client = AdminClient({**QUIET, **options})
     there = _metadata(client, options)
-    partitions = [TopicPartition(name, each) for name, topic in there.items() for each in topic.partitions]
     ends = dict.fromkeys(there, 0)
-    if partitions:
-        asked = client.list_offsets(
-            {each: OffsetSpec.latest() for each in partitions},
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=TIMEOUT,
-        )
-        for partition, answer in asked.items():
-            result: Any = answer.result()
-            ends[partition.topic] += result.offset
+    for (name, _), end in _ends(client, there).items():
+        ends[name] += end
     return [TopicInfo(name, len(there[name].partitions), ends[name]) for name in sorted(there)]
+
+
+def end_offsets(options: Options, topic: str) -> dict[int, int]:
+    """{partition → the offset of its next record} of a topic; empty where there is no such topic.
+
+    Raises:
+        BrokerError: the broker can't be reached.
+    """
+    client = AdminClient({**QUIET, **options})
+    there = {name: found for name, found in _metadata(client, options).items() if name == topic}
+    return {partition: end for (_, partition), end in _ends(client, there).items()}
 
 
 def kafka_error(exception: KafkaException) -> KafkaError:
@@ -136,6 +139,27 @@ def _once_usable(client: AdminClient, options: Options, names: set[str]) -> dict
             f"topics {', '.join(sorted(names))}: no leader within {TIMEOUT:.0f} s; look at the broker"
         )
     return there
+
+
+def _ends(client: AdminClient, topics: dict[str, TopicMetadata]) -> dict[tuple[str, int], int]:
+    partitions = [TopicPartition(name, each) for name, topic in topics.items() for each in topic.partitions]
+    if not partitions:
+        return {}
+    asked = client.list_offsets(
+        {each: OffsetSpec.latest() for each in partitions},
+        isolation_level=IsolationLevel.READ_UNCOMMITTED,
+        request_timeout=TIMEOUT,
+    )
+    found = {}
+    for partition, answer in asked.items():
+        try:
+            result: Any = answer.result()
+        except KafkaException as e:
+            raise BrokerError(
+                f"topic {partition.topic}: no answer from Kafka: {kafka_error(e).str()}; is it running?"
+            ) from e
+        found[partition.topic, partition.partition] = int(result.offset)
+    return found
 
 
 def _metadata(client: AdminClient, options: Options) -> dict[str, TopicMetadata]:

@@ -16,6 +16,9 @@ def run(
         list[str] | None, typer.Argument(help="Tables to run, with all they depend on [all]")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Drain what is there, then end")] = False,
+    close: Annotated[
+        bool, typer.Option("--close", help="With --once: the input has ended, so open windows are over")
+    ] = False,
     trigger: Annotated[
         str | None, typer.Option(help="How often Kafka is read, e.g. '500 milliseconds' or 500ms")
     ] = None,
@@ -31,9 +34,11 @@ def run(
     from headwater.progress import Board
     from headwater.run import Options, Run, with_signals
 
+    if close and not once:
+        raise typer.BadParameter("--close needs --once: a run that goes on has no end of its input")
     loaded = projects.load(project, env)
     board = Board(sys.stdout if json else None)
-    running = Run(loaded, Options(tables or (), once, start, trigger), board)
+    running = Run(loaded, Options(tables or (), once, close, start, trigger), board)
     with_signals(running.stop)
     code = running()
     if not json:

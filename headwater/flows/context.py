@@ -29,6 +29,7 @@ class Context:
         lake: where the tables lie.
         bootstrap: Kafka's address; "" where no flow of the run needs it.
         once: whether the run ends when all is drained.
+        close: whether windows that are open then are over, too.
         start: where a source that has read nothing yet begins: earliest, latest or ISO 8601.
         trigger: how often Kafka is read; None: as the definitions say.
         board: where the flows say what they do.
@@ -46,6 +47,7 @@ class Context:
     start: str
     trigger: str | None
     board: Board
+    close: bool = False
     heads: Heads = field(default_factory=Heads)
     stop: threading.Event = field(default_factory=threading.Event)
     refused: dict[str, str] = field(default_factory=dict)
@@ -58,7 +60,7 @@ class Context:
         """
         analysed = self.tables[table.name]
         properties = dict(table.properties)
-        if analysed.keys:
+        if not analysed.appended:
             properties["delta.enableChangeDataFeed"] = "true"
         place = self.lake.create(table.name, analysed.stored, comment=table.comment, properties=properties)
         target = Target(place)

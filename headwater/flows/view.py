@@ -8,16 +8,16 @@ checkpoint. How often that is done is bounded by `headwater.trigger`.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from headwater import analysis, log, stored
+from headwater import analysis, log
 from headwater import spark as sessions
 from headwater.commit import Built, Committer
 from headwater.definitions import Table
@@ -28,6 +28,7 @@ from headwater.flows.references import References
 from headwater.flows.rows import are_few, read
 from headwater.flows.turns import take_turns
 from headwater.intent import Intent, IntentFile
+from headwater.lake import Place
 from headwater.progress import Batch
 from headwater.ranges import Position
 from headwater.target import GONE, Identity, Target
@@ -44,12 +45,13 @@ class ViewFlow:
         self._apart = interval(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
         self._table = context.open(table)
         intents = IntentFile(context.lake.flow_folder(table.name))
-        self.committer = Committer(self._table, intents, merge=self._change)
+        self.committer = Committer(self._table, intents, merges={self.name: self._change})
         self._spark = sessions.child(
             context.spark, parallelism=table.limits.parallelism or context.project.conf.parallelism
         )
         self._references = References(context, table, self._spark)
         self._inputs = [name for name in table.sources if name not in self._references]
+        self._seen: dict[str, Any] = {}  # what was read when nothing had changed since the last batch
         self._rows = self._changed = 0  # of the last batch
 
     def run(self) -> None:
@@ -72,7 +74,7 @@ class ViewFlow:
         upto = {name: Position(places[name].generation, head, 0).json() for name, head in heads.items()}
         pinned = self._references.pinnable()
         consumed = {**upto, **{name: {"version": version} for name, version in pinned.items()}}
-        if self._table.flows.get(self.name, {}).get("consumed") == consumed:
+        if not self._is_new(consumed, places):
             return False
         flows = [
             flow for name, head in heads.items() for flow in log.read(places[name].path, head).flows.values()
@@ -91,8 +93,24 @@ class ViewFlow:
         )
         return True
 
+    def _is_new(self, consumed: dict[str, Any], places: Mapping[str, Place]) -> bool:
+        """Whether anything has changed in what the view reads; commits without rows change nothing."""
+        seen = self._seen or self._table.flows.get(self.name, {}).get("consumed")
+        if seen is None or any(
+            consumed[name] != seen.get(name) for name in consumed if name not in self._inputs
+        ):
+            return True
+        for name in self._inputs:
+            before, now = (Position.parse(positions[name]) for positions in (seen, consumed))
+            commits = log.commits(places[name].path, after=before.version, upto=now.version)
+            if before.generation != now.generation or any(c.added or c.removed for c in commits):
+                return True
+        self._seen = consumed
+        return False
+
     def _carry_out(self, intent: Intent) -> None:
         began = time.monotonic()
+        self._seen = {}
         self._rows = self._changed = 0
         version = self.committer.carry_out(intent, self._build)
         self._context.heads.announce()
@@ -108,7 +126,7 @@ class ViewFlow:
         rows = analysis.apply(self._spark, self._definition, frames).toArrow().cast(self._analysed.stored)
         changes = self._difference(rows)
         self._rows, self._changed = len(rows), len(changes)
-        return Built({}, changes)
+        return Built({self.name: changes})
 
     def _frame(self, name: str, intent: Intent) -> DataFrame:
         """What the query sees of an input: all of it, at the version that is pinned."""
@@ -139,7 +157,7 @@ class ViewFlow:
         columns = [_quoted(name) for name in self._analysed.columns.fieldNames()]
         same = " AND ".join(f"new.{key} IS NOT DISTINCT FROM old.{key}" for key in keys)
         differs = " OR ".join(f"new.{name} IS DISTINCT FROM old.{name}" for name in columns)
-        old = self._held()
+        old = self._table.held(self._analysed.stored)
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             connection.register("new", rows)
@@ -158,12 +176,6 @@ class ViewFlow:
                 f"UNION ALL SELECT old.*, true FROM held old ANTI JOIN new ON {same}"
             ).to_arrow_table()
         return changes.cast(self._analysed.stored.append(pa.field(GONE, pa.bool_())))
-
-    def _held(self) -> pa.Table:
-        """The rows of the table now."""
-        files = self._table.files()
-        kept = [pq.read_table(file, partitioning=None).cast(self._analysed.stored) for file in files]
-        return pa.concat_tables(kept) if kept else stored.schema(self._analysed.columns).empty_table()
 
     def _change(self, target: Target, rows: pa.Table, identity: Identity) -> int:
         return target.change(rows, self._analysed.keys, identity)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -85,6 +85,18 @@ class Events:
             if fault in (None, "late"):
                 recent = [*recent[-RECENT + 1 :], record]
             yield record
+
+
+def reached(rows: Iterable[tuple[int | None, int]]) -> Iterator[tuple[int, int]]:
+    """By each row, as its partition has them in order: its event time, and the greatest of its partition.
+
+    Args:
+        rows: partition and event time of each.
+    """
+    most: dict[int | None, int] = {}
+    for partition, time in rows:
+        most[partition] = max(time, most.get(partition, time))
+        yield time, most[partition]
 
 
 MALFORMED: Mapping[str, Callable[[bytes], bytes | None]] = {

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from harness import BRONZE, GOLD, HOT, QUARANTINE, SILVER, Project, assert_lake_equals_oracle, once_each
+from harness import (
+    BRONZE,
+    FINAL,
+    GOLD,
+    HOT,
+    QUARANTINE,
+    SILVER,
+    Project,
+    assert_lake_equals_oracle,
+    once_each,
+)
 
 from headwater import tail
 from headwater.produce import Faults, Record
@@ -72,8 +82,8 @@ def test_the_alert_topic_holds_exactly_the_oracles_alerts(project: Project) -> N
     assert got == want, f"missing {list((want - got).items())[:5]}, too many {list((got - want).items())[:5]}"
 
 
-def test_the_last_value_of_each_published_key_is_gold(project: Project) -> None:
-    assert_published_equals_gold(project)
+def test_the_last_value_of_each_published_key_is_a_window_that_is_over(project: Project) -> None:
+    assert_published_equals_finals(project)
 
 
 def test_a_second_run_changes_nothing(project: Project) -> None:
@@ -112,15 +122,15 @@ def test_a_changed_reference_table_and_headers_come_with_the_next_batch(project:
     assert [h for k, h in headers if k == b"extra"] == [
         [{"key": "trace", "value": b"\x00\xff"}, {"key": "none", "value": None}]
     ]
-    assert_published_equals_gold(project)
+    assert_published_equals_finals(project)
 
 
 def test_hot_windows_are_many_enough_to_mean_something(project: Project) -> None:
     assert len(project.rows(HOT, "*")) > 50
 
 
-def assert_published_equals_gold(project: Project) -> None:
-    """Keeping the last value of each key of the topic gives the table."""
+def assert_published_equals_finals(project: Project) -> None:
+    """Keeping the last value of each key of the topic gives the windows that are over."""
     last: dict[str, dict[str, Any]] = {}
     for key, value in topic(project, "iot-avg-output"):
         assert key is not None
@@ -128,6 +138,6 @@ def assert_published_equals_gold(project: Project) -> None:
     stamp = "strftime(%s, '%%Y-%%m-%%dT%%H:%%M:%%S.000Z')"
     columns = f"{stamp % 'window_start'}, {stamp % 'window_end'}, hostname, cpu, avg_usage, max_usage"
     names = ("window_start", "window_end", "hostname", "cpu", "avg_usage", "max_usage")
-    want = [dict(zip(names, row, strict=True)) for row in project.rows(GOLD, columns)]
+    want = [dict(zip(names, row, strict=True)) for row in project.rows(FINAL, columns)]
     order = lambda row: json.dumps(row, sort_keys=True)  # noqa: E731
     assert sorted(map(order, last.values())) == sorted(map(order, want))

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from harness import (
     BRONZE,
+    FINAL,
     GOLD,
     HOT,
     SEED,
@@ -35,12 +36,15 @@ from headwater.failpoints import STEPS
 RECOVERY = 30.0  # seconds from a kill to the first new commit
 
 # (step, flow, count, process). "staged" is reached where a batch has rows for a quarantine too; then the
-# first "committing" of silver stands between the quarantine's commit and the table's own.
+# first "committing" of silver stands between the quarantine's commit and the table's own. Finals
+# are always staged: late rows, open windows, the table.
 SHORT = [
     ("pinned", SILVER, 1, "jvm"),
     ("built", BRONZE, 1, "python"),
     ("staged", SILVER, 1, "python"),
     ("committing", SILVER, 1, "jvm"),
+    ("committing", FINAL, 2, "python"),
+    ("staged", FINAL, 1, "jvm"),
     ("committed", GOLD, 1, "python"),
     ("sealed", SILVER, 1, "jvm"),
     ("built", HOT, 1, "python"),
@@ -56,8 +60,18 @@ REACHED = {
         ("committed", 1),
         ("sealed", 1),
     ],
-    GOLD: [("pinned", 1), ("built", 1), ("committed", 1), ("sealed", 1)],
-    HOT: [("pinned", 1), ("built", 1), ("committed", 1), ("sealed", 1)],
+    GOLD: [("pinned", 1), ("built", 1), ("committing", 1), ("committed", 1), ("sealed", 1)],
+    FINAL: [
+        ("pinned", 1),
+        ("built", 1),
+        ("staged", 1),
+        ("committing", 1),
+        ("committing", 2),
+        ("committing", 3),
+        ("committed", 1),
+        ("sealed", 1),
+    ],
+    HOT: [("pinned", 1), ("built", 1), ("committing", 1), ("committed", 1), ("sealed", 1)],
 }
 FULL = [
     (step, flow, count, who)
@@ -84,7 +98,7 @@ def kill_at(project: Project, step: str, flow: str, count: int, who: str) -> Non
         reached = f"{step} of {flow} was not reached: {run.said()}"
         if who == "python":
             assert code == -signal.SIGKILL, reached
-        elif flow in (GOLD, HOT) and code == 0:  # from "built" on, these need no JVM, and nothing is left
+        elif flow in (GOLD, FINAL, HOT) and code == 0:  # from "built" on, they need no JVM
             done = {event["flow"] for event in run.events if event.get("state") == "done"}
             assert done >= {BRONZE, SILVER, GOLD} and step != "pinned", reached
         else:
@@ -96,7 +110,7 @@ def kill_at(project: Project, step: str, flow: str, count: int, who: str) -> Non
 def test_the_short_form_covers_every_step_and_both_processes() -> None:
     assert {step for step, _, _, _ in SHORT} == set(STEPS)
     assert {who for _, _, _, who in SHORT} == {"python", "jvm"}
-    assert {flow for _, flow, _, _ in SHORT} == {BRONZE, SILVER, GOLD, HOT}
+    assert {flow for _, flow, _, _ in SHORT} == {BRONZE, SILVER, GOLD, FINAL, HOT}
     assert {step for step, _, _, _ in FULL} == set(STEPS)
 
 

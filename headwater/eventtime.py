@@ -1,0 +1,164 @@
+"""How far event time has come in each partition of Kafka, and which windows are closed: what a watermark is.
+
+A partition has *reached* the greatest event time among the rows that came from it. Windows close when every
+partition that is not idle has reached their end and the delay; and a row is late when its own partition had
+reached that before it. The first makes sure of the second: no row that is on time finds its window closed,
+wherever batches were cut.
+
+All times here are microseconds since the epoch (UTC).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import duckdb
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from headwater.aggregate import WINDOW
+from headwater.decode import SOURCE
+from headwater.plans import named
+
+NEVER = -(2**62)
+LATE = "_late"  # whether a row is
+WATERMARK, LATENESS = "_watermark", "_lateness"  # of a late row
+_REACHED = "_reached"
+_PARTITION = ("cluster", "topic", "partition")
+
+
+@dataclass(frozen=True)
+class Times:
+    """The event times of one partition's rows in a batch, and when the last of them was ingested."""
+
+    least: int
+    greatest: int
+    ingested: int
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """How far event time has come after a batch.
+
+    Attributes:
+        reached: {partition → its greatest event time}; a partition is `cluster/topic/number`.
+        seen: {partition → when its newest row was ingested}.
+        closed: windows whose end and delay lie before are closed.
+        idle: the partitions that did not hold back `closed`, being silent.
+    """
+
+    reached: dict[str, int] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
+    closed: int = NEVER
+    idle: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, value: Mapping[str, Any] | None) -> EventTime:
+        """What `json` wrote; before the first batch nothing was."""
+        return cls(**{**value, "idle": tuple(value["idle"])}) if value else cls()
+
+    def json(self) -> dict[str, Any]:
+        """As intents and commits keep it."""
+        return {"reached": self.reached, "seen": self.seen, "closed": self.closed, "idle": list(self.idle)}
+
+    def after(self, times: Mapping[str, Times]) -> EventTime:
+        """With a batch's rows; nothing closes."""
+        reached, seen = dict(self.reached), dict(self.seen)
+        for partition, found in times.items():
+            reached[partition] = max(found.greatest, reached.get(partition, NEVER))
+            seen[partition] = max(found.ingested, seen.get(partition, NEVER))
+        return replace(self, reached=reached, seen=seen)
+
+    def low(self, partitions: Iterable[str]) -> int:
+        """What all of these partitions have reached."""
+        return min((self.reached.get(partition, NEVER) for partition in partitions), default=NEVER)
+
+    def closing(self, upto: int, idle: Iterable[str] = ()) -> EventTime:
+        """With all closed that is over at `upto`; what is closed never opens again."""
+        return replace(self, closed=max(self.closed, upto), idle=tuple(sorted(idle)))
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """What makes a row of a windowed aggregate late: its partition had come too far before it.
+
+    A row in a window of time is late when that had reached the window's end and the delay; one of a session
+    when it lies more than the delay behind: later ones could find that their session is closed.
+
+    Attributes:
+        column: the event time.
+        delay: how much later rows may come.
+        session: whether the windows are sessions.
+    """
+
+    column: str
+    delay: int
+    session: bool
+
+    def none(self, before: EventTime, times: Mapping[str, Times]) -> bool:
+        """Whether no row of a batch can be late: none lies as far behind what its partition reaches."""
+        after = before.after(times)
+        return all(
+            found.least + self.delay >= max(after.reached[partition], before.closed)
+            for partition, found in times.items()
+        )
+
+    def marked(self, rows: DataFrame, before: EventTime) -> DataFrame:
+        """Rows as `aggregate.rows` gives them, with what their partition had reached by then, and `LATE`.
+
+        Args:
+            rows: of one batch.
+            before: how far event time had come before it.
+        """
+        order = Window.partitionBy(*(f"{SOURCE}.{part}" for part in _PARTITION)).orderBy(f"{SOURCE}.offset")
+        reached = F.greatest(F.max(self._time()).over(order), _known(before.reached), F.lit(before.closed))
+        last = F.unix_micros(f"{WINDOW}.start") if self.session else F.unix_micros(f"{WINDOW}.end") - 1
+        found = rows.withColumn(_REACHED, reached)
+        return found.withColumn(LATE, F.col(_REACHED) > last + self.delay)
+
+    def late(self, rows: DataFrame) -> DataFrame:
+        """The late ones of `marked` rows: their columns with the window that they are late for, the watermark
+        that they missed (UTC), and by how many seconds they lie behind it."""
+        watermark = F.col(_REACHED) - self.delay
+        found = rows.where(LATE).withColumn(WATERMARK, F.timestamp_micros(watermark))
+        found = found.withColumn(LATENESS, (watermark - self._time()) / 1e6)
+        return found.drop(WINDOW, _REACHED, LATE)
+
+    def _time(self) -> Column:
+        return F.unix_micros(named(self.column).cast("timestamp"))
+
+
+def times(files: Sequence[str], column: str) -> dict[str, Times]:
+    """{partition → the times of its rows} of Parquet files, rows without an event time aside."""
+    if not files:
+        return {}
+    name = '"' + column.replace('"', '""') + '"'
+    partition = " || '/' || ".join(f'{SOURCE}."{part}"' for part in _PARTITION)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        found = connection.execute(
+            f"SELECT {partition}, epoch_us(min({name})), epoch_us(max({name})), epoch_us(max(ingested_at)) "
+            f"FROM read_parquet($files, hive_partitioning = false) WHERE {name} IS NOT NULL GROUP BY 1",
+            {"files": list(files)},
+        ).fetchall()
+    return {partition: Times(*values) for partition, *values in found}
+
+
+def late_name(table: str) -> str:
+    """The table of the rows that came too late for a table."""
+    return f"{table}_late"
+
+
+def state_name(table: str) -> str:
+    """The table of the open windows of a table of final ones."""
+    return f"{table}__state"
+
+
+def _known(reached: Mapping[str, int]) -> Column:
+    """What a row's partition had reached, of a map."""
+    if not reached:
+        return F.lit(None).cast("long")
+    partition = F.concat_ws("/", *(F.col(f"{SOURCE}.{part}").cast("string") for part in _PARTITION))
+    return F.create_map(*[F.lit(value) for pair in reached.items() for value in pair])[partition]

@@ -1,0 +1,120 @@
+"""Silver → gold: groups of rows, changed in place as rows come.
+
+A batch is aggregated by itself, and its partial result merged into the table, which is the state: see
+`headwater.aggregate`. Sessions are put together with those that they touch: see `headwater.combine`. Where
+lateness is bounded, rows that come later go to the late table, and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from headwater import aggregate, eventtime
+from headwater.aggregate import BOUNDS
+from headwater.combine import combine
+from headwater.commit import Built, Committer, Merge, Part
+from headwater.definitions import Table
+from headwater.eventtime import LATE, NEVER, EventTime, late_name
+from headwater.flows.context import Context
+from headwater.flows.ranged import RangedFlow
+from headwater.flows.rows import Rows
+from headwater.intent import Intent
+from headwater.ranges import Range
+from headwater.target import Identity, Target
+
+
+class AggregateFlow(RangedFlow):
+    """The flow of one table of groups."""
+
+    def __init__(self, context: Context, table: Table) -> None:
+        super().__init__(context, table)
+        assert self._analysed.aggregate is not None
+        self._aggregate = self._analysed.aggregate
+        self._lateness = self._analysed.lateness
+        self._where = f"{table.file}: {table.name}"
+        self.committer = Committer(
+            self._table, self._intents, merges=self._merges(), open_target=self._open_beside
+        )
+
+    def _merges(self) -> Mapping[str, Merge]:
+        return {self.name: self._change if self._aggregate.window == "session" else self._merge}
+
+    def _beside(self) -> list[str]:
+        return [late_name(self.name)] if self._lateness else []
+
+    def _open_beside(self, name: str) -> Target:
+        assert self._analysed.late is not None
+        comment = f"Rows that came too late for {self.name}, with the watermark that they missed"
+        return self._opened(name, self._analysed.late, comment)
+
+    def _opened(self, name: str, columns: pa.Schema, comment: str) -> Target:
+        target = Target(self._context.lake.create(name, columns, comment=comment, properties={}))
+        target.require(columns, self._definition.file)
+        return target
+
+    def _event_time(self) -> EventTime:
+        """How far event time had come after the last batch."""
+        return EventTime.parse(self._table.flows.get(self.name, {}).get("event_time"))
+
+    def _told(self, found: Range) -> EventTime | None:
+        if self._lateness is None:
+            return None
+        return self._event_time().after(eventtime.times(found.files, self._lateness.column))
+
+    def _build(self, intent: Intent) -> Built:
+        rows = self._read(intent)
+        session = self._aggregate.window == "session"
+        fresh, parts = self._fresh(rows, intent, bounds=session)
+        changes = self._touched(fresh) if session else fresh
+        self._counts, self._written = rows.counts(), len(changes)
+        return Built({**parts, self.name: changes})
+
+    def _fresh(self, rows: Rows, intent: Intent, *, bounds: bool) -> tuple[pa.Table, dict[str, Part]]:
+        """The partial result of the rows that are on time, and the part of the late table, if it gets any."""
+        result, lateness = rows.result, self._lateness
+        only, seen, before = None, Observation(), self._event_time()
+        if lateness is not None:
+            times = eventtime.times(intent.files, lateness.column)
+            if not lateness.none(before, times):
+
+                def only(rows: DataFrame) -> DataFrame:
+                    marked = lateness.marked(rows, before)
+                    return marked.observe(seen, F.count_if(LATE).alias("late")).where(~F.col(LATE))
+
+        fresh = aggregate.partial(result, self._where, only, bounds=bounds).toArrow()
+        fresh = fresh.cast(aggregate.schema(result, self._where, bounds=bounds))
+        if only is None or not seen.get["late"]:
+            return fresh, {}
+        assert lateness is not None
+        self._late = int(seen.get["late"])
+        late = lateness.late(lateness.marked(aggregate.rows(result, self._where), before))
+        name = late_name(self.name)
+        return fresh, {name: self.committer.target(name).write(late.coalesce(1), intent.batch)}
+
+    def _touched(self, fresh: pa.Table) -> pa.Table:
+        """What changes in the table's sessions with new ones."""
+        ends = {output.window: output.name for output in self._aggregate.outputs if output.window}
+
+        def bound(rows: pa.Table, end: str) -> pa.ChunkedArray:
+            return rows[ends[end]] if end in ends else pc.struct_field(rows[ends["all"]], end)
+
+        held = self._table.held(self._analysed.stored)
+        for name, end in zip(BOUNDS, aggregate.ENDS, strict=True):
+            held = held.append_column(fresh.schema.field(name), bound(held, end))
+        if len(fresh):
+            least, greatest = pc.min(fresh["_start"]), pc.max(fresh["_end"])
+            near = pc.and_(pc.greater_equal(held["_end"], least), pc.less_equal(held["_start"], greatest))
+            held = held.filter(near)
+        changes, _ = combine(self._aggregate, held, fresh, NEVER)
+        return changes.drop_columns(list(BOUNDS))
+
+    def _merge(self, table: Target, rows: pa.Table, identity: Identity) -> int:
+        return table.merge(rows, self._aggregate, identity)
+
+    def _change(self, table: Target, rows: pa.Table, identity: Identity) -> int:
+        return table.change(rows, self._aggregate.keys, identity)

@@ -1,0 +1,40 @@
+"""Which flow a declaration gets."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headwater.flows.aggregated import AggregateFlow
+from headwater.flows.context import Context
+from headwater.flows.derived import DerivedFlow
+from headwater.flows.final import FinalFlow
+from headwater.flows.publish import PublishFlow
+from headwater.flows.realtime import RealtimeFlow
+from headwater.flows.source import SourceFlow
+from headwater.flows.view import ViewFlow
+
+
+class Flow(Protocol):
+    """What a run runs: `run` returns when the run ends, or raises what stopped the flow."""
+
+    name: str
+
+    def run(self) -> None:
+        """Work until the run ends."""
+
+
+def flow_of(context: Context, name: str) -> Flow:
+    """The flow of a table, an alert or a sink."""
+    project = context.project
+    if name in project.topics:
+        return SourceFlow(context, project.topics[name])
+    if name in project.alerts:
+        return RealtimeFlow(context, project.alerts[name])
+    if name in project.sinks:
+        return PublishFlow(context, project.sinks[name])
+    table = project.tables[name]
+    if table.view:
+        return ViewFlow(context, table)
+    if context.tables[name].aggregate is None:
+        return DerivedFlow(context, table)
+    return FinalFlow(context, table) if table.emit == "final" else AggregateFlow(context, table)

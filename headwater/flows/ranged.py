@@ -1,0 +1,174 @@
+"""What flows over versions have in common: ranges of one table's new rows, each of which becomes one commit.
+
+The rows that were added to the input since this flow's own last commit are one batch; its commit records how
+far the input has been read: the commit is the checkpoint. A flow is woken by the commits of its input and
+takes all that is new, within its bounds.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from headwater import log, ranges
+from headwater.commit import Built, Committer
+from headwater.definitions import Table
+from headwater.errors import CommitError
+from headwater.eventtime import EventTime
+from headwater.flows.applied import Applied
+from headwater.flows.context import Context, clock
+from headwater.flows.reading import interval
+from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, are_few, read
+from headwater.flows.turns import take_turns
+from headwater.intent import Intent, IntentFile
+from headwater.lake import Place
+from headwater.progress import Batch
+from headwater.quality.measure import Findings
+from headwater.ranges import Position, Range
+
+
+class RangedFlow:
+    """The flow of one table that is derived from another; a subclass says what a batch becomes."""
+
+    committer: Committer
+
+    def __init__(self, context: Context, table: Table) -> None:
+        self.name = table.name
+        self._context = context
+        self._definition = table
+        self._applied = Applied(context, table)
+        self._analysed = self._applied.analysed
+        self._stream = self._applied.stream
+        self._apart = interval(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
+        self._max_rows = table.limits.max_rows_per_batch or context.project.conf.max_rows_per_batch
+        self._folder = context.lake.flow_folder(table.name)
+        self._intents = IntentFile(self._folder)
+        self._table = context.open(table)
+        self._place = self._table.place
+        self._position = self._consumed()
+        self._counts, self._written, self._findings, self._late = Counts(), 0, Findings(), 0  # of a batch
+
+    def run(self) -> None:
+        """Take what is new until the run ends; with `once`, until the input has ended and is drained.
+
+        Raises:
+            FlowError, CommitError: what trying again will not mend.
+        """
+        self.recover()
+        take_turns(self._context, self.name, [self._stream], self._turn, self._apart)
+
+    def recover(self) -> None:
+        """Do what a killed process left half done.
+
+        Raises:
+            CommitError: a table beside this one is of an earlier life of it.
+        """
+        left = self.committer.unsealed()
+        for name in self._beside():
+            self._same_life(name, left)
+        if left is not None:
+            self._carry_out(left)
+
+    def _beside(self) -> list[str]:
+        """The tables that the flow writes beside its own, where there is a need."""
+        return []
+
+    def _same_life(self, name: str, left: Intent | None) -> None:
+        """Check that a table beside is no further than the table, or the batch that is half committed."""
+        mine = self._table.last(self.name)
+        place = self._context.lake.places().get(name)
+        held = log.last(log.flows(place.path), self.name) if place else -1
+        if place is not None and held > max(mine, left.sequence if left else -1):
+            raise CommitError(
+                f"{self.name}: {name} is of an earlier life of it; remove {place.path.parent}* too: what it "
+                f"holds comes again from {self._stream}"
+            )
+
+    def step(self) -> bool:
+        """Take one batch; whether there was anything to take."""
+        source = self._input()
+        if source is None:
+            return False
+        found = ranges.take(
+            source.path,
+            self._stream,
+            self._position,
+            max_rows=self._max_rows,
+            max_bytes=self._context.project.conf.max_bytes_per_batch,
+        )
+        if found is None:
+            return False
+        if found.files:
+            self._carry_out(self._intent(found, self._told(found)))
+        self._position = found.upto
+        return True
+
+    def _turn(self) -> bool:
+        """Do what there is to do; whether there was anything."""
+        return self.step()
+
+    def _told(self, found: Range) -> EventTime | None:
+        """How far event time comes with a batch; None where that does not matter."""
+        return None
+
+    def _intent(self, found: Range, event_time: EventTime | None) -> Intent:
+        return Intent(
+            flow=self.name,
+            generation=self._place.generation,
+            sequence=self._table.last(self.name) + 1,
+            consumed={self._stream: found.upto.json()},
+            clock=clock(),
+            fingerprint=self._analysed.fingerprint,
+            files=list(found.files),
+            rows=found.rows,
+            newest=found.newest,
+            references=self._applied.references.pinnable(),
+            event_time=event_time.json() if event_time else {},
+        )
+
+    def _build(self, intent: Intent) -> Built:
+        """What the batch becomes; sets what is said of it: counts, rows written, findings, late rows."""
+        raise NotImplementedError
+
+    def _carry_out(self, intent: Intent) -> None:
+        began = time.monotonic()
+        self._counts, self._written, self._findings, self._late = Counts(), 0, Findings(), 0
+        version = self.committer.carry_out(intent, self._build)
+        self._position = self._consumed()
+        self._context.heads.announce()
+        seconds = time.monotonic() - began
+        counts = self._counts
+        self._context.board.batch(
+            Batch(
+                flow=self.name,
+                sequence=intent.sequence,
+                version=version,
+                rows_in=counts.taken,
+                rows_out=self._written,
+                quarantined=counts.held,
+                seconds=seconds,
+                at=time.time(),
+                newest=intent.newest,
+                dropped=counts.tally.dropped,
+                late=self._late,
+                failed=counts.failed,
+                missed=self._findings.missed,
+            )
+        )
+
+    def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
+        work = self._applied.work(intent.references, self._table)
+        if are_few(intent.files, intent.rows):
+            return FewRows(work, read(intent.files, work.columns), broken)
+        return ManyRows(work, intent.files, intent.rows, broken)
+
+    def _input(self) -> Place | None:
+        return self._context.lake.places().get(self._stream)
+
+    def _consumed(self) -> Position:
+        """How far the table's own last commit says that the input was read."""
+        mine = self._table.flows.get(self.name)
+        if mine is None:
+            return Position(generation=1)
+        return Position.parse(mine["consumed"][self._stream])

@@ -1,0 +1,424 @@
+"""Windows that are appended once, when they are over: final and late rows are all rows, at any cut."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections import Counter, defaultdict
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater import analysis, query
+from headwater import project as projects
+from headwater.errors import CommitError, ProjectError
+from headwater.flows.context import Context
+from headwater.flows.declared import flow_of
+from headwater.flows.upstream import Upstream
+from headwater.lake import Lake
+from headwater.progress import Board
+from headwater.target import Identity, Target
+
+VISITS, COUNTS = "silver.visits", "gold.counts"
+EPOCH = 1_760_000_400  # seconds; a whole number of minutes
+FILES = {
+    "conf/local.yaml": "kafka: embedded\n",
+    "bronze/raw.py": "import headwater as hw\nraw = hw.topic('raw')\n",
+    "silver/visits.py": '''import headwater as hw
+from pyspark.sql import functions as F
+@hw.table(source="bronze.raw", decode=hw.json("user STRING, n BIGINT, at BIGINT"))
+def visits(raw):
+    """One row per visit."""
+    return raw.withColumn("event_time", F.timestamp_seconds("at"))
+''',
+}
+AGGREGATES = "count(*) AS visits, sum(n) AS total, avg(n) AS mean, max_by(n, at) AS last, min(n) AS least"
+
+
+def sql(window: str, properties: str, name: str = "window") -> str:
+    return f"""CREATE STREAMING TABLE {COUNTS} TBLPROPERTIES ({properties}) AS
+        SELECT {name}.start AS since, {name}.end AS upto, user, {AGGREGATES}
+        FROM STREAM {VISITS} WATERMARK event_time DELAY OF INTERVAL 10 SECONDS
+        GROUP BY {window}, user"""
+
+
+TUMBLING, SLIDING = "window(event_time, '1 minute')", "window(event_time, '1 minute', '20 seconds')"
+SESSION = "session_window(event_time, '30 seconds')"
+FINAL = "'headwater.emit' = 'final'"
+
+Row = tuple[int, int, str, int, int]  # partition, offset, user, n, event time in seconds
+
+
+class Case:
+    """A project whose silver table the test writes, and the flow of its gold table, which the test steps."""
+
+    def __init__(self, root: Path, spark: SparkSession, statement: str) -> None:
+        self.root = root
+        for name, text in {**FILES, "gold/counts.sql": statement}.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        project = projects.load(root)
+        self.tables = analysis.analyse(spark, project)
+        self.lake = Lake(project.conf.lake)
+        self.board = Board(notices=StringIO())
+        self.context = Context(
+            project, self.tables, spark, self.lake, "", False, "earliest", None, self.board
+        )
+        self.visits = Target(self.lake.create(VISITS, self.tables[VISITS].stored, properties={}))
+        self.rows: list[Row] = []
+
+    def add(self, rows: list[Row], ingested: float | None = None) -> None:
+        """One commit of the silver table."""
+        schema = self.tables[VISITS].stored
+        found = [
+            {
+                **dict.fromkeys(schema.names),
+                "user": user,
+                "n": n,
+                "at": at,
+                "event_time": at * 1_000_000,
+                "ingested_at": int((ingested or time.time()) * 1_000_000),
+                "_source": {"cluster": "local", "topic": "raw", "partition": partition, "offset": offset},
+            }
+            for partition, offset, user, n, at in rows
+        ]
+        identity = Identity(VISITS, 1, self.visits.last(VISITS) + 1, {})
+        files = self.visits.write(pa.Table.from_pylist(found, schema), f"{identity.sequence:012d}")
+        self.visits.append(files, identity)
+        self.rows += rows
+
+    def flow(self) -> Any:
+        flow: Any = flow_of(self.context, COUNTS)
+        flow.recover()
+        return flow
+
+    def seen(self, columns: str = "*", table: str = COUNTS) -> list[tuple[Any, ...]]:
+        if table not in self.lake.places():
+            return []
+        found = query.run(f"SELECT {columns} FROM {table}", project=self.root).rows
+        return sorted(found, key=repr)
+
+    def late(self) -> Counter[tuple[int, int, int]]:
+        """Which rows are late, and for how many windows."""
+        return Counter(self.seen('_source."partition", _source."offset", "at"', f"{COUNTS}_late"))
+
+    def end(self) -> None:
+        """Let the input end."""
+        self.context.heads.end(VISITS)
+        self.context = replace(self.context, once=True, close=True)
+        self.flow().run()
+
+    def open(self) -> int:
+        return len(self.seen("1", f"{COUNTS}__state"))
+
+
+def windows(at: int, size: int, slide: int) -> list[int]:
+    """Where the windows begin that hold an instant."""
+    newest = at // slide * slide
+    return [start for start in range(newest, newest - size, -slide) if start + size > at]
+
+
+def split(rows: list[Row], size: int, slide: int, delay: int) -> tuple[dict[Any, list[Row]], Counter[Any]]:
+    """What plain Python says is on time, by window and user, and what is late."""
+    reached: dict[int, int] = {}
+    groups: dict[Any, list[Row]] = defaultdict(list)
+    late: Counter[Any] = Counter()
+    for row in sorted(rows, key=lambda row: row[:2]):
+        partition, offset, user, _, at = row
+        reached[partition] = max(reached.get(partition, 0), at)
+        for start in windows(at, size, slide):
+            if reached[partition] >= start + size + delay:
+                late[partition, offset, at] += 1
+            else:
+                groups[start, start + size, user].append(row)
+    return groups, late
+
+
+def sessions(rows: list[Row], gap: int, delay: int) -> tuple[dict[Any, list[Row]], Counter[Any]]:
+    """What plain Python says of sessions: the rows of each, and what is late."""
+    reached: dict[int, int] = {}
+    late: Counter[Any] = Counter()
+    on_time: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row[:2]):
+        partition, offset, user, _, at = row
+        reached[partition] = max(reached.get(partition, 0), at)
+        if reached[partition] > at + delay:
+            late[partition, offset, at] += 1
+        else:
+            on_time[user].append(row)
+    return {key: found for user in on_time for key, found in grown(on_time[user], gap)}, late
+
+
+def grown(rows: list[Row], gap: int) -> list[tuple[tuple[int, int, str], list[Row]]]:
+    """The sessions of one user's rows."""
+    found: list[list[Row]] = []
+    for row in sorted(rows, key=lambda row: row[4]):
+        if found and row[4] <= found[-1][-1][4] + gap:
+            found[-1].append(row)
+        else:
+            found.append([row])
+    return [((each[0][4], each[-1][4] + gap, each[0][2]), each) for each in found]
+
+
+def values(key: tuple[int, int, str], rows: list[Row]) -> tuple[Any, ...]:
+    """The row of the table that a group becomes."""
+    since, upto, user = key
+    numbers = [n for *_, n, _ in rows]
+    last = max((at, n) for *_, n, at in rows)[1]
+    return (since, upto, user, len(rows), sum(numbers), sum(numbers) / len(rows), last, min(numbers))
+
+
+def everything(groups: dict[Any, list[Row]]) -> list[tuple[Any, ...]]:
+    """The rows of the table."""
+    return sorted((values(*pair) for pair in groups.items()), key=repr)
+
+
+COLUMNS = "epoch(since)::BIGINT, epoch(upto)::BIGINT, user, visits, total, mean, last, least"
+
+
+def seeded(seed: int) -> random.Random:
+    print(f"seed {seed}")
+    return random.Random(seed)
+
+
+def drawn(draw: random.Random, count: int) -> list[Row]:
+    """Rows of three partitions, out of order, some very late, a partition ahead of another."""
+    rows, offsets, now = [], Counter[int](), EPOCH
+    for _ in range(count):
+        now += draw.randrange(0, 8)
+        behind = draw.choice([0, 0, 0, 3, 9, 15, 80, 200])
+        partition = draw.randrange(3)
+        user = draw.choice(["ann", "bob", "eve"])
+        rows.append((partition, offsets[partition], user, draw.randrange(100), now - behind))
+        offsets[partition] += 1
+    return rows
+
+
+def cut(draw: random.Random, rows: list[Row]) -> list[list[Row]]:
+    """Commits of rows, those of each partition in order, but some partitions later than others."""
+    left = {p: [row for row in rows if row[0] == p] for p in range(3)}
+    found = []
+    while any(left.values()):
+        one = []
+        for partition in draw.sample(range(3), draw.randint(1, 3)):
+            size = draw.randrange(1, 40)
+            one += left[partition][:size]
+            left[partition] = left[partition][size:]
+        if one:
+            draw.shuffle(one)
+            found.append(one)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka, as far as a flow asks for it: three partitions have records, none of them is quiet."""
+    monkeypatch.setattr(Upstream, "known", lambda self: [f"local/raw/{n}" for n in range(3)])
+    monkeypatch.setattr(Upstream, "quiet", lambda self, position, found: set())
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("window", "size", "slide"), [(TUMBLING, 60, 60), (SLIDING, 60, 20)])
+def test_final_and_late_rows_are_all_rows_at_any_cut(
+    interpreted: SparkSession, tmp_path: Path, window: str, size: int, slide: int, seed: int
+) -> None:
+    draw = seeded(seed)
+    rows = drawn(draw, 150)
+    groups, late = split(rows, size, slide, 10)
+    assert late and groups
+    case = Case(tmp_path, interpreted, sql(window, FINAL))
+    flow = case.flow()
+    for commit in cut(draw, rows):
+        case.add(commit)
+        while flow.step():
+            pass
+        if draw.random() < 0.2:
+            flow = case.flow()  # as after a restart
+        low = min(max((row[4] for row in case.rows if row[0] == p), default=0) for p in range(3))
+        over = {key: found for key, found in groups.items() if key[1] + 10 <= low}
+        assert case.seen(COLUMNS) == everything(over)
+    assert case.late() == late
+    assert case.open() == len(groups) - len(over)
+    case.end()
+    assert case.seen(COLUMNS) == everything(groups)
+    assert case.open() == 0
+
+
+def test_final_sessions_at_any_cut(interpreted: SparkSession, tmp_path: Path) -> None:
+    draw = seeded(5)
+    rows = drawn(draw, 150)
+    groups, late = sessions(rows, 30, 10)
+    assert late and any(len(found) > 3 for found in groups.values())
+    case = Case(tmp_path, interpreted, sql(SESSION, FINAL, "session_window"))
+    flow = case.flow()
+    for commit in cut(draw, rows):
+        case.add(commit)
+        while flow.step():
+            pass
+        if draw.random() < 0.2:
+            flow = case.flow()
+        low = min(max((row[4] for row in case.rows if row[0] == p), default=0) for p in range(3))
+        over = {key: found for key, found in groups.items() if key[1] + 10 < low}
+        assert case.seen(COLUMNS) == everything(over)
+    assert case.late() == late
+    case.end()
+    assert case.seen(COLUMNS) == everything(groups)
+
+
+@pytest.mark.parametrize("allowed", [None, 40])
+def test_sessions_that_grow_at_any_cut(
+    interpreted: SparkSession, tmp_path: Path, allowed: int | None
+) -> None:
+    draw = seeded(9)
+    rows = drawn(draw, 150)
+    groups, late = sessions(rows, 30, 10**9 if allowed is None else 10 + allowed)
+    assert bool(late) == (allowed is not None)
+    properties = f"'headwater.allowed_lateness' = '{allowed} seconds'" if allowed else "'headwater.keys' = ''"
+    case = Case(tmp_path, interpreted, sql(SESSION, properties, "session_window"))
+    flow = case.flow()
+    for commit in cut(draw, rows):
+        case.add(commit)
+        while flow.step():
+            pass
+        if draw.random() < 0.2:
+            flow = case.flow()
+    assert case.seen(COLUMNS) == everything(groups)
+    assert case.late() == late
+
+
+def test_rows_within_the_allowed_lateness_still_correct_their_window(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    draw = seeded(3)
+    rows = drawn(draw, 150)
+    groups, late = split(rows, 60, 60, 10 + 60)
+    assert late
+    case = Case(tmp_path, interpreted, sql(TUMBLING, "'headwater.allowed_lateness' = '1 minute'"))
+    flow = case.flow()
+    for commit in cut(draw, rows):
+        case.add(commit)
+        while flow.step():
+            pass
+    assert case.seen(COLUMNS) == everything(groups)
+    assert case.late() == late
+
+
+def test_a_late_row_says_what_it_missed_and_by_how_much(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    flow = case.flow()
+    case.add([(0, 0, "ann", 1, EPOCH), (0, 1, "ann", 2, EPOCH + 75), (0, 2, "bob", 3, EPOCH + 59)])
+    while flow.step():
+        pass
+    told = 'user, n, epoch("window".start)::BIGINT, epoch(_watermark)::BIGINT, _lateness, ingested_at IS NULL'
+    assert case.seen(told, f"{COUNTS}_late") == [("bob", 3, EPOCH, EPOCH + 65, 6.0, False)]
+    assert [batch.late for batch in case.board.flows[COUNTS].recent] == [1]
+
+
+class Quiet:
+    """Kafka, as far as a flow asks for it: which partitions have nothing on its way."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *quiet: int) -> None:
+        self.quiet = {f"local/raw/{n}" for n in quiet}
+        monkeypatch.setattr(Upstream, "quiet", lambda _, position, found: found & self.quiet)
+
+
+LONG_AGO = 3600.0
+
+
+def test_a_silent_partition_does_not_hold_the_others_back_unless_something_is_on_its_way(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = Quiet(monkeypatch)
+    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    flow = case.flow()
+    case.add([(2, 0, "eve", 1, EPOCH)], ingested=time.time() - LONG_AGO)
+    case.add([(p, 0, "ann", 1, EPOCH + 75) for p in range(2)])
+    while flow.step():
+        pass
+    assert case.seen("user") == []
+    kafka.quiet = {"local/raw/2"}
+    assert flow.step() and case.seen("user") == [("eve",)]
+    assert not flow.step()
+    case.add([(2, 1, "bob", 1, EPOCH + 50), (2, 2, "bob", 1, EPOCH + 60)])  # it speaks again
+    while flow.step():
+        pass
+    assert case.late() == {(2, 1, EPOCH + 50): 1} and case.open() == 2
+
+
+def test_when_all_is_silent_the_clock_closes_what_lies_in_the_past(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Quiet(monkeypatch, 0, 1, 2)
+    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    flow = case.flow()
+    now = int(time.time())
+    case.add([(0, 0, "ann", 1, now - 300), (0, 1, "bob", 2, now + 300)], ingested=time.time() - LONG_AGO)
+    while flow.step():
+        pass
+    assert case.seen("user") == [("ann",)] and case.open() == 1
+    case.add([(0, 2, "eve", 1, now - 100), (0, 3, "ann", 1, now - 290)], ingested=time.time())
+    while case.flow().step():
+        pass
+    assert case.late() == {(0, 2, now - 100): 1, (0, 3, now - 290): 1}  # of its own partition, by now + 300
+
+
+def test_a_run_once_leaves_windows_open_and_close_ends_them(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Quiet(monkeypatch, 0, 1, 2)
+    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    case.add([(p, 0, "ann", 1, EPOCH) for p in range(3)], ingested=time.time() - LONG_AGO)
+    case.context.heads.end(VISITS)
+    case.context = replace(case.context, once=True)
+    case.flow().run()
+    assert case.seen("user") == [] and case.open() == 1
+    case.context = replace(case.context, close=True)
+    case.flow().run()
+    assert case.seen("user, visits") == [("ann", 3)] and case.open() == 0
+    case.add([(0, 1, "ann", 1, EPOCH + 1), (0, 2, "ann", 1, EPOCH + 60)])
+    case.flow().run()
+    assert case.late() == {(0, 1, EPOCH + 1): 1}  # the input had ended, so this is late
+    assert case.seen("user, visits") == [("ann", 1), ("ann", 3)]
+
+
+def test_a_state_of_an_earlier_life_is_refused(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    case.add([(0, 0, "ann", 1, EPOCH)])
+    case.flow().step()
+    shutil.rmtree(case.lake.place(COUNTS).path.parent)
+    with pytest.raises(
+        CommitError, match=r"gold\.counts__state is of an earlier life of it; remove .*counts__state"
+    ):
+        case.flow()
+
+
+WRONG = {
+    "no window": (
+        "SELECT user, count(*) AS n FROM STREAM silver.visits GROUP BY user",
+        "has no window of time",
+    ),
+    "no source": (
+        "SELECT window.start AS a, count(*) AS n FROM (SELECT event_time FROM STREAM silver.visits "
+        "WATERMARK event_time DELAY OF INTERVAL 1 SECOND) GROUP BY window(event_time, '1 minute')",
+        "without the column _source",
+    ),
+    "half a session": (
+        "SELECT session_window.start AS a, day(session_window.end) AS d, count(*) AS n "
+        "FROM STREAM silver.visits WATERMARK event_time DELAY OF INTERVAL 1 SECOND "
+        "GROUP BY session_window(event_time, '1 minute')",
+        "computes with a session",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_can_not_be_final_is_refused(interpreted: SparkSession, tmp_path: Path, what: str) -> None:
+    text, said = WRONG[what]
+    with pytest.raises(ProjectError, match=said):
+        Case(tmp_path, interpreted, f"CREATE STREAMING TABLE {COUNTS} TBLPROPERTIES ({FINAL}) AS {text}")
