@@ -43,7 +43,8 @@ class Conf(Strict):
         kafka: `embedded`, or the options of a real cluster in the words of Kafka's Java client
             (`bootstrap.servers`, `security.protocol`, …), each passed through to Spark's source.
         librdkafka: options that the Python client needs in other words than the Java client.
-        postgres: connections by name, each in libpq's words (`host`, `dbname`, `user`, `password`, …).
+        postgres: connections by name, each in libpq's words (`host`, `dbname`, `user`, `password`, …), or
+            `off`: its sinks do not run in this environment.
         cluster: the name of the cluster in every row's `_source`.
         broker: the embedded broker's settings.
         spark: Spark settings (`spark.*`) added to the engine's own.
@@ -58,7 +59,7 @@ class Conf(Strict):
     lake: Path = Path(".headwater/lake")
     kafka: Literal["embedded"] | KafkaOptions = "embedded"
     librdkafka: KafkaOptions = {}
-    postgres: dict[str, PostgresOptions] = {}
+    postgres: dict[str, PostgresOptions | Literal[False]] = {}  # YAML reads `off` as false
     cluster: str = "main"
     broker: Broker = Broker()
     spark: dict[str, str | int | bool] = {}

@@ -9,6 +9,7 @@ from typing import Any
 from headwater import analysis, inspect, jvm
 from headwater.definitions import Table, Topic
 from headwater.errors import ProjectError
+from headwater.eventtime import late_name, state_name
 from headwater.inspect import State
 from headwater.lake import Lake, Place
 from headwater.project import Project
@@ -30,11 +31,13 @@ class Description:
         keys: the columns, or the expressions of the GROUP BY, that identify a row; none where rows are
             appended.
         event_time, delay: the column that says when a row happened, and how much later rows may come.
-        emit: `update`: rows change in place as their inputs come; `append`: rows are added.
+        emit: `update`: rows change in place as their inputs come; `append`: rows are added; `final`: a window
+            is added when it is over.
         limits: what bounds one batch; the environment's where the definition has none.
         published: the sinks that its changes are sent to.
         expectations: how many its suite has; None without a suite.
         quarantine, quarantined: the table of rejected rows, and how many there are.
+        late: the table of its late rows, where there are any.
         state: what it holds; None where nothing is written yet.
     """
 
@@ -54,6 +57,7 @@ class Description:
     expectations: int | None
     quarantine: str | None
     quarantined: int | None
+    late: str | None
     state: State | None
 
 
@@ -80,29 +84,32 @@ def describe(project: Project, name: str) -> Description:
         name=name,
         kind=inspect.kind(project, name),
         file=_file(project, name, owner),
-        comment=found.comment if found else _of_quarantine(name, owner),
+        comment=found.comment if found else _of_beside(name, owner),
         sources=_sources(found, owner),
         read_by=_read_by(project, name),
         columns=_columns(project, name, place),
         keys=keys,
         event_time=table.event_time if table else None,
         delay=table.delay if table else None,
-        emit="update" if keys or changes else "append",
+        emit="final" if table and table.emit == "final" else "update" if keys or changes else "append",
         limits=_limits(project, found) if found else {},
         published=tuple(sink.target for sink in project.sinks.values() if sink.table == name),
         expectations=len(project.suites[name].rules) if name in project.suites else None,
         quarantine=rejects,
         quarantined=(inspect.state(places[rejects]).rows if rejects in places else 0) if rejects else None,
+        late=late_name(name) if late_name(name) in places else None,
         state=inspect.state(place) if place else None,
     )
 
 
-def _of_quarantine(name: str, owner: str | None) -> str:
+def _of_beside(name: str, owner: str | None) -> str:
     if owner is None:
         return ""
-    if name == quarantine_name(owner):
-        return f"Rows that {owner} could not take, with the reason"
-    return f"What became of the records in {quarantine_name(owner)}"
+    return {
+        quarantine_name(owner): f"Rows that {owner} could not take, with the reason",
+        late_name(owner): f"Rows that came too late for {owner}, with the watermark that they missed",
+        state_name(owner): f"Windows of {owner} that are open",
+    }.get(name, f"What became of the records in {quarantine_name(owner)}")
 
 
 def _check(project: Project, name: str, written: list[str]) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from headwater import log
 from headwater.aggregate import PARTIAL
 from headwater.definitions import Table
+from headwater.eventtime import late_name, state_name
 from headwater.lake import Lake, Place
 from headwater.project import Project
 from headwater.quarantine import quarantine_name, resolved_name
@@ -51,8 +52,8 @@ class Line:
 
     Attributes:
         name: `<layer>.<name>`.
-        kind: `topic` (from Kafka), `python` or `sql` (derived), `view`, `quarantine`, `engine`,
-            `reference`, or `unknown`, where the definition is gone.
+        kind: `topic` (from Kafka), `python` or `sql` (derived), `view`, `quarantine`, `late`,
+            `state` (open windows), `engine`, `reference`, or `unknown`, where the definition is gone.
         source: what it reads.
         status: `written`, `not written yet`, or `no definition`: the lake has it, the project has not.
         state: what it holds; None where nothing is written, and for a CSV file.
@@ -76,9 +77,9 @@ def tables(project: Project) -> list[Line]:
     lines = []
     for name in project.names():
         lines.append(_line(name, kind(project, name), reads(project, name), places.get(name)))
-        for rejects in (quarantine_name(name), resolved_name(name)):
-            if rejects in places:
-                lines.append(_line(rejects, "quarantine", name, places[rejects]))
+        for beside, what in _beside(name).items():
+            if beside in places:
+                lines.append(_line(beside, what, name, places[beside]))
     known = {line.name for line in lines}
     for name in sorted(places.keys() - known):
         status = "written" if name.startswith("ops.") else "no definition"
@@ -98,6 +99,9 @@ def kind(project: Project, name: str) -> str:
     table = project.tables.get(name)
     if table is not None:
         return "view" if table.view else "sql" if table.sql else "python"
+    found = owner(project, name)
+    if found is not None:
+        return _beside(found)[name]
     return {"ops": "engine", "quarantine": "quarantine"}.get(name.split(".", 1)[0], "unknown")
 
 
@@ -145,9 +149,18 @@ def changes_in_place(place: Place) -> bool:
 
 
 def owner(project: Project, name: str) -> str | None:
-    """The table whose quarantine the table `name` belongs to; None for other tables."""
-    names = project.names()
-    return next((table for table in names if name in (quarantine_name(table), resolved_name(table))), None)
+    """The table whose flow writes the table `name` beside its own; None for other tables."""
+    return next((table for table in project.names() if name in _beside(table)), None)
+
+
+def _beside(table: str) -> dict[str, str]:
+    """{table that a flow may write beside its own → its kind}."""
+    return {
+        quarantine_name(table): "quarantine",
+        resolved_name(table): "quarantine",
+        late_name(table): "late",
+        state_name(table): "state",
+    }
 
 
 def _line(name: str, what: str, source: str, place: Place | None) -> Line:

@@ -87,6 +87,7 @@ def load(root: Path | None, env: str = "local") -> Project:
     sinks = {name: _of_finals(sink, finals) for name, sink in sinks.items()}
     order = graph.check(topics, tables, alerts, sinks, references)
     graph.check_connections(sinks, list(conf.postgres), root / "conf" / f"{env}.yaml")
+    sinks = {name: sink for name, sink in sinks.items() if not _is_off(sink, conf)}
     ordered = {name: tables[name] for name in order}
     suites = {suite.table: suite for suite in find_suites(root)}
     graph.check_suites(suites, [*topics, *ordered])
@@ -150,6 +151,10 @@ def _finals(tables: dict[str, Table], sinks: dict[str, Sink]) -> dict[str, Table
             plain = replace(table, name=final, emit="final", comment=comment, allowed_lateness=None)
             found[final] = replace(plain, publish=None, postgres=None)
     return found
+
+
+def _is_off(sink: Sink, conf: Conf) -> bool:
+    return isinstance(sink, PostgresSink) and conf.postgres[sink.connection] is False
 
 
 def _of_finals(sink: Sink, finals: dict[str, Table]) -> Sink:

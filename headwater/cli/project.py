@@ -102,10 +102,11 @@ def _facts(found: Description) -> list[tuple[str, str]]:
         ("published to", ", ".join(found.published)),
         ("keys", ", ".join(found.keys)),
         ("event time", f"{found.event_time}, delay {found.delay}" if found.event_time else ""),
-        ("rows are", "changed in place as inputs come" if found.emit == "update" else "appended"),
+        ("rows are", _EMIT[found.emit]),
         ("a batch", _batch(found)),
         ("expectations", _expectations(found)),
         ("quarantine", f"{found.quarantine}, {_count(found.quarantined)} rows" if found.quarantine else ""),
+        ("late rows", found.late or ""),
     ]
     if found.kind == "reference":
         facts = facts[:3]
@@ -126,8 +127,15 @@ def _facts(found: Description) -> list[tuple[str, str]]:
     return [fact for fact in facts if fact[1]]
 
 
+_EMIT = {
+    "update": "changed in place as inputs come",
+    "append": "appended",
+    "final": "appended, each window once, when it is over",
+}
+
+
 def _expectations(found: Description) -> str:
-    if found.kind in ("quarantine", "engine", "unknown"):
+    if found.kind in ("quarantine", "late", "state", "engine", "unknown"):
         return ""
     return "none" if found.expectations is None else str(found.expectations)
 

@@ -41,6 +41,9 @@ class AggregateFlow(RangedFlow):
             self._table, self._intents, merges=self._merges(), open_target=self._open_beside
         )
 
+        for name in self._beside():
+            self.committer.target(name)
+
     def _merges(self) -> Mapping[str, Merge]:
         return {self.name: self._change if self._aggregate.window == "session" else self._merge}
 

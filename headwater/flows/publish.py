@@ -86,7 +86,9 @@ class PublishFlow:
         if isinstance(sink, PostgresSink):
             from headwater.sinks.postgres import PostgresTable
 
-            return PostgresTable(project.conf.postgres[sink.connection], sink.into)
+            connection = project.conf.postgres[sink.connection]
+            assert connection is not False
+            return PostgresTable(connection, sink.into)
         assert isinstance(sink, OwnSink)
         made = sink.make()
         if not isinstance(made, Target):

@@ -17,7 +17,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
-def parse(given: Iterable[str]) -> dict[str, Any]:
+def parse(given: Iterable[str], option: str = "--param") -> dict[str, Any]:
     """The values of `name=value` arguments, each typed by its look, as in YAML.
 
     `5` is a whole number, `0.5` a float, `2026-01-31` a date, `2026-01-31T06:00:00Z` a timestamp (UTC
@@ -31,9 +31,9 @@ def parse(given: Iterable[str]) -> dict[str, Any]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise QueryError(f"--param {text}: write name=value")
+            raise QueryError(f"{option} {text}: write name=value")
         if name in values:
-            raise QueryError(f"--param {name} is given twice; give it once")
+            raise QueryError(f"{option} {name} is given twice; give it once")
         values[name] = _value(value)
     return values
 

@@ -91,6 +91,7 @@ class Sources:
     def _why_not(self, name: str, readable: list[str]) -> str:
         """Why there is no such table; this alone loads the definitions, which takes seconds with SQL ones."""
         from headwater import project as projects
+        from headwater.eventtime import late_name
         from headwater.quarantine import quarantine_name
 
         loaded = projects.load(self.root, self._env)
@@ -99,6 +100,8 @@ class Sources:
         for table in loaded.tables:
             if name == quarantine_name(table):
                 return f"{name} holds nothing: {table} has rejected no row yet"
+            if name == late_name(table):
+                return f"{name} holds nothing: no row came too late for {table} yet"
         if name in loaded.alerts:
             return f"{name} is an alert, which goes to the topic {loaded.alerts[name].topic} and to no table"
         known = [*readable, *(n for n in loaded.names() if n not in readable)]

@@ -54,6 +54,7 @@ def until(condition: Callable[[], T], what: str, within: float = LIMIT) -> T:
     return found
 
 
+WEB = ("bronze/web.py", "silver/web.py", "gold/web_*", "gold/page_*", "quality/*.web_*", "quality/*.page_*")
 RIDES = ("bronze/rides.py", "silver/rides.py", "gold/lift_*", "quality/*.lift_*")
 SALES_SUITES = ("quality/*.purchases*", "quality/*.item_*", "quality/*.top_*")
 # The files of each system of the reference project; conf/, queries/ and generators/ are for all.
@@ -61,6 +62,7 @@ FILES = {
     "iot": ("bronze/iot.py", "silver/iot.py", "gold/cpu_*", "quality/*.cpu_*", "quality/*.iot_*"),
     "sales": ("bronze/sales.py", "silver/sales.py", "gold/item_*", "gold/top_*", *SALES_SUITES),
     "rides": RIDES,
+    "web": WEB,
 }
 
 
@@ -98,7 +100,8 @@ class Project:
 
     def configure(self, **settings: Any) -> None:
         """Write `conf/local.yaml` anew."""
-        text = yaml.safe_dump({"kafka": "embedded", "broker": {"port": 0}, **settings})
+        own = {"kafka": "embedded", "broker": {"port": 0}, "postgres": {"warehouse": False}}
+        text = yaml.safe_dump({**own, **settings})
         (self.root / "conf" / "local.yaml").write_text(text)
 
     @property

@@ -1,0 +1,56 @@
+"""`headwater state`: what tables keep between batches."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from headwater import tables
+from headwater.cli.options import AsJson, Env, Project
+from headwater.cli.printing import print_json, when
+
+
+def state(
+    table: Annotated[str | None, typer.Argument(help="A table [all that keep something]")] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", "-k", metavar="COLUMN=VALUE", help="Only rows with this value."),
+    ] = None,
+    n: Annotated[int, typer.Option("-n", min=1, help="Rows at most.")] = 20,
+    project: Project = None,
+    env: Env = "local",
+    as_json: AsJson = False,
+) -> None:
+    """Show what tables keep between batches: open windows, groups, watermarks, late rows."""
+    from headwater import project as projects
+    from headwater import state as states
+    from headwater.query.params import parse
+    from headwater.query.result import write
+
+    loaded = projects.load(project, env)
+    if table is not None:
+        found = states.rows(loaded, table, parse(key or (), "--key"), n)
+        write(found, "json" if as_json else "table", sys.stdout)
+    kept = [one for one in states.kept(loaded) if table in (None, one.table)]
+    if table is None and as_json:
+        print_json([asdict(one) for one in kept])
+    elif table is None:
+        listing = tables.table(
+            ["table", "kept in", "keys", "bytes", "watermark", "late rows"], right=[2, 3, 5]
+        )
+        for one in kept:
+            watermark = when(one.watermark) if one.watermark else ""
+            numbers = ("?" if one.keys is None else f"{one.keys:,}", f"{one.bytes:,}")
+            late = "" if one.late is None else f"{one.late:,}"
+            listing.add_row(one.table, one.kept_in, *numbers, watermark, late)
+        tables.show([listing], sys.stdout)
+    elif not as_json:
+        places = tables.table(["partition", "reached", "last row ingested", ""])
+        for each in (each for one in kept for each in one.partitions):
+            times = [when(at) if at else "" for at in (each.reached, each.seen)]
+            places.add_row(each.name, *times, Text("idle" if each.idle else "", style="yellow"))
+        tables.show(["", places] if kept and kept[0].partitions else [], sys.stdout)

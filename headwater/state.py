@@ -1,0 +1,125 @@
+"""What a table keeps between batches: its open windows or groups, and how far its event time has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from headwater import inspect, log, query
+from headwater.errors import ProjectError
+from headwater.eventtime import NEVER, EventTime, late_name, state_name
+from headwater.lake import Lake, Place
+from headwater.project import Project
+from headwater.query.result import Result
+from headwater.watermarks import microseconds
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One of Kafka's.
+
+    Attributes:
+        name: `cluster/topic/number`.
+        reached: its greatest event time (UTC).
+        seen: when its newest row was ingested (UTC).
+        idle: whether the windows that closed last did not wait for it.
+    """
+
+    name: str
+    reached: datetime | None
+    seen: datetime | None
+    idle: bool
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a table keeps.
+
+    Attributes:
+        table: its name.
+        kept_in: the table that is its state: that of its open windows, or itself.
+        keys: how many windows or groups that holds.
+        bytes: their size as Parquet.
+        watermark: rows before it are late, whichever partition they come from (UTC); None where no row is
+            ever late, or none has come.
+        late: how many rows came too late, once for each window; None where none can.
+        partitions: how far each partition has come.
+    """
+
+    table: str
+    kept_in: str
+    keys: int | None
+    bytes: int
+    watermark: datetime | None
+    late: int | None
+    partitions: tuple[Partition, ...]
+
+
+def kept(project: Project) -> list[Kept]:
+    """Of each aggregate that has been written, what it keeps."""
+    places = Lake(project.conf.lake).places()
+    found = []
+    for name, table in project.tables.items():
+        state = places.get(state_name(name)) or places.get(name)
+        if table.view or state is None or not (table.emit == "final" or inspect.changes_in_place(state)):
+            continue
+        held, late = inspect.state(state), places.get(late_name(name))
+        time = EventTime.parse(log.flows(places[name].path).get(name, {}).get("event_time"))
+        awaited = [each for each in time.reached if each not in time.idle]
+        low = max(time.low(awaited), time.closed)
+        delay = microseconds(table.delay, table) if table.delay else 0
+        delay += microseconds(table.allowed_lateness, table) if table.allowed_lateness else 0
+        found.append(
+            Kept(
+                table=name,
+                kept_in=state.name,
+                keys=held.rows,
+                bytes=held.bytes,
+                watermark=_at(low - delay) if low > NEVER else None,
+                late=inspect.state(late).rows if late else None,
+                partitions=tuple(
+                    Partition(each, _at(most), _at(time.seen[each]), each in time.idle)
+                    for each, most in sorted(time.reached.items())
+                ),
+            )
+        )
+    return found
+
+
+def rows(project: Project, table: str, keys: Mapping[str, Any], limit: int) -> Result:
+    """The windows or groups that a table keeps, those alone whose columns have these values.
+
+    Raises:
+        ProjectError: the table keeps none.
+        QueryError: a column that it has not.
+    """
+    place = _place(project, table)
+    where = " AND ".join(f"{_quoted(column)} IS NOT DISTINCT FROM ${column}" for column in keys)
+    text = f"SELECT * FROM {place.name} WHERE {where or 'true'} ORDER BY ALL LIMIT {limit}"
+    return query.run(text, project=project.root, env=project.env, params=keys)
+
+
+def _place(project: Project, table: str) -> Place:
+    project.definition(table)
+    for one in kept(project):
+        if one.table == table:
+            return Lake(project.conf.lake).place(one.kept_in)
+    raise ProjectError(
+        f"{table} keeps nothing between batches, or nothing yet; those that do: "
+        f"{', '.join(one.table for one in kept(project)) or 'none'}"
+    )
+
+
+def _at(micros: int) -> datetime | None:
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        return None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
