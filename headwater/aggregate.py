@@ -11,6 +11,7 @@ and the result does not depend on where batches were cut.
     min, max   min, max              least, greatest              itself
     avg(x)     sum, count            t + s each                   sum / count
     max_by(x, y), min_by   x, y      those with the greater y     x
+    max_by(x, y, k)        k of each the k greatest of both       the x of each
 
 Of equal `y` the greatest `x` is taken (min_by: the least), so that the result does not depend on the order
 of rows. What is not itself its own partial (avg, and `y`) is kept in the trailing struct column `_partial`.
@@ -35,8 +36,9 @@ ENDS = ("start", "end")
 BOUNDS = ("_start", "_end")  # of the window of a partial result
 
 _KINDS = {"Sum": "sum", "Count": "count", "Min": "min", "Max": "max", "Average": "avg"}
-_KINDS |= {"MaxBy": "max_by", "MinBy": "min_by"}
+_KINDS |= {"MaxBy": "max_by", "MinBy": "min_by", "MaxMinByK": "max_by_k"}
 _BY = {"max_by": F.max, "min_by": F.min}
+_BY_K = ("max_by_k", "min_by_k")
 _FUNCTIONS = {"sum": F.sum, "count": F.count, "min": F.min, "max": F.max}
 
 
@@ -48,11 +50,13 @@ class Output:
         name: its name.
         kind: `key`, or an aggregate (one of `_KINDS`).
         window: of a key, what of the window it is: its `start`, its `end`, or `all` of it; else "".
+        k: how many values `max_by_k` and `min_by_k` keep.
     """
 
     name: str
     kind: str
     window: str = ""
+    k: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,11 @@ class Aggregate:
     def keys(self) -> tuple[str, ...]:
         """The columns that identify a row."""
         return tuple(output.name for output in self.outputs if output.kind == "key")
+
+    @property
+    def merges(self) -> bool:
+        """Whether `merged` says it all; else partial results are put together by `headwater.combine`."""
+        return self.window != "session" and not any(output.k for output in self.outputs)
 
     def merged(self) -> dict[str, str]:
         """{column → its value after a merge}: SQL over the table `t` and the partial result `s`."""
@@ -106,7 +115,10 @@ def find(frame: DataFrame, where: str) -> Aggregate | None:
     taken = _take(frame, where)
     _check(taken, where)
     window = taken.window
-    outputs = [Output(name, kind, _of_window(inner, kind, window)) for name, kind, inner in taken.columns]
+    outputs = [
+        Output(name, kind, _of_window(inner, kind, window), _k(inner) if kind in _BY_K else 0)
+        for name, kind, inner in taken.columns
+    ]
     return Aggregate(tuple(outputs), "" if window is None else "time" if _is_of_time(window) else "session")
 
 
@@ -146,6 +158,9 @@ def partial(
         if kind in _BY:
             columns.append(_by(expression, kind).alias(f"_{at}_by"))
             continue
+        if kind in _BY_K:
+            columns.append(_by_k(expression, kind).alias(f"_{at}_by"))
+            continue
         for function in ("sum", "count") if kind == "avg" else (kind,):
             columns.append(_aggregated(expression, function).alias(f"_{at}_{function}"))
     found = below.groupBy(*map(plans.column, taken.grouping)).agg(*columns)
@@ -154,6 +169,10 @@ def partial(
         if kind in _BY:
             outputs.append(f"_{at}_by.value AS {plans.quoted(name)}")
             orders.append(f"_{at}_by.`by` AS {plans.quoted(f'{name}_by')}")
+            continue
+        if kind in _BY_K:
+            outputs.append(f"_{at}_by.value AS {plans.quoted(name)}")
+            orders.append(f"_{at}_by AS {plans.quoted(f'{name}_by')}")
             continue
         if kind == "avg":
             total, count = f"CAST(_{at}_sum AS DOUBLE)", f"_{at}_count"
@@ -245,8 +264,14 @@ def _column(expression: Any, where: str) -> tuple[str, str, Any]:
         )
     function = inner.aggregateFunction()
     kind = _KINDS.get(plans.kind(function))
+    if kind in _BY_K:
+        kind = f"{function.prettyName()}_k"
     children = list(jvm.items(function.children()))
-    if kind is None or inner.isDistinct() or len(children) != (2 if kind in _BY else 1):
+    if (
+        kind is None
+        or inner.isDistinct()
+        or len(children) != (3 if kind in _BY_K else 2 if kind in _BY else 1)
+    ):
         raise ProjectError(
             f"{where}: {name} = {text} can't be maintained from new rows alone; "
             f"known: {', '.join(_KINDS.values())}"
@@ -318,12 +343,27 @@ def _aggregated(expression: Any, function: str) -> Column:
 
 def _by(expression: Any, kind: str) -> Column:
     """The value and what it is chosen by, as a struct that orders as they shall."""
-    value, by = map(plans.column, jvm.items(expression.aggregateFunction().children()))
+    return _BY[kind](_ordered(expression))
+
+
+def _by_k(expression: Any, kind: str) -> Column:
+    """The values and what they are chosen by, likewise."""
+    pair = _ordered(expression)
+    return F.call_function(kind.removesuffix("_k"), pair, pair, F.lit(_k(expression)))
+
+
+def _k(expression: Any) -> int:
+    *_, k = jvm.items(expression.aggregateFunction().children())
+    return int(k.eval(None))
+
+
+def _ordered(expression: Any) -> Column:
+    value, by, *_ = map(plans.column, jvm.items(expression.aggregateFunction().children()))
     seen = by.isNotNull()
     condition = expression.filter()
     if condition.isDefined():
         seen = seen & plans.column(condition.get())
-    return _BY[kind](F.when(seen, F.struct(by.alias("by"), value.alias("value"))))
+    return F.when(seen, F.struct(by.alias("by"), value.alias("value")))
 
 
 def _later(kind: str, t: str, s: str, t_by: str, s_by: str) -> str:

@@ -18,11 +18,15 @@ _START, _END = BOUNDS
 
 def state_keys(aggregate: Aggregate) -> tuple[str, ...]:
     """The columns that identify the partial result of an open window."""
+    if not aggregate.window:
+        return aggregate.keys
     return (*(o.name for o in aggregate.outputs if o.kind == "key" and not o.window), *BOUNDS)
 
 
 def due(aggregate: Aggregate, closing: int) -> str:
     """Which windows are over when all is there up to `closing` (microseconds since the epoch): SQL."""
+    if not aggregate.window:
+        return "false"
     last = 1 if aggregate.window == "time" else 0  # a window of time ends before its end
     return f"epoch_us({_END}) - {last} < {closing}"
 
@@ -33,18 +37,18 @@ def combine(aggregate: Aggregate, held: pa.Table, fresh: pa.Table, closing: int)
     Args:
         aggregate: what is aggregated.
         held: the open windows: the aggregate's columns, `_partial` where it has one, `_start` and `_end`.
-        fresh: the partial result of new rows, likewise.
+        fresh: the partial result of new rows, likewise. An aggregate without a window has no bounds there,
+            and nothing of it closes.
         closing: what is over by this time closes (microseconds since the epoch, UTC).
 
     Returns:
         The changes of `held`, for `headwater.target.Target.change`; and the rows of the windows that close.
     """
     keys = [_quoted(name) for name in state_keys(aggregate)]
-    plain = keys[: -len(BOUNDS)]
+    plain = keys[: -len(BOUNDS)] if aggregate.window else keys
     within = plain if aggregate.window == "session" else keys
-    groups = ", ".join(
-        f"p.{key}" for key in ([*plain, "_session"] if aggregate.window == "session" else keys)
-    )
+    told = [f"p.{key}" for key in ([*plain, "_session"] if aggregate.window == "session" else keys)]
+    groups = f"GROUP BY {', '.join(told)}" if told else "HAVING count(*) > 0"  # without keys there is one
     names = ", ".join(map(_quoted, held.schema.names))
     over = due(aggregate, closing)
     with duckdb.connect() as connection:
@@ -59,7 +63,7 @@ def combine(aggregate: Aggregate, held: pa.Table, fresh: pa.Table, closing: int)
             f"CREATE TEMP TABLE merged AS WITH parts AS ("
             f"SELECT {names} FROM held SEMI JOIN fresh ON {_same('held', 'fresh', within)} "
             f"UNION ALL SELECT {names} FROM fresh) "
-            f"SELECT {values} FROM ({_numbered(aggregate, plain)}) p GROUP BY {groups}"
+            f"SELECT {values} FROM ({_numbered(aggregate, plain)}) p {groups}"
         )
         connection.execute(
             f"CREATE TEMP VIEW now AS SELECT {names} FROM merged UNION ALL "
@@ -83,7 +87,8 @@ def _values(aggregate: Aggregate, kinds: dict[str, str]) -> list[tuple[str, str]
         averages = [part for output in aggregate.outputs for part in _averages(output)]
         parts = averages + [part for output in aggregate.outputs for part in _orders(output)]
         found.append((PARTIAL, f"struct_pack({', '.join(parts)})"))
-    return [*found, (_START, f"min({_START})"), (_END, f"max({_END})")]
+    bounds = [(_START, f"min({_START})"), (_END, f"max({_END})")]
+    return found + (bounds if aggregate.window else [])
 
 
 def _value(output: Output) -> str:
@@ -100,6 +105,8 @@ def _value(output: Output) -> str:
         return f"last({name} ORDER BY {by} NULLS FIRST, {name} NULLS FIRST)"
     if output.kind == "min_by":
         return f"first({name} ORDER BY {by} NULLS LAST, {name} NULLS FIRST)"
+    if output.k:
+        return f"list_transform({_best(output)}, lambda pair: pair.value)"
     return f"{'sum' if output.kind == 'count' else output.kind}({name})"
 
 
@@ -112,9 +119,17 @@ def _averages(output: Output) -> list[str]:
 
 def _orders(output: Output) -> list[str]:
     """The field of `_partial` by which a value is chosen."""
+    if output.k:
+        return [f"{_quoted(f'{output.name}_by')} := {_best(output)}"]
     if output.kind not in ("max_by", "min_by"):
         return []
     return [f"{_quoted(f'{output.name}_by')} := {output.kind[:3]}({_part(output, 'by')})"]
+
+
+def _best(output: Output) -> str:
+    """The k pairs of value and order that come first, of all that the partial results have."""
+    order = "'DESC', 'NULLS LAST'" if output.kind == "max_by_k" else "'ASC', 'NULLS FIRST'"
+    return f"list_sort(flatten(list({_part(output, 'by')})), {order})[1:{output.k}]"
 
 
 def _part(output: Output, of: str) -> str:

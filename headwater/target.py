@@ -238,7 +238,7 @@ class Target:
         def commit(properties: CommitProperties) -> None:
             merger = self._table.merge(
                 rows,
-                predicate=" AND ".join([*stats.bounds(rows, keys), *same]),
+                predicate=" AND ".join([*stats.bounds(rows, keys), *same]) or "true",
                 source_alias="s",
                 target_alias="t",
                 commit_properties=properties,

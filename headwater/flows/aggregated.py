@@ -8,6 +8,7 @@ lateness is bounded, rows that come later go to the late table, and change nothi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +16,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from headwater import aggregate, eventtime
-from headwater.aggregate import BOUNDS
+from headwater.aggregate import BOUNDS, Aggregate
 from headwater.combine import combine
 from headwater.commit import Built, Committer, Merge, Part
 from headwater.definitions import Table
@@ -45,7 +46,7 @@ class AggregateFlow(RangedFlow):
             self.committer.target(name)
 
     def _merges(self) -> Mapping[str, Merge]:
-        return {self.name: self._change if self._aggregate.window == "session" else self._merge}
+        return {self.name: self._merge if self._aggregate.merges else self._change}
 
     def _beside(self) -> list[str]:
         return [late_name(self.name)] if self._lateness else []
@@ -73,7 +74,9 @@ class AggregateFlow(RangedFlow):
         rows = self._read(intent)
         session = self._aggregate.window == "session"
         fresh, parts = self._fresh(rows, intent, bounds=session)
-        changes = self._touched(fresh) if session else fresh
+        changes = (
+            fresh if self._aggregate.merges else self._grown(fresh) if session else self._combined(fresh)
+        )
         self._counts, self._written = rows.counts(), len(changes)
         return Built({**parts, self.name: changes})
 
@@ -99,7 +102,14 @@ class AggregateFlow(RangedFlow):
         name = late_name(self.name)
         return fresh, {name: self.committer.target(name).write(late.coalesce(1), intent.batch)}
 
-    def _touched(self, fresh: pa.Table) -> pa.Table:
+    def _combined(self, fresh: pa.Table) -> pa.Table:
+        """What changes in the table's groups with the partial result of new rows."""
+        outputs = tuple(replace(output, window="") for output in self._aggregate.outputs)
+        held = self._table.held(self._analysed.stored)
+        changes, _ = combine(Aggregate(outputs), held, fresh, NEVER)
+        return changes
+
+    def _grown(self, fresh: pa.Table) -> pa.Table:
         """What changes in the table's sessions with new ones."""
         ends = {output.window: output.name for output in self._aggregate.outputs if output.window}
 
