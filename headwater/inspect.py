@@ -19,6 +19,7 @@ from headwater.eventtime import late_name, state_name
 from headwater.lake import Lake, Place
 from headwater.project import Project
 from headwater.quarantine import quarantine_name, resolved_name
+from headwater.reference import CLOCK
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def tables(project: Project) -> list[Line]:
     for name in sorted(places.keys() - known):
         status = "written" if name.startswith("ops.") else "no definition"
         lines.append(Line(name, kind(project, name), "", status, state(places[name])))
-    for reference in project.references.values():
+    for reference in (found for found in project.references.values() if found.name != CLOCK):
         held = state(Place(reference.name, 1, reference.path)) if reference.path.is_dir() else None
         lines.append(Line(reference.name, "reference", _relative(project, reference.path), "written", held))
     return lines

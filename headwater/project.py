@@ -17,7 +17,7 @@ from headwater.definitions import Alert, Declaration, KafkaSink, PostgresSink, S
 from headwater.errors import ProjectError
 from headwater.paths import find_project
 from headwater.quality.suite import Suite, find_suites, of_whole_table
-from headwater.reference import Reference, find_references
+from headwater.reference import Clock, Reference, find_references
 
 LAYERS = ("bronze", "silver", "gold")
 FINAL = "_final"  # of a table that is corrected as rows come, the one of its windows that are over
@@ -76,7 +76,7 @@ def load(root: Path | None, env: str = "local") -> Project:
     conf = configuration.load(root, env)
     jvm.size(conf.memory)
     declared = [d for layer in LAYERS for path in _files(root / layer) for d in _declarations(path, layer)]
-    references = {reference.name: reference for reference in find_references(root)}
+    references = {reference.name: reference for reference in [*find_references(root), Clock()]}
     graph.check_names(declared)
     tables = {d.name: d for d in declared if isinstance(d, Table)}
     topics = {d.name: d for d in declared if isinstance(d, Topic)}

@@ -3,20 +3,24 @@
 `conf/reference/hosts.csv` is the table `reference.hosts`; `conf/reference/hosts.ddl` beside it holds
 its columns as Spark DDL, in the file's order. A folder `conf/reference/hosts/` is a Delta table.
 Each state of a CSV file is kept in the lake under its SHA-256, so that a batch which has pinned one
-reads the same rows when it is done again.
+reads the same rows when it is done again. `reference.clock` is there always: one row, the present.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType, TimestampType
 
 from headwater import jvm, log
 from headwater.errors import FlowError, ProjectError
+
+CLOCK = "reference.clock"
+_NOW = StructType([StructField("now", TimestampType())])
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,29 @@ class Reference:
 
     def _kept(self, lake: Path, digest: str) -> Path:
         return lake / "_reference" / self.name / f"{digest}.csv"
+
+
+class Clock(Reference):
+    """One row, whose column `now` is the time of the batch that reads it (UTC)."""
+
+    def __init__(self) -> None:
+        super().__init__(CLOCK, Path())
+
+    def version(self, lake: Path) -> str:
+        """The present, in ISO 8601."""
+        return datetime.now(UTC).isoformat(timespec="microseconds")
+
+    def csv_columns(self) -> StructType:
+        """`now`, a TIMESTAMP."""
+        return _NOW
+
+    def schema(self, spark: SparkSession) -> StructType:
+        """`now`, a TIMESTAMP."""
+        return _NOW
+
+    def read(self, spark: SparkSession, lake: Path, version: str) -> DataFrame:
+        """The time that was pinned."""
+        return spark.createDataFrame([(datetime.fromisoformat(version),)], _NOW)
 
 
 def find_references(project: Path) -> list[Reference]:

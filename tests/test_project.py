@@ -88,7 +88,7 @@ def test_names_come_from_folder_and_variable_and_order_from_sources(make: Make) 
     )
     project = load(root / "gold")
     assert project.root == root and project.names() == ["bronze.raw", "silver.readings", "gold.t"]
-    assert list(project.references) == ["reference.hosts"]
+    assert list(project.references) == ["reference.hosts", "reference.clock"]
     assert project.tables["silver.readings"].file == root / "silver" / "readings.py"
     assert project.tables["silver.readings"].comment == "Readings."
     assert project.conf.lake == root / ".headwater" / "lake"

@@ -36,7 +36,8 @@ def project(tmp_path: Path) -> Iterator[Path]:
     """A copy of the reference project with a broker on any free port, stopped in the end."""
     for folder in ("bronze", "silver", "gold", "quality", "queries", "generators", "conf"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    (tmp_path / "conf" / "local.yaml").write_text("kafka: embedded\nbroker: {port: 0}\n")
+    with (tmp_path / "conf" / "local.yaml").open("a") as conf:
+        conf.write("broker: {port: 0}\n")
     yield tmp_path
     call("headwater kafka stop", tmp_path)
 

@@ -151,11 +151,11 @@ def test_other_statements_are_refused_by_name(tmp_path: Path, text: str, says: s
         (
             "headwater.emitt",
             "update",
-            "unknown table property 'headwater.emitt'; known: headwater.emit, headwater.keys",
+            "unknown table property 'headwater.emitt'; known: headwater.allowed_lateness, headwater.emit, ",
         ),
         ("retention", "1", "unknown table property 'retention'"),
-        ("headwater.emit", "final", "'final' is not supported yet; use 'update'"),
-        ("headwater.emit", "append", "headwater.emit = 'append'; known: 'update'"),
+        ("headwater.emit", "append", "headwater.emit = 'append'; known: update, final"),
+        ("headwater.publish.on", "close", "headwater.publish.on = 'close'; known: update, final"),
         ("headwater.parallelism", "0", "headwater.parallelism = '0'; write a whole number of 1 or more"),
         (
             "headwater.max_rows_per_batch",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.lake import Lake
 from headwater.progress import Board
+from headwater.reference import Clock
 from headwater.target import Identity, Target
 
 SALES, TOTALS, TOP = "silver.sales", "gold.totals", "gold.top"
@@ -111,6 +114,52 @@ def test_after_each_step_it_is_what_the_query_gives(
             top = case.flow(TOP)  # as after a restart
         assert top.step() and case.seen() == case.best()
         assert not top.step()
+
+
+class Time:
+    """The present, as a test sets it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        monkeypatch.setattr(Clock, "version", lambda _, lake: self.now.isoformat())
+
+    def passes(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+UNSOLD_SQL = """CREATE MATERIALIZED VIEW gold.unsold TBLPROPERTIES ('headwater.keys' = 'item') AS
+SELECT item, total FROM gold.totals CROSS JOIN reference.clock
+WHERE timestamp_seconds(CAST(total AS BIGINT)) < now - INTERVAL 2 MINUTES"""
+
+
+def test_a_view_of_the_clock_changes_although_nothing_comes(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = Time(monkeypatch)
+    at = time.now.timestamp()
+    case = Case(tmp_path, interpreted, **{"gold/unsold.sql": UNSOLD_SQL})
+    case.context = replace(case.context, once=False)
+    case.sell((1, at), (2, at + 60))
+    totals, unsold = case.flow(TOTALS), case.flow("gold.unsold")
+    items = lambda: [item for item, _ in case.seen("gold.unsold")]  # noqa: E731
+    assert totals.step() and unsold.step() and items() == []
+    version = case.lake.place("gold.unsold")
+    time.passes(119)
+    assert not unsold.step() and items() == []  # nothing differs, so nothing is committed
+    assert log.head(version.path) == 1
+    time.passes(2)
+    assert unsold.step() and items() == [1]
+    time.passes(60)
+    assert case.flow("gold.unsold").step() and items() == [1, 2]  # after a restart, too
+    case.sell((1, 180.0))  # it is sold again
+    unsold = case.flow("gold.unsold")
+    assert totals.step() and unsold.step() and items() == [2]
+    case.context = replace(case.context, once=True)
+    time.passes(300)
+    unsold = case.flow("gold.unsold")
+    assert unsold.step() and items() == [1, 2]
+    time.passes(-300)
+    assert not unsold.step()  # once is once
 
 
 def test_only_what_differs_is_committed(interpreted: SparkSession, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 The query is computed anew over its inputs at pinned versions; only what differs from the table is committed,
 in one commit, so readers and sinks see the changes alone. The commit says which versions were read: it is the
-checkpoint. How often that is done is bounded by `headwater.trigger`.
+checkpoint. How often that is done is bounded by `headwater.trigger`. One that reads `reference.clock` is
+computed although nothing is new, too.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from headwater.intent import Intent, IntentFile
 from headwater.lake import Place
 from headwater.progress import Batch
 from headwater.ranges import Position
+from headwater.reference import CLOCK
 from headwater.target import GONE, Identity, Target
 
 
@@ -51,6 +53,7 @@ class ViewFlow:
         )
         self._references = References(context, table, self._spark)
         self._inputs = [name for name in table.sources if name not in self._references]
+        self._looked = 0.0  # when it was seen what the clock alone has changed
         self._seen: dict[str, Any] = {}  # what was read when nothing had changed since the last batch
         self._rows = self._changed = 0  # of the last batch
 
@@ -74,30 +77,41 @@ class ViewFlow:
         upto = {name: Position(places[name].generation, head, 0).json() for name, head in heads.items()}
         pinned = self._references.pinnable()
         consumed = {**upto, **{name: {"version": version} for name, version in pinned.items()}}
-        if not self._is_new(consumed, places):
+        new = self._is_new(consumed, places)
+        if not new and not self._is_time():
             return False
         flows = [
             flow for name, head in heads.items() for flow in log.read(places[name].path, head).flows.values()
         ]
-        self._carry_out(
-            Intent(
-                flow=self.name,
-                generation=self._table.place.generation,
-                sequence=self._table.last(self.name) + 1,
-                consumed=consumed,
-                clock=clock(),
-                fingerprint=self._analysed.fingerprint,
-                newest=max((flow["newest"] for flow in flows if flow.get("newest")), default=None),
-                references=pinned,
-            )
+        intent = Intent(
+            flow=self.name,
+            generation=self._table.place.generation,
+            sequence=self._table.last(self.name) + 1,
+            consumed=consumed,
+            clock=clock(),
+            fingerprint=self._analysed.fingerprint,
+            newest=max((flow["newest"] for flow in flows if flow.get("newest")), default=None),
+            references=pinned,
         )
+        if not new and not len(self._difference(self._query(intent))):
+            return False
+        self._carry_out(intent)
         return True
+
+    def _is_time(self) -> bool:
+        """Whether to look at what the clock alone has changed."""
+        if CLOCK not in self._references or (self._context.once and self._looked):
+            return False
+        due = time.monotonic() - self._looked >= self._apart
+        if due:
+            self._looked = time.monotonic()
+        return due
 
     def _is_new(self, consumed: dict[str, Any], places: Mapping[str, Place]) -> bool:
         """Whether anything has changed in what the view reads; commits without rows change nothing."""
         seen = self._seen or self._table.flows.get(self.name, {}).get("consumed")
         if seen is None or any(
-            consumed[name] != seen.get(name) for name in consumed if name not in self._inputs
+            consumed[name] != seen.get(name) for name in consumed if name not in (CLOCK, *self._inputs)
         ):
             return True
         for name in self._inputs:
@@ -122,11 +136,15 @@ class ViewFlow:
         )
 
     def _build(self, intent: Intent) -> Built:
-        frames = [self._frame(name, intent) for name in self._definition.sources]
-        rows = analysis.apply(self._spark, self._definition, frames).toArrow().cast(self._analysed.stored)
+        rows = self._query(intent)
         changes = self._difference(rows)
         self._rows, self._changed = len(rows), len(changes)
         return Built({self.name: changes})
+
+    def _query(self, intent: Intent) -> pa.Table:
+        """What the query gives."""
+        frames = [self._frame(name, intent) for name in self._definition.sources]
+        return analysis.apply(self._spark, self._definition, frames).toArrow().cast(self._analysed.stored)
 
     def _frame(self, name: str, intent: Intent) -> DataFrame:
         """What the query sees of an input: all of it, at the version that is pinned."""

@@ -54,6 +54,14 @@ def until(condition: Callable[[], T], what: str, within: float = LIMIT) -> T:
     return found
 
 
+BUSES = (
+    "bronze/buses.py",
+    "silver/buses.py",
+    "gold/bus_*",
+    "gold/silent_*",
+    "quality/*.bus_*",
+    "quality/*.silent_*",
+)
 WEB = ("bronze/web.py", "silver/web.py", "gold/web_*", "gold/page_*", "quality/*.web_*", "quality/*.page_*")
 RIDES = ("bronze/rides.py", "silver/rides.py", "gold/lift_*", "quality/*.lift_*")
 SALES_SUITES = ("quality/*.purchases*", "quality/*.item_*", "quality/*.top_*")
@@ -63,6 +71,7 @@ FILES = {
     "sales": ("bronze/sales.py", "silver/sales.py", "gold/item_*", "gold/top_*", *SALES_SUITES),
     "rides": RIDES,
     "web": WEB,
+    "buses": BUSES,
 }
 
 
