@@ -25,7 +25,7 @@ WARM_UP = 40.0  # seconds before the first sample
 SECONDS = 60.0  # of sampling
 EVERY = 0.2  # seconds between two looks at the tables
 
-GOLD = "gold.cpu_usage_5m"
+GOLD, HOT = "gold.cpu_usage_5m", "gold.cpu_hot_5m"
 NEWEST = {
     "bronze": "SELECT epoch_ms(max(timestamp)) FROM bronze.iot_metrics",
     "silver": "SELECT max(occurred_at) FROM silver.cpu_metrics",
@@ -48,7 +48,7 @@ def measure(seconds: float = SECONDS, rate: int = RATE) -> dict[str, Any]:
     project = replace(lab.in_lake(project, "lake", fresh=True), alerts=project.alerts)
     bootstrap = kafka.ensure_running(project.root, project.conf)
     client = kafka.client_options(project.conf, bootstrap)
-    run = Run(project, Options((GOLD,), start="latest"), Board())
+    run = Run(project, Options((GOLD, HOT), start="latest"), Board())
     runner = threading.Thread(target=run, daemon=True)
     runner.start()
     done = threading.Event()

@@ -25,7 +25,8 @@ def prepare() -> Path:
         shutil.rmtree(home / layer, ignore_errors=True)
         shutil.copytree(ROOT / layer, home / layer)
     shutil.copytree(Path(__file__).parent / "project", home, dirs_exist_ok=True)
-    (home / "conf" / "local.yaml").write_text("kafka: embedded\nbroker: {port: 0}\n")
+    with (home / "conf" / "local.yaml").open("a") as conf:
+        conf.write("broker: {port: 0}\n")
     shutil.rmtree(home / ".headwater" / "lake", ignore_errors=True)
     return home
 

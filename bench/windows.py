@@ -7,6 +7,7 @@ from typing import Any
 from bench import lab
 from headwater import inspect
 from headwater import spark as sessions
+from headwater.eventtime import state_name
 from headwater.lake import Lake
 
 ROWS = 3_000_000
@@ -16,6 +17,11 @@ KINDS = {
     "running_total": "gold.running_total",
     "latest_per_key": "gold.latest",
     "million_keys": "gold.million_keys",
+    "final": "gold.final",
+    "final_sessions": "gold.final_sessions",
+    "growing_sessions": "gold.sessions",
+    "ten_best_of_a_key": "gold.best",
+    "million_open_windows": "gold.final_million",
 }
 VIEW = "gold.top"
 
@@ -31,7 +37,8 @@ def measure(rows: int = ROWS) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for kind, table in KINDS.items():
         seconds, taken = lab.drain(filled, table)
-        state = inspect.state(Lake(filled.conf.lake).place(table))
+        places = Lake(filled.conf.lake).places()
+        state = inspect.state(places.get(state_name(table), places[table]))
         sizes = {"keys": state.rows, "files": state.files, "bytes": state.bytes}
         found[kind] = {"rows_per_second": round(taken / seconds), **sizes}
     seconds, _ = lab.drain(filled, VIEW)

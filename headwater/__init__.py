@@ -1,8 +1,8 @@
 """Headwater: a lakehouse kappa pipeline on Spark and Delta.
 
 A project's files import this module for the words they declare with: `topic`, `table`, `json`,
-`materialized_view`, `alert`, `kafka_sink`, `postgres_sink`, `sink`. A notebook imports it for `connect`
-(DuckDB) and `session` (Spark).
+`materialized_view`, `alert`, `kafka_sink`, `postgres_sink`, `sink`; and for `cumulative_windows`. A notebook
+imports it for `connect` (DuckDB) and `session` (Spark).
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import duckdb
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
 __all__ = [
     "alert",
     "connect",
+    "cumulative_windows",
     "json",
     "kafka_sink",
     "materialized_view",
@@ -51,6 +52,16 @@ def connect(project: Path | None = None, *, env: str = "local") -> duckdb.DuckDB
     from headwater.query import connect
 
     return connect(project, env=env)
+
+
+def cumulative_windows(column: str, *, size: str, step: str) -> Column:
+    """The windows that begin together, grow by `step` up to `size`, and hold an instant: an ARRAY to explode.
+
+    See `headwater.windows`.
+    """
+    from headwater.windows import cumulative_windows
+
+    return cumulative_windows(column, size=size, step=step)
 
 
 def session(project: Path | None = None, *, env: str = "local") -> SparkSession:

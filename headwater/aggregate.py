@@ -33,6 +33,7 @@ from headwater.errors import ProjectError
 PARTIAL = "_partial"
 WINDOW = "_window"  # of a row that is aggregated
 ENDS = ("start", "end")
+LATE, ROWS = "_late", "_rows"  # whether rows come too late, and how many they are
 BOUNDS = ("_start", "_end")  # of the window of a partial result
 
 _KINDS = {"Sum": "sum", "Count": "count", "Min": "min", "Max": "max", "Average": "avg"}
@@ -132,7 +133,7 @@ def rows(frame: DataFrame, where: str) -> DataFrame:
 def partial(
     frame: DataFrame,
     where: str,
-    only: Callable[[DataFrame], DataFrame] | None = None,
+    marked: Callable[[DataFrame], DataFrame] | None = None,
     *,
     bounds: bool = False,
 ) -> DataFrame:
@@ -141,14 +142,19 @@ def partial(
     Args:
         frame: the aggregate.
         where: what errors name.
-        only: takes some of its `rows`.
+        marked: gives its `rows` a column `LATE`; late rows and others are then aggregated apart, and `LATE`
+            and `ROWS`, how many they are, follow. (To observe how many are late would keep Spark from reading
+            the aggregate's columns alone.)
         bounds: whether the window's `_start` and `_end` follow.
     """
     taken = _take(frame, where)
     columns: list[Column] = []
     below = plans.frame(frame.sparkSession, taken.below)
-    if only is not None:
-        below = only(rows(frame, where))
+    grouping = list(map(plans.column, taken.grouping))
+    if marked is not None:
+        below = marked(rows(frame, where))
+        grouping.append(F.col(LATE))
+        columns.append(F.count("*").alias(ROWS))
     if bounds:
         columns += [plans.column(taken.window).getField(end).alias(f"_{end}") for end in ENDS]
     for at, (_, kind, expression) in enumerate(taken.columns):
@@ -163,7 +169,7 @@ def partial(
             continue
         for function in ("sum", "count") if kind == "avg" else (kind,):
             columns.append(_aggregated(expression, function).alias(f"_{at}_{function}"))
-    found = below.groupBy(*map(plans.column, taken.grouping)).agg(*columns)
+    found = below.groupBy(*grouping).agg(*columns)
     outputs, parts, orders = [], [], []
     for at, (name, kind, _) in enumerate(taken.columns):
         if kind in _BY:
@@ -184,7 +190,7 @@ def partial(
             outputs.append(f"_{at}{'' if kind == 'key' else f'_{kind}'} AS {plans.quoted(name)}")
     parts += orders
     outputs += [f"struct({', '.join(parts)}) AS {PARTIAL}"] if parts else []
-    return found.selectExpr(*outputs, *(BOUNDS if bounds else ()))
+    return found.selectExpr(*outputs, *(BOUNDS if bounds else ()), *((LATE, ROWS) if marked else ()))
 
 
 def schema(frame: DataFrame, where: str, *, bounds: bool = False) -> pa.Schema:
@@ -304,7 +310,13 @@ def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: str) -
 
 
 def _is_of_time(group: Any) -> bool:
-    return plans.metadata_key(group, "spark.timeWindow")
+    """Whether it is Spark's `window`, or a column of that name and type: see `headwater.windows`."""
+    if plans.metadata_key(group, "spark.timeWindow"):
+        return True
+    return plans.kind(group) == "AttributeReference" and (str(group.name()), str(group.dataType().sql())) == (
+        "window",
+        "STRUCT<start: TIMESTAMP, end: TIMESTAMP>",
+    )
 
 
 def _is_window(group: Any) -> bool:

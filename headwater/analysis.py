@@ -27,7 +27,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater import aggregate, decode, jvm, plans, stored
+from headwater import aggregate, decode, jvm, plans, stored, windows
 from headwater.aggregate import Aggregate
 from headwater.definitions import Declaration, Table, Topic
 from headwater.errors import ProjectError
@@ -126,6 +126,8 @@ def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> Dat
         views = {f"s{at}": f"`_{name}`" for at, name in enumerate(table.sources)}
         for name, frame in zip(table.sources, frames, strict=True):
             frame.createOrReplaceTempView(f"`_{name}`")
+        if windows.NAME in table.sql.text.lower():
+            windows.register(spark)
         return spark.sql(table.sql.text.format(**views))
     except AnalysisException as e:
         raise ProjectError(f"{where}: {_first_line(e)}; mend the definition") from None

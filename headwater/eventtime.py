@@ -18,12 +18,11 @@ import duckdb
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from headwater.aggregate import WINDOW
+from headwater.aggregate import LATE, WINDOW
 from headwater.decode import SOURCE
 from headwater.plans import named
 
 NEVER = -(2**62)
-LATE = "_late"  # whether a row is
 WATERMARK, LATENESS = "_watermark", "_lateness"  # of a late row
 _REACHED = "_reached"
 _PARTITION = ("cluster", "topic", "partition")

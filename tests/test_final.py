@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from typer.testing import CliRunner
 
+import headwater as hw
 from headwater import analysis, query
 from headwater import project as projects
+from headwater.cli import app
 from headwater.errors import CommitError, ProjectError
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
@@ -42,6 +49,12 @@ AGGREGATES = "count(*) AS visits, sum(n) AS total, avg(n) AS mean, max_by(n, at)
 
 
 def sql(window: str, properties: str, name: str = "window") -> str:
+    if window == CUMULATIVE:
+        return f"""CREATE STREAMING TABLE {COUNTS} TBLPROPERTIES ({properties}) AS
+            SELECT window.start AS since, window.end AS upto, user, {AGGREGATES} FROM (
+                SELECT *, explode({CUMULATIVE}) AS window
+                FROM STREAM {VISITS} WATERMARK event_time DELAY OF INTERVAL 10 SECONDS)
+            GROUP BY window, user"""
     return f"""CREATE STREAMING TABLE {COUNTS} TBLPROPERTIES ({properties}) AS
         SELECT {name}.start AS since, {name}.end AS upto, user, {AGGREGATES}
         FROM STREAM {VISITS} WATERMARK event_time DELAY OF INTERVAL 10 SECONDS
@@ -49,6 +62,7 @@ def sql(window: str, properties: str, name: str = "window") -> str:
 
 
 TUMBLING, SLIDING = "window(event_time, '1 minute')", "window(event_time, '1 minute', '20 seconds')"
+CUMULATIVE = "cumulative_windows(event_time, INTERVAL 1 MINUTE, INTERVAL 20 SECONDS)"
 SESSION = "session_window(event_time, '30 seconds')"
 FINAL = "'headwater.emit' = 'final'"
 
@@ -118,13 +132,24 @@ class Case:
         return len(self.seen("1", f"{COUNTS}__state"))
 
 
-def windows(at: int, size: int, slide: int) -> list[int]:
-    """Where the windows begin that hold an instant."""
-    newest = at // slide * slide
-    return [start for start in range(newest, newest - size, -slide) if start + size > at]
+Windows = Callable[[int], list[tuple[int, int]]]  # those that hold an instant: start and end
 
 
-def split(rows: list[Row], size: int, slide: int, delay: int) -> tuple[dict[Any, list[Row]], Counter[Any]]:
+def windows(size: int, slide: int) -> Windows:
+    def of(at: int) -> list[tuple[int, int]]:
+        newest = at // slide * slide
+        return [(start, start + size) for start in range(newest, newest - size, -slide) if start + size > at]
+
+    return of
+
+
+def growing(at: int) -> list[tuple[int, int]]:
+    """Those of a minute that grow by twenty seconds."""
+    start = at // 60 * 60
+    return [(start, end) for end in (start + 20, start + 40, start + 60) if end > at]
+
+
+def split(rows: list[Row], of: Windows, delay: int) -> tuple[dict[Any, list[Row]], Counter[Any]]:
     """What plain Python says is on time, by window and user, and what is late."""
     reached: dict[int, int] = {}
     groups: dict[Any, list[Row]] = defaultdict(list)
@@ -132,11 +157,11 @@ def split(rows: list[Row], size: int, slide: int, delay: int) -> tuple[dict[Any,
     for row in sorted(rows, key=lambda row: row[:2]):
         partition, offset, user, _, at = row
         reached[partition] = max(reached.get(partition, 0), at)
-        for start in windows(at, size, slide):
-            if reached[partition] >= start + size + delay:
+        for start, end in of(at):
+            if reached[partition] >= end + delay:
                 late[partition, offset, at] += 1
             else:
-                groups[start, start + size, user].append(row)
+                groups[start, end, user].append(row)
     return groups, late
 
 
@@ -223,14 +248,19 @@ def partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Upstream, "quiet", lambda self, position, found: set())
 
 
+KINDS = {"tumbling": (TUMBLING, windows(60, 60)), "sliding": (SLIDING, windows(60, 20))}
+KINDS["cumulative"] = (CUMULATIVE, growing)
+
+
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize(("window", "size", "slide"), [(TUMBLING, 60, 60), (SLIDING, 60, 20)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_final_and_late_rows_are_all_rows_at_any_cut(
-    interpreted: SparkSession, tmp_path: Path, window: str, size: int, slide: int, seed: int
+    interpreted: SparkSession, tmp_path: Path, kind: str, seed: int
 ) -> None:
     draw = seeded(seed)
     rows = drawn(draw, 150)
-    groups, late = split(rows, size, slide, 10)
+    window, of = KINDS[kind]
+    groups, late = split(rows, of, 10)
     assert late and groups
     case = Case(tmp_path, interpreted, sql(window, FINAL))
     flow = case.flow()
@@ -248,6 +278,17 @@ def test_final_and_late_rows_are_all_rows_at_any_cut(
     case.end()
     assert case.seen(COLUMNS) == everything(groups)
     assert case.open() == 0
+
+
+def test_the_python_form_gives_the_same_windows(interpreted: SparkSession) -> None:
+    found = interpreted.sql(
+        "SELECT timestamp_seconds(s) AS at FROM VALUES (0), (59), (-1), (61) AS t (s)"
+    ).select(
+        F.unix_seconds("at").alias("s"),
+        F.explode(hw.cumulative_windows("at", size="1 minute", step="20 seconds")),
+    )
+    rows = found.select("s", F.unix_seconds("col.start"), F.unix_seconds("col.end")).collect()
+    assert sorted(map(tuple, rows)) == sorted((s, *window) for s in (0, 59, -1, 61) for window in growing(s))
 
 
 def test_final_sessions_at_any_cut(interpreted: SparkSession, tmp_path: Path) -> None:
@@ -297,7 +338,7 @@ def test_rows_within_the_allowed_lateness_still_correct_their_window(
 ) -> None:
     draw = seeded(3)
     rows = drawn(draw, 150)
-    groups, late = split(rows, 60, 60, 10 + 60)
+    groups, late = split(rows, windows(60, 60), 10 + 60)
     assert late
     case = Case(tmp_path, interpreted, sql(TUMBLING, "'headwater.allowed_lateness' = '1 minute'"))
     flow = case.flow()
@@ -385,6 +426,34 @@ def test_a_run_once_leaves_windows_open_and_close_ends_them(
     case.flow().run()
     assert case.late() == {(0, 1, EPOCH + 1): 1}  # the input had ended, so this is late
     assert case.seen("user, visits") == [("ann", 1), ("ann", 3)]
+
+
+def test_state_says_what_is_kept(interpreted: SparkSession, tmp_path: Path) -> None:
+    def said(*arguments: str) -> Any:
+        done = CliRunner().invoke(app, ["state", *arguments, "--json", "--project", str(tmp_path)])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.output)
+
+    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    assert said() == []
+    flow = case.flow()
+    case.add([(0, 0, "ann", 1, EPOCH), (0, 1, "ann", 2, EPOCH + 75), (1, 0, "bob", 3, EPOCH + 80)])
+    case.add([(2, 0, "eve", 3, EPOCH + 71), (2, 1, "eve", 3, EPOCH)])
+    while flow.step():
+        pass
+    (kept,) = said()
+    assert (kept["table"], kept["kept_in"], kept["keys"], kept["late"]) == (COUNTS, f"{COUNTS}__state", 3, 1)
+    assert kept["watermark"] == when(EPOCH + 61) and kept["bytes"] > 0
+    assert [each["reached"] for each in kept["partitions"]] == [when(EPOCH + s) for s in (75, 80, 71)]
+    assert [row["total"] for row in said(COUNTS)] == [2, 3, 3]
+    assert [row["total"] for row in said(COUNTS, "--key", "user=ann")] == [2]
+    refused = CliRunner().invoke(app, ["state", VISITS, "--project", str(tmp_path)])
+    assert isinstance(refused.exception, ProjectError)
+    assert "silver.visits keeps nothing between batches" in str(refused.exception)
+
+
+def when(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def test_a_state_of_an_earlier_life_is_refused(interpreted: SparkSession, tmp_path: Path) -> None:

@@ -225,6 +225,51 @@ def test_a_password_in_the_file_is_refused_and_a_reference_is_read(
     assert projects.load(case.root).conf.postgres["dwh"]["password"] == "secret"
 
 
+def test_the_sinks_of_a_connection_that_is_off_do_not_run(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    (tmp_path / "gold").mkdir()
+    (tmp_path / "gold" / "t.sql").write_text(WINDOWS.format("'headwater.postgres' = 'dwh'"))
+    conf = tmp_path / "conf" / "local.yaml"
+    conf.write_text("postgres: {dwh: off}\n")
+    assert [sink.target for sink in projects.load(case.root).sinks.values()] == ["mine"]
+    conf.write_text("postgres: {dwh: on}\n")
+    with pytest.raises(ConfError, match=r"local\.yaml: key 'postgres\.dwh"):
+        projects.load(case.root)
+
+
+WINDOWS = """CREATE STREAMING TABLE gold.t TBLPROPERTIES ({}) AS
+SELECT window.start AS since, host, sum(n) AS n FROM STREAM silver.readings
+WATERMARK at DELAY OF INTERVAL 1 SECOND GROUP BY window(at, '1 minute'), host"""
+PUBLISHED = "'headwater.publish' = 'windows', 'headwater.publish.on' = 'final'"
+
+
+@pytest.mark.parametrize(("emit", "read"), [("update", "gold.t_final"), ("final", "gold.t")])
+def test_a_sink_of_final_windows_reads_the_table_that_keeps_them(
+    tmp_path: Path, emit: str, read: str
+) -> None:
+    case = Case(tmp_path)
+    (tmp_path / "gold").mkdir()
+    statement = WINDOWS.format(f"{PUBLISHED}, 'headwater.emit' = '{emit}'")
+    (tmp_path / "gold" / "t.sql").write_text(statement)
+    project = projects.load(case.root)
+    assert {s.table for s in project.sinks.values() if s.target == "kafka:windows"} == {read}
+    assert (project.tables[read].emit == "final" and project.tables[read].publish is None) or emit == "final"
+    assert sorted(name for name in project.tables if name.startswith("gold.")) == sorted({"gold.t", read})
+
+
+def test_final_windows_that_are_read_are_kept(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    (tmp_path / "gold").mkdir()
+    (tmp_path / "gold" / "t.sql").write_text(WINDOWS.format("'headwater.allowed_lateness' = '1 minute'"))
+    assert "gold.t_final" not in projects.load(case.root).tables
+    view = "CREATE MATERIALIZED VIEW gold.v AS SELECT count(*) AS n FROM gold.t_final"
+    (tmp_path / "gold" / "v.sql").write_text(view)
+    project = projects.load(case.root)
+    assert list(project.tables)[-2:] == ["gold.t_final", "gold.v"]
+    assert project.tables["gold.t_final"].allowed_lateness is None
+    assert project.tables["gold.t"].emit == "update"
+
+
 def test_a_table_in_sql_says_its_connection_by_a_property(tmp_path: Path) -> None:
     case = Case(tmp_path)
     (tmp_path / "conf" / "local.yaml").write_text("postgres: {dwh: {host: localhost}}\n")

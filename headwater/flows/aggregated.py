@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
 
 from headwater import aggregate, eventtime
-from headwater.aggregate import BOUNDS, Aggregate
+from headwater.aggregate import BOUNDS, LATE, ROWS, Aggregate
 from headwater.combine import combine
 from headwater.commit import Built, Committer, Merge, Part
 from headwater.definitions import Table
-from headwater.eventtime import LATE, NEVER, EventTime, late_name
+from headwater.eventtime import NEVER, EventTime, late_name
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.rows import Rows
@@ -37,6 +36,10 @@ class AggregateFlow(RangedFlow):
         assert self._analysed.aggregate is not None
         self._aggregate = self._analysed.aggregate
         self._lateness = self._analysed.lateness
+        bounds = [pa.field(name, pa.timestamp("us", "UTC")) for name in BOUNDS]
+        grows = self._aggregate.window == "session"
+        stored = self._analysed.stored
+        self._partial = self._analysed.state or (pa.schema([*stored, *bounds]) if grows else stored)
         self._where = f"{table.file}: {table.name}"
         self.committer = Committer(
             self._table, self._intents, merges=self._merges(), open_target=self._open_beside
@@ -82,23 +85,17 @@ class AggregateFlow(RangedFlow):
 
     def _fresh(self, rows: Rows, intent: Intent, *, bounds: bool) -> tuple[pa.Table, dict[str, Part]]:
         """The partial result of the rows that are on time, and the part of the late table, if it gets any."""
-        result, lateness = rows.result, self._lateness
-        only, seen, before = None, Observation(), self._event_time()
-        if lateness is not None:
-            times = eventtime.times(intent.files, lateness.column)
-            if not lateness.none(before, times):
-
-                def only(rows: DataFrame) -> DataFrame:
-                    marked = lateness.marked(rows, before)
-                    return marked.observe(seen, F.count_if(LATE).alias("late")).where(~F.col(LATE))
-
-        fresh = aggregate.partial(result, self._where, only, bounds=bounds).toArrow()
-        fresh = fresh.cast(aggregate.schema(result, self._where, bounds=bounds))
-        if only is None or not seen.get["late"]:
+        result, lateness, before = rows.result, self._lateness, self._event_time()
+        if lateness is None or lateness.none(before, eventtime.times(intent.files, lateness.column)):
+            fresh = aggregate.partial(result, self._where, bounds=bounds).toArrow()
+            return fresh.cast(self._partial), {}
+        marked = partial(lateness.marked, before=before)
+        found = aggregate.partial(result, self._where, marked, bounds=bounds).toArrow()
+        self._late = pc.sum(found.filter(found[LATE])[ROWS], min_count=0).as_py()
+        fresh = found.filter(pc.invert(found[LATE])).drop_columns([LATE, ROWS]).cast(self._partial)
+        if not self._late:
             return fresh, {}
-        assert lateness is not None
-        self._late = int(seen.get["late"])
-        late = lateness.late(lateness.marked(aggregate.rows(result, self._where), before))
+        late = lateness.late(marked(aggregate.rows(result, self._where)))
         name = late_name(self.name)
         return fresh, {name: self.committer.target(name).write(late.coalesce(1), intent.batch)}
 

@@ -12,6 +12,7 @@ from headwater.definitions import Table
 from headwater.flows.context import Context
 from headwater.flows.references import References
 from headwater.flows.rows import Work
+from headwater.quality.known import KeyIndex
 from headwater.target import Target
 
 
@@ -34,6 +35,8 @@ class Applied:
         parallelism = table.limits.parallelism or context.project.conf.parallelism
         self._spark = sessions.child(context.spark, parallelism=parallelism)
         self.references = References(context, table, self._spark)
+        gate = self.analysed.gate
+        self._indexes = [KeyIndex(keys, self.analysed.stored) for keys in (gate.alone or () if gate else ())]
 
     def work(self, references: Mapping[str, str], table: Target) -> Work:
         """What is done with a batch for the table, with each reference table at its version."""
@@ -44,6 +47,7 @@ class Applied:
             function=lambda stream: self._apply(stream, references),
             gate=self.analysed.gate,
             written=table.files,
+            indexes=self._indexes,
         )
 
     def _apply(self, stream: DataFrame, versions: Mapping[str, str]) -> DataFrame:

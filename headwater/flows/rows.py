@@ -29,6 +29,7 @@ from headwater.decode import MALFORMED, PLACE, RAW, SOURCE
 from headwater.decode.contract import Fields
 from headwater.places import place_of, without
 from headwater.quality.gate import HASH, ROW, Gate, Tally
+from headwater.quality.known import KeyIndex
 from headwater.quarantine import ERROR_RULE, MALFORMED_RULE
 
 REASON = "fails "
@@ -52,6 +53,7 @@ class Work:
         function: the table's definition.
         gate: judges the rows that the function returns; None where nothing is expected of them.
         written: the files that the table holds; rules about keys look at them.
+        indexes: of those files, by the keys of all such rules; none where a rule needs every row.
     """
 
     spark: SparkSession
@@ -60,12 +62,25 @@ class Work:
     function: Callable[[DataFrame], DataFrame]
     gate: Gate | None = None
     written: Callable[[], Sequence[str]] = list
+    indexes: Sequence[KeyIndex] = ()
 
     def judge(self, rows: DataFrame) -> DataFrame:
         """The rows that the function returned with what the gate knows of each."""
         assert self.gate is not None
         files = self.written() if self.gate.keyed else ()
         return self.gate.judge(rows, self.spark.read.parquet(*files) if files else None)
+
+    def judge_few(self, rows: DataFrame) -> DataFrame:
+        """The same of few rows, which are computed first where that tells which of the table's matter."""
+        assert self.gate is not None
+        files = self.written() if self.indexes else ()
+        if not files:
+            return self.judge(rows)
+        computed = rows.toArrow()
+        computed = computed if len(computed) else computed.schema.empty_table()
+        alike = pa.concat_tables([index.rows(files, computed) for index in self.indexes])
+        written = self.spark.createDataFrame(alike, rows.schema) if len(alike) else None
+        return self.gate.judge(self.spark.createDataFrame(computed, rows.schema).coalesce(1), written)
 
 
 @dataclass(frozen=True)
@@ -160,7 +175,7 @@ class FewRows:
         gate = self._work.gate
         if gate is None:
             return self.result.toArrow()
-        judged, seen = self._work.judge(self.result), Observation()
+        judged, seen = self._work.judge_few(self.result), Observation()
         if gate.measures:
             judged = judged.observe(seen, *gate.measurements())
         rows = judged.toArrow()

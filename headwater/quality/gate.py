@@ -76,6 +76,8 @@ class Gate:
         judged = [rule for rule in suite.rules if rule.scope == "batch"]
         of_rows = [rule for rule in judged if not rule.of_many and rule.type not in keyed.TYPES]
         self.keyed = [keyed.compile(rule, columns) for rule in judged if rule.type in keyed.TYPES]
+        alone = {one.alone for one in self.keyed}
+        self.alone = None if () in alone else sorted(alone)  # all by which rows of the table are looked up
         self.measures = [
             measure.compile(rule, columns, F.col(VERDICT) == 0) for rule in judged if rule.of_many
         ]

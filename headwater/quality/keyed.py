@@ -2,7 +2,8 @@
 
 A row is compared with the rows before it, in the batch and in the table. One that another rule keeps out of
 the table is not judged, and no other row is judged by it.
-Each batch is compared with the key columns of the whole table: a cost that grows with it.
+Of a few rows those of the table that have their keys are looked up in an index (`headwater.quality.known`); a
+large batch, and a column that may only grow, is compared with the whole table: a cost that grows with it.
 """
 
 from __future__ import annotations
@@ -36,13 +37,17 @@ class Keyed(Protocol):
     def rule(self) -> Rule:
         """The expectation."""
 
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """The columns by which alone rows are compared; none where that takes every row of the table."""
+
     def mark(self, rows: DataFrame, clean: Column, written: DataFrame | None, name: str) -> DataFrame:
         """The rows and a column `name`: whether they fail the rule.
 
         Args:
             rows: those of a batch.
             clean: which of them no other rule keeps out of the table.
-            written: what the table holds.
+            written: what the table holds; the rows whose columns `alone` are those of a row will do.
             name: of the column.
         """
 
@@ -62,6 +67,11 @@ class Unique:
     keys: tuple[Column, ...]
     seen: Column
     order: tuple[Column, ...]
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """Its keys."""
+        return self.rule.columns
 
     def mark(self, rows: DataFrame, clean: Column, written: DataFrame | None, name: str) -> DataFrame:
         """The rows and whether they fail."""
@@ -98,6 +108,11 @@ class Ordered:
     strictly: bool
     seen: Column
     order: tuple[Column, ...]
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """None: what came furthest may be in any row."""
+        return ()
 
     def mark(self, rows: DataFrame, clean: Column, written: DataFrame | None, name: str) -> DataFrame:
         """The rows and whether they fail."""

@@ -1,0 +1,101 @@
+"""Which rows of a table have keys that a batch has: found by an index in memory, not by reading the table.
+
+The index holds a hash of each row's keys and the file that the row is in, 12 bytes a row. It follows the
+table's files: those that are new are read when it is asked, all of them the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Hashes in order, and the number of the file that each is in."""
+
+    hashes: NDArray[np.uint64]
+    files: NDArray[np.int32]
+
+    def files_with(self, hashes: NDArray[np.uint64]) -> set[int]:
+        """The files that have a row with one of these hashes, which are in order."""
+        begin = np.searchsorted(self.hashes, hashes, "left")
+        end = np.searchsorted(self.hashes, hashes, "right")
+        hits = np.flatnonzero(end > begin)
+        return {int(file) for at in hits for file in self.files[begin[at] : end[at]]}
+
+    def with_all(self, other: _Run) -> _Run:
+        return _sorted(np.concatenate([self.hashes, other.hashes]), np.concatenate([self.files, other.files]))
+
+
+class KeyIndex:
+    """An index of a table's rows by some columns.
+
+    Args:
+        keys: the columns.
+        columns: all of the table's.
+    """
+
+    def __init__(self, keys: Sequence[str], columns: pa.Schema) -> None:
+        self._hash = f"hash({', '.join(map(_quoted, keys))})"
+        self._columns = columns
+        self._files: list[str] = []
+        self._runs: list[_Run] = []
+
+    def rows(self, files: Sequence[str], batch: pa.Table) -> pa.Table:
+        """The rows in the table's `files` whose keys may be those of a row of `batch`.
+
+        Two keys may have one hash: compare the keys of what is found.
+        """
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            self._follow(connection, files)
+            connection.register("batch", batch)
+            found = connection.execute(f"SELECT DISTINCT {self._hash} AS h FROM batch").fetchnumpy()
+            hashes = np.sort(np.asarray(found["h"], np.uint64))
+            owners = sorted({file for run in self._runs for file in run.files_with(hashes)})
+            if not owners:
+                return self._columns.empty_table()
+            connection.register("wanted", pa.table({"h": hashes}))
+            names = ", ".join(map(_quoted, self._columns.names))
+            rows = connection.execute(
+                f"SELECT {names} FROM read_parquet($files, hive_partitioning = false) "
+                f"WHERE {self._hash} IN (SELECT h FROM wanted)",
+                {"files": [self._files[at] for at in owners]},
+            ).to_arrow_table()
+        return rows.cast(self._columns)
+
+    def _follow(self, connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
+        """Take in the files that are new; begin anew where one is gone."""
+        if not set(self._files) <= set(files):
+            self._files, self._runs = [], []
+        known = set(self._files)
+        new = [file for file in files if file not in known]
+        if not new:
+            return
+        numbers = pa.array(range(len(self._files), len(self._files) + len(new)), pa.int32())
+        connection.register("names", pa.table({"name": new, "number": numbers}))
+        found: dict[str, Any] = connection.execute(
+            f"SELECT {self._hash} AS h, number FROM read_parquet($files, filename = true, "
+            "hive_partitioning = false) JOIN names ON names.name = filename",
+            {"files": new},
+        ).fetchnumpy()
+        self._files += new
+        self._runs.append(_sorted(np.asarray(found["h"], np.uint64), np.asarray(found["number"], np.int32)))
+        while len(self._runs) > 1 and len(self._runs[-2].hashes) < 2 * len(self._runs[-1].hashes):
+            self._runs[-2:] = [self._runs[-2].with_all(self._runs[-1])]
+
+
+def _sorted(hashes: NDArray[np.uint64], files: NDArray[np.int32]) -> _Run:
+    order = np.argsort(hashes, kind="stable")
+    return _Run(hashes[order], files[order])
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

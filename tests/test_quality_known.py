@@ -1,0 +1,79 @@
+"""The index of keys finds the rows of a table that have the keys of a batch, however files come and go."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headwater.quality.known import KeyIndex
+
+COLUMNS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("price", pa.decimal128(12, 2)),
+        ("n", pa.int64()),
+        ("place", pa.struct([("offset", pa.int64())])),
+    ]
+)
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def drawn(draw: random.Random) -> dict[str, Any]:
+    return {
+        "id": draw.choice([None, "", "a", "b", "ü'\""]),
+        "at": draw.choice([None, T0 + timedelta(microseconds=draw.randrange(4))]),
+        "price": draw.choice([None, Decimal("1.10"), Decimal("-2.00")]),
+        "n": draw.randrange(1_000),
+        "place": {"offset": draw.randrange(1_000)},
+    }
+
+
+class Files:
+    """The files of a table."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rows: dict[str, list[dict[str, Any]]] = {}
+
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        path = str(self.folder / f"{len(list(self.folder.iterdir())):03d} x.parquet")
+        pq.write_table(pa.Table.from_pylist(rows, COLUMNS), path, store_schema=False)
+        self.rows[path] = rows
+
+
+@pytest.mark.parametrize("keys", [("id",), ("id", "at", "price")])
+def test_it_finds_what_a_search_finds(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    files, index = Files(tmp_path), KeyIndex(keys, COLUMNS)
+    for step in range(40):
+        files.add([drawn(draw) for _ in range(draw.randrange(1, 30))])
+        if step == 30:
+            del files.rows[next(iter(files.rows))]  # as after a rewrite
+        batch = [drawn(draw) for _ in range(draw.randrange(3))]
+        wanted = {tuple(row[key] for key in keys) for row in batch}
+        want = [
+            row for rows in files.rows.values() for row in rows if tuple(row[key] for key in keys) in wanted
+        ]
+        found = index.rows(list(files.rows), pa.Table.from_pylist(batch, COLUMNS))
+        assert found.schema == COLUMNS
+        assert sorted(found.to_pylist(), key=repr) == sorted(want, key=repr)
+
+
+def test_of_a_new_key_nothing_is_read(tmp_path: Path) -> None:
+    files, index = Files(tmp_path), KeyIndex(("n",), COLUMNS)
+    files.add([{**drawn(random.Random(1)), "n": 1}])
+    one = pa.Table.from_pylist([{**drawn(random.Random(1)), "n": 1}], COLUMNS)
+    assert len(index.rows(list(files.rows), one)) == 1
+    Path(next(iter(files.rows))).unlink()  # which nobody looks at
+    other = pa.Table.from_pylist([{**drawn(random.Random(1)), "n": 2}], COLUMNS)
+    assert len(index.rows(list(files.rows), other)) == 0
