@@ -7,9 +7,9 @@ place of several.
 
 from __future__ import annotations
 
-import duckdb
 import pyarrow as pa
 
+from headwater import memory
 from headwater.aggregate import BOUNDS, PARTIAL, Aggregate, Output
 from headwater.target import GONE
 
@@ -51,8 +51,7 @@ def combine(aggregate: Aggregate, held: pa.Table, fresh: pa.Table, closing: int)
     groups = f"GROUP BY {', '.join(told)}" if told else "HAVING count(*) > 0"  # without keys there is one
     names = ", ".join(map(_quoted, held.schema.names))
     over = due(aggregate, closing)
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with memory.connection() as connection:
         connection.register("held", held)
         connection.register("fresh", fresh)
         kinds = dict(connection.execute("SELECT column_name, column_type FROM (DESCRIBE held)").fetchall())

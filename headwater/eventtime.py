@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import duckdb
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from headwater import memory
 from headwater.aggregate import LATE, WINDOW
 from headwater.decode import SOURCE
 from headwater.plans import named
@@ -135,8 +135,7 @@ def times(files: Sequence[str], column: str) -> dict[str, Times]:
         return {}
     name = '"' + column.replace('"', '""') + '"'
     partition = " || '/' || ".join(f'{SOURCE}."{part}"' for part in _PARTITION)
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with memory.connection() as connection:
         found = connection.execute(
             f"SELECT {partition}, epoch_us(min({name})), epoch_us(max({name})), epoch_us(max(ingested_at)) "
             f"FROM read_parquet($files, hive_partitioning = false) WHERE {name} IS NOT NULL GROUP BY 1",

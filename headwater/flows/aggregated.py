@@ -7,22 +7,23 @@ lateness is bounded, rows that come later go to the late table, and change nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
 from headwater import aggregate, eventtime
 from headwater.aggregate import BOUNDS, LATE, ROWS, Aggregate
 from headwater.combine import combine
 from headwater.commit import Built, Committer, Merge, Part
 from headwater.definitions import Table
-from headwater.eventtime import NEVER, EventTime, late_name
+from headwater.eventtime import NEVER, EventTime, Times, late_name
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
-from headwater.flows.rows import Rows
+from headwater.flows.rows import Rows, are_few
 from headwater.intent import Intent
 from headwater.ranges import Range
 from headwater.target import Identity, Target
@@ -40,6 +41,7 @@ class AggregateFlow(RangedFlow):
         grows = self._aggregate.window == "session"
         stored = self._analysed.stored
         self._partial = self._analysed.state or (pa.schema([*stored, *bounds]) if grows else stored)
+        self._times: tuple[list[str], Mapping[str, Times]] | None = None  # of which files
         self._where = f"{table.file}: {table.name}"
         self.committer = Committer(
             self._table, self._intents, merges=self._merges(), open_target=self._open_beside
@@ -71,7 +73,14 @@ class AggregateFlow(RangedFlow):
     def _told(self, found: Range) -> EventTime | None:
         if self._lateness is None:
             return None
-        return self._event_time().after(eventtime.times(found.files, self._lateness.column))
+        return self._event_time().after(self._times_of(found.files))
+
+    def _times_of(self, files: Sequence[str]) -> Mapping[str, Times]:
+        """The event times of a batch's files."""
+        assert self._lateness is not None
+        if self._times is None or self._times[0] != list(files):
+            self._times = (list(files), eventtime.times(files, self._lateness.column))
+        return self._times[1]
 
     def _build(self, intent: Intent) -> Built:
         rows = self._read(intent)
@@ -86,7 +95,7 @@ class AggregateFlow(RangedFlow):
     def _fresh(self, rows: Rows, intent: Intent, *, bounds: bool) -> tuple[pa.Table, dict[str, Part]]:
         """The partial result of the rows that are on time, and the part of the late table, if it gets any."""
         result, lateness, before = rows.result, self._lateness, self._event_time()
-        if lateness is None or lateness.none(before, eventtime.times(intent.files, lateness.column)):
+        if lateness is None or lateness.none(before, self._times_of(intent.files)):
             fresh = aggregate.partial(result, self._where, bounds=bounds).toArrow()
             return fresh.cast(self._partial), {}
         marked = partial(lateness.marked, before=before)
@@ -96,8 +105,15 @@ class AggregateFlow(RangedFlow):
         if not self._late:
             return fresh, {}
         late = lateness.late(marked(aggregate.rows(result, self._where)))
+        few = are_few(intent.files, intent.rows)
         name = late_name(self.name)
-        return fresh, {name: self.committer.target(name).write(late.coalesce(1), intent.batch)}
+        written = self.committer.target(name).write(self._late_rows(late, few), intent.batch)
+        return fresh, {name: written}
+
+    def _late_rows(self, late: DataFrame, few: bool) -> pa.Table | DataFrame:
+        """The late rows, in memory where the batch is."""
+        assert self._analysed.late is not None
+        return late.toArrow().cast(self._analysed.late) if few else late.coalesce(1)
 
     def _combined(self, fresh: pa.Table) -> pa.Table:
         """What changes in the table's groups with the partial result of new rows."""

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from headwater import analysis, log
+from headwater import analysis, log, memory
 from headwater import spark as sessions
 from headwater.commit import Built, Committer
 from headwater.definitions import Table
@@ -176,8 +175,7 @@ class ViewFlow:
         same = " AND ".join(f"new.{key} IS NOT DISTINCT FROM old.{key}" for key in keys)
         differs = " OR ".join(f"new.{name} IS DISTINCT FROM old.{name}" for name in columns)
         old = self._table.held(self._analysed.stored)
-        with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+        with memory.connection() as connection:
             connection.register("new", rows)
             connection.register("held", old)
             twice = connection.execute(

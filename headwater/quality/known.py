@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headwater import memory
+
 
 @dataclass(frozen=True)
 class _Run:
@@ -53,8 +55,7 @@ class KeyIndex:
 
         Two keys may have one hash: compare the keys of what is found.
         """
-        with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+        with memory.connection() as connection:
             self._follow(connection, files)
             connection.register("batch", batch)
             found = connection.execute(f"SELECT DISTINCT {self._hash} AS h FROM batch").fetchnumpy()
