@@ -1,4 +1,4 @@
-"""DuckDB in memory, for one computation each: to open a database takes 10 ms, a connection to one half a ms."""
+"""DuckDB in memory, for one computation each: to open a database takes 10 ms, to connect to one half a ms."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from headwater.quality.suite import Suite, find_suites, of_whole_table
 from headwater.reference import Clock, Reference, find_references
 
 LAYERS = ("bronze", "silver", "gold")
+FINAL_TRIGGER = "2s"  # of such: windows wait for their delay anyhow, and the corrected table shall be fresh
 FINAL = "_final"  # of a table that is corrected as rows come, the one of its windows that are over
 
 
@@ -149,7 +150,8 @@ def _finals(tables: dict[str, Table], sinks: dict[str, Sink]) -> dict[str, Table
         if final in read and final not in tables and table.emit == "update":
             comment = f"The windows of {name} that are over, each as it was then"
             plain = replace(table, name=final, emit="final", comment=comment, allowed_lateness=None)
-            found[final] = replace(plain, publish=None, postgres=None)
+            limits = replace(table.limits, trigger=table.limits.trigger or FINAL_TRIGGER)
+            found[final] = replace(plain, publish=None, postgres=None, limits=limits)
     return found
 
 
