@@ -72,9 +72,9 @@ Row = tuple[int, int, str, int, int]  # partition, offset, user, n, event time i
 class Case:
     """A project whose silver table the test writes, and the flow of its gold table, which the test steps."""
 
-    def __init__(self, root: Path, spark: SparkSession, statement: str) -> None:
+    def __init__(self, root: Path, spark: SparkSession, statement: str, kind: str = "sql") -> None:
         self.root = root
-        for name, text in {**FILES, "gold/counts.sql": statement}.items():
+        for name, text in {**FILES, f"gold/counts.{kind}": statement}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
         project = projects.load(root)
@@ -289,6 +289,46 @@ def test_the_python_form_gives_the_same_windows(interpreted: SparkSession) -> No
     )
     rows = found.select("s", F.unix_seconds("col.start"), F.unix_seconds("col.end")).collect()
     assert sorted(map(tuple, rows)) == sorted((s, *window) for s in (0, 59, -1, 61) for window in growing(s))
+
+
+PYTHON = f'''import headwater as hw
+from pyspark.sql import functions as F
+
+@hw.table(source="{VISITS}", event_time="event_time", delay="10 seconds", emit="final")
+def counts(visits):
+    """Visits a minute."""
+    groups = visits.groupBy(F.window("event_time", "1 minute"))
+    return groups.agg(F.count("*").alias("visits")).select("window.start", "window.end", "visits")
+'''
+
+
+def test_a_function_may_be_final_and_group_by_the_window_alone(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    rows = drawn(seeded(4), 80)
+    case = Case(tmp_path, interpreted, PYTHON, "py")
+    case.add(rows)
+    while case.flow().step():
+        pass
+    groups, late = split([(*row[:2], "", *row[3:]) for row in rows], windows(60, 60), 10)
+    low = min(max(row[4] for row in rows if row[0] == p) for p in range(3))
+    over = [(start, end, len(found)) for (start, end, _), found in groups.items() if end + 10 <= low]
+    assert case.seen('epoch("start")::BIGINT, epoch("end")::BIGINT, visits') == sorted(over, key=repr)
+    assert case.late() == late and case.open() == len(groups) - len(over)
+
+
+def test_sessions_without_keys(interpreted: SparkSession, tmp_path: Path) -> None:
+    statement = sql(SESSION, FINAL, "session_window").replace(", user, count", ", '' AS user, count")
+    rows = [(*row[:2], "", *row[3:]) for row in drawn(seeded(6), 60)]
+    case = Case(tmp_path, interpreted, statement.replace(f"{SESSION}, user", SESSION))
+    case.add(rows[:30])
+    case.add(rows[30:])
+    while case.flow().step():
+        pass
+    groups, late = sessions(rows, 30, 10)
+    assert case.late() == late
+    case.end()
+    assert case.seen(COLUMNS) == everything(groups)
 
 
 def test_final_sessions_at_any_cut(interpreted: SparkSession, tmp_path: Path) -> None:
