@@ -106,8 +106,35 @@ def analyse(spark: SparkSession, project: Project) -> dict[str, Analysed]:
             topic.name, BRONZE, stored.schema(BRONZE), (), None, fingerprint(project, topic)
         )
     for table in project.tables.values():
-        found[table.name] = _analyse(spark, project, table, found)
+        if table.flows:
+            found |= _of_flows(spark, project, table, found)
+        else:
+            found[table.name] = _analyse(spark, project, table, found)
     return found
+
+
+def _of_flows(
+    spark: SparkSession, project: Project, table: Table, found: Mapping[str, Analysed]
+) -> dict[str, Analysed]:
+    """A table that several flows feed, and these: each by its own query, judged by the table's suite."""
+    flows: dict[str, Analysed] = {}
+    for flow in table.flows:
+        one = _analyse(spark, project, flow, found, suite=table.name)
+        if one.aggregate is not None:
+            raise ProjectError(
+                f"{flow.file}: {flow.name} aggregates; do that in a table that reads {table.name}"
+            )
+        first = next(iter(flows.values()), one)
+        ours, theirs = ({f.name: f.dataType for f in each.columns} for each in (one, first))
+        if ours != theirs:
+            differ = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
+            raise ProjectError(
+                f"{flow.file}: {flow.name} and {first.name} differ in {', '.join(differ)}; flows into one "
+                "table have the same columns"
+            )
+        flows[flow.name] = replace(one, columns=first.columns, stored=first.stored)
+    whole = replace(next(iter(flows.values())), name=table.name, fingerprint=fingerprint(project, table))
+    return {**flows, table.name: whole}
 
 
 def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> DataFrame:
@@ -151,6 +178,8 @@ def fingerprint(project: Project, definition: Declaration) -> str:
         text = definition.topic
     elif isinstance(definition, Table) and definition.sql is not None:
         text = f"{definition.sql.text} {definition.emit} {definition.allowed_lateness}"
+    elif isinstance(definition, Table) and definition.flows:
+        text = " ".join(flow.sql.text for flow in definition.flows if flow.sql)
     elif isinstance(definition, Table) and definition.function is not None:
         text = (
             f"{definition.decode} {definition.skew} {definition.emit} {definition.allowed_lateness} "
@@ -163,7 +192,13 @@ def fingerprint(project: Project, definition: Declaration) -> str:
     return hashlib.sha256(f"{text}{json.dumps(rules)}".encode()).hexdigest()[:16]
 
 
-def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping[str, Analysed]) -> Analysed:
+def _analyse(
+    spark: SparkSession,
+    project: Project,
+    table: Table,
+    found: Mapping[str, Analysed],
+    suite: str | None = None,
+) -> Analysed:
     where = f"{table.file}: {table.name}"
     frames, stream = [], None
     for name in table.sources:
@@ -201,7 +236,7 @@ def _analyse(spark: SparkSession, project: Project, table: Table, found: Mapping
             table.keys,
             None,
             fingerprint(project, table),
-            _gate(project, table, result),
+            _gate(project, table, result, suite or table.name),
         )
     if maintained.window and table.delay is None:
         raise ProjectError(
@@ -298,9 +333,9 @@ def _check_keys(table: Table, result: DataFrame) -> None:
         )
 
 
-def _gate(project: Project, table: Table, result: DataFrame) -> Gate | None:
-    """The gate of a table whose rows are appended."""
-    suite = project.suites.get(table.name, Suite(table.name, table.file))
+def _gate(project: Project, table: Table, result: DataFrame, of: str) -> Gate | None:
+    """The gate of a table whose rows are appended, by the suite of the table `of`."""
+    suite = project.suites.get(of, Suite(of, table.file))
     empty = result.sparkSession.createDataFrame([], result.schema)
     for rule in suite.rules:
         if rule.action == "quarantine" and table.decode is None:

@@ -92,6 +92,9 @@ class Table(Declaration):
         function: from DataFrames to one DataFrame; None where `sql` says it.
         sql: the query, its text and where each source stands in it.
         view: whether it is a materialized view: computed from all that its sources hold.
+        into: of a flow, the table that its rows go to.
+        flows: where several feed the table, they; it has neither function nor query then, and all their
+            sources.
         keys: the columns that identify a row.
         event_time: the column that says when a row happened; `delay` how much later rows may come.
         emit: `update`: rows change as their inputs come; `final`: each window is appended once, when it is
@@ -115,6 +118,8 @@ class Table(Declaration):
     function: Function | None = None
     sql: Query | None = None
     view: bool = False
+    into: str | None = None
+    flows: tuple[Table, ...] = ()
     keys: tuple[str, ...] = ()
     event_time: str | None = None
     delay: str | None = None

@@ -69,24 +69,8 @@ def check(
             )
         for source in table.sources:
             _known(table, source, [*flows, *references])
-        streams = [s for s in table.sources if s not in references]
-        if table.view:
-            _check_view(table, streams)
-            continue
-        if len(streams) != 1:
-            raise ProjectError(
-                f"{table.file}: {table.name} reads {len(streams)} streams ({', '.join(streams)}); "
-                "a table reads one, joined with reference tables"
-            )
-        if table.sql and table.sql.streams != tuple(streams):
-            raise ProjectError(f"{table.file}: {table.name} reads {streams[0]} as a table; write FROM STREAM")
-        if table.decode and streams[0] not in topics:
-            raise ProjectError(f"{table.file}: {table.name} decodes {streams[0]}, which is no bronze table")
-        if streams[0] in topics and not table.decode and table.sql:
-            raise ProjectError(
-                f"{table.file}: {table.name} reads undecoded {streams[0]}; read a silver table, "
-                "or decode it in Python"
-            )
+        for flow in table.flows or (table,):
+            _check_streams(flow, topics, references)
     for alert in alerts.values():
         _known(alert, alert.source, list(topics))
     for sink in sinks.values():
@@ -102,6 +86,28 @@ def check(
         cycle = list(dict.fromkeys(e.args[1]))
         first = tables[cycle[0]]
         raise ProjectError(f"{first.file}: {' → '.join([*cycle, cycle[0]])} is a cycle; cut it") from None
+
+
+def _check_streams(table: Table, topics: Mapping[str, Topic], references: Mapping[str, Reference]) -> None:
+    """A flow can read these sources."""
+    streams = [s for s in table.sources if s not in references]
+    if table.view:
+        _check_view(table, streams)
+        return
+    if len(streams) != 1:
+        raise ProjectError(
+            f"{table.file}: {table.name} reads {len(streams)} streams ({', '.join(streams)}); "
+            "a table reads one, joined with reference tables"
+        )
+    if table.sql and table.sql.streams != tuple(streams):
+        raise ProjectError(f"{table.file}: {table.name} reads {streams[0]} as a table; write FROM STREAM")
+    if table.decode and streams[0] not in topics:
+        raise ProjectError(f"{table.file}: {table.name} decodes {streams[0]}, which is no bronze table")
+    if streams[0] in topics and not table.decode and table.sql:
+        raise ProjectError(
+            f"{table.file}: {table.name} reads undecoded {streams[0]}; read a silver table, "
+            "or decode it in Python"
+        )
 
 
 def _check_view(table: Table, inputs: list[str]) -> None:

@@ -83,6 +83,7 @@ def load(root: Path | None, env: str = "local") -> Project:
     topics = {d.name: d for d in declared if isinstance(d, Topic)}
     alerts = {d.name: d for d in declared if isinstance(d, Alert)}
     sinks = {d.name: d for d in [*declared, *_published(tables)] if isinstance(d, Sink)}
+    tables = _fed(tables)
     finals = _finals(tables, sinks)
     tables |= finals
     sinks = {name: _of_finals(sink, finals) for name, sink in sinks.items()}
@@ -138,6 +139,33 @@ def _published(tables: dict[str, Table]) -> Iterator[Sink]:
             connection, into = table.postgres
             kept = PostgresSink(table=table.name, connection=connection, into=into, on=table.postgres_on)
             yield _named(kept, table.file)
+
+
+def _fed(tables: dict[str, Table]) -> dict[str, Table]:
+    """The tables, those that several flows feed with these.
+
+    Raises:
+        ProjectError: a flow into a table that is none of these, or such a table without flows.
+    """
+    flows = [table for table in tables.values() if table.into]
+    found = {name: table for name, table in tables.items() if not table.into}
+    for flow in flows:
+        target = found.get(flow.into or "")
+        if target is None or target.sql is not None or target.function is not None:
+            raise ProjectError(
+                f"{flow.file}: {flow.name} inserts into {flow.into}, which is no table for flows; "
+                f"declare it: CREATE STREAMING TABLE {flow.into}"
+            )
+        own = replace(flow, limits=target.limits, keys=target.keys)
+        sources = tuple(dict.fromkeys([*target.sources, *flow.sources]))
+        found[target.name] = replace(target, flows=(*target.flows, own), sources=sources)
+    for table in found.values():
+        if table.sql is None and table.function is None and not table.flows:
+            raise ProjectError(
+                f"{table.file}: nothing feeds {table.name}; write AS SELECT …, or CREATE FLOW … AS "
+                f"INSERT INTO {table.name} BY NAME SELECT …"
+            )
+    return found
 
 
 def _finals(tables: dict[str, Table], sinks: dict[str, Sink]) -> dict[str, Table]:

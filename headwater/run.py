@@ -26,6 +26,7 @@ from headwater.flows.ranged import RangedFlow
 from headwater.flows.reading import interval, starting
 from headwater.flows.schedule import Schedule
 from headwater.flows.source import SourceFlow
+from headwater.flows.union import UnionFlow
 from headwater.flows.view import ViewFlow
 from headwater.lake import Lake
 from headwater.lease import Lease
@@ -217,7 +218,7 @@ class Run:
         """What is due beside the flows: checkpoints of the Delta logs, which would hold up a commit, and
         answers to those who ask something of a flow that has failed."""
         for flow in list(self._flows.values()):
-            if isinstance(flow, SourceFlow | RangedFlow | ViewFlow):
+            if isinstance(flow, SourceFlow | RangedFlow | UnionFlow | ViewFlow):
                 flow.committer.checkpoint()
         for name in self.board.failed():
             for _, answer in requests.take(context.lake.flow_folder(name)):

@@ -1,5 +1,6 @@
-"""SQL definitions, read by Spark's own parser: `CREATE STREAMING TABLE … AS SELECT … FROM STREAM t`, and
-`CREATE MATERIALIZED VIEW … AS SELECT … FROM t`.
+"""SQL definitions, read by Spark's own parser: `CREATE STREAMING TABLE … AS SELECT … FROM STREAM t`,
+`CREATE MATERIALIZED VIEW … AS SELECT … FROM t`, and `CREATE STREAMING TABLE …` with several
+`CREATE FLOW … AS INSERT INTO … BY NAME SELECT … FROM STREAM t`.
 
 Nothing here knows SQL's grammar: Spark's parser gives a tree whose nodes know where in the text they
 stand, and the sources are replaced at those places.
@@ -8,6 +9,7 @@ stand, and the sources are replaced at those places.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +22,15 @@ from headwater.errors import ProjectError
 from headwater.properties import from_properties
 
 _VIEW = "CreateMaterializedViewAsSelect"
-_LATER = {
-    "CreateFlowCommand": "CREATE FLOW",
-    "CreateStreamingTable": "CREATE STREAMING TABLE without AS SELECT",
-}
+_FED = "CreateStreamingTable"  # by flows
+_FLOW = "CreateFlowCommand"
 
 
 def parse(path: Path) -> Table:
     """The table that the SQL file `path` declares.
 
     Raises:
-        ProjectError: not SQL, or another statement than these two.
+        ProjectError: not SQL, or another statement than these.
     """
     text = path.read_text(encoding="utf-8").strip().rstrip(";")
     try:
@@ -38,31 +38,45 @@ def parse(path: Path) -> Table:
     except (Py4JJavaError, PySparkException) as e:
         raise ProjectError(f"{path}: {jvm.first_line(e)}; mend the statement") from None
     statement = plan.getClass().getSimpleName()
-    if statement not in ("CreateStreamingTableAsSelect", _VIEW):
-        what = _LATER.get(statement, f"a {statement} statement")
+    if statement == _FLOW:
+        return _flow(path, text, plan)
+    if statement not in ("CreateStreamingTableAsSelect", _VIEW, _FED):
         raise ProjectError(
-            f"{path}: {what} is not supported; write CREATE STREAMING TABLE or CREATE MATERIALIZED VIEW … AS "
-            "SELECT …"
+            f"{path}: a {statement} statement is not supported; write CREATE STREAMING TABLE or CREATE "
+            "MATERIALIZED VIEW … AS SELECT …, or CREATE FLOW … AS INSERT INTO …"
         )
     name = ".".join(jvm.items(plan.name().nameParts()))
-    relations = sorted(_relations(plan.query()), key=lambda r: r.start)
+    table = Table(name=name, file=path, comment=_text(plan.tableSpec().comment()), sources=())
+    if statement != _FED:
+        table = _reading(table, text, plan.query(), plan.originalText())
+        table = replace(table, view=statement == _VIEW)
+    return from_properties(table, jvm.mapping(plan.tableSpec().properties()))
+
+
+def _flow(path: Path, text: str, plan: Any) -> Table:
+    """One of several flows into a table."""
+    name, insert = ".".join(jvm.items(plan.name().nameParts())), plan.flowOperation()
+    if not insert.byName():
+        raise ProjectError(f"{path}: {name} inserts by position; write INSERT INTO … BY NAME SELECT …")
+    into = ".".join(jvm.items(insert.table().multipartIdentifier()))
+    at = insert.query().origin()
+    query = text[int(at.startIndex().get()) : int(at.stopIndex().get()) + 1]
+    flow = Table(name=name, file=path, comment=_text(plan.comment()), sources=(), into=into)
+    return _reading(flow, text, insert.query(), query)
+
+
+def _text(option: Any) -> str:
+    return str(option.get()) if option.isDefined() else ""
+
+
+def _reading(table: Table, text: str, plan: Any, query: str) -> Table:
+    """The table with what its query reads."""
+    relations = sorted(_relations(plan), key=lambda r: r.start)
     streams = tuple(dict.fromkeys(r.table for r in relations if r.stream))
     sources = streams + tuple(s for s in dict.fromkeys(r.table for r in relations) if s not in streams)
-    watermark = next(_watermarks(plan.query()), (None, None))
-    comment = plan.tableSpec().comment()
-    return from_properties(
-        Table(
-            name=name,
-            file=path,
-            comment=comment.get() if comment.isDefined() else "",
-            sources=sources,
-            sql=Query(text=_template(text, plan.originalText(), relations, sources), streams=streams),
-            view=statement == _VIEW,
-            event_time=watermark[0],
-            delay=watermark[1],
-        ),
-        jvm.mapping(plan.tableSpec().properties()),
-    )
+    event_time, delay = next(_watermarks(plan), (None, None))
+    read = Query(text=_template(text, query, relations, sources), streams=streams)
+    return replace(table, sources=sources, sql=read, event_time=event_time, delay=delay)
 
 
 class _Relation:

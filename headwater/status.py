@@ -75,8 +75,12 @@ def _lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> in
     assert isinstance(table, Table)
     if table.view:
         return None  # it reads whole tables
-    stream = next(s for s in table.sources if s not in project.references)
-    if stream not in places:
-        return None
-    start = Position.parse(mine["consumed"][stream]) if mine else Position(generation=1)
-    return ranges.lag(places[stream].path, start)
+    committed, lag = log.flows(places[name].path), 0
+    for flow in table.flows or (table,):
+        stream = next(s for s in flow.sources if s not in project.references)
+        if stream not in places:
+            return None
+        mine = committed.get(flow.name)
+        start = Position.parse(mine["consumed"][stream]) if mine else Position(generation=1)
+        lag += ranges.lag(places[stream].path, start)
+    return lag

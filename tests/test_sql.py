@@ -130,8 +130,6 @@ def test_names_of_with_clauses_are_no_sources(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("CREATE STREAMING TABLE gold.t", "CREATE STREAMING TABLE without AS SELECT is not supported; write"),
-        ("CREATE FLOW f AS INSERT INTO gold.t BY NAME SELECT * FROM STREAM silver.s", "CREATE FLOW is not"),
         ("CREATE TABLE gold.t AS SELECT 1", "CreateTableAsSelect statement is not supported"),
         ("SELECT 1", "is not supported; write CREATE STREAMING TABLE"),
         ("DROP TABLE gold.t", "is not supported"),
@@ -170,3 +168,17 @@ def test_properties_that_cannot_be_are_refused(tmp_path: Path, key: str, value: 
     )
     found = refusal(tmp_path, text)
     assert ": gold.t: " in found and says in found
+
+
+def test_a_flow_says_where_its_rows_go(tmp_path: Path) -> None:
+    path = tmp_path / "f.sql"
+    path.write_text(
+        "CREATE FLOW gold.f COMMENT 'East' AS INSERT INTO gold.t BY NAME\n"
+        "WITH few AS (SELECT * FROM STREAM silver.s WATERMARK at DELAY OF INTERVAL 5 SECONDS WHERE n > 0)\n"
+        "SELECT few.*, name FROM few JOIN reference.names names ON names.id = few.id"
+    )
+    flow = sql.parse(path)
+    assert (flow.name, flow.into, flow.comment) == ("gold.f", "gold.t", "East")
+    assert flow.sources == ("silver.s", "reference.names") and flow.sql is not None
+    assert flow.sql.streams == ("silver.s",) and (flow.event_time, flow.delay) == ("at", "5 seconds")
+    assert flow.sql.text.startswith("WITH few AS (SELECT * FROM {s0} AS `s` WATERMARK")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
-from headwater import analysis, decode
+from headwater import analysis, decode, plans
 from headwater import spark as sessions
 from headwater.definitions import Table
 from headwater.flows.context import Context
@@ -55,4 +55,5 @@ class Applied:
             self.references.read(name, versions[name]) if name in self.references else stream
             for name in self.table.sources
         ]
-        return analysis.apply(self._spark, self.table, frames)
+        rows = analysis.apply(self._spark, self.table, frames)
+        return rows.select(*map(plans.named, self.analysed.columns.fieldNames())) if self.table.into else rows

@@ -11,6 +11,7 @@ from headwater.flows.final import FinalFlow
 from headwater.flows.publish import PublishFlow
 from headwater.flows.realtime import RealtimeFlow
 from headwater.flows.source import SourceFlow
+from headwater.flows.union import UnionFlow
 from headwater.flows.view import ViewFlow
 
 
@@ -33,6 +34,8 @@ def flow_of(context: Context, name: str) -> Flow:
     if name in project.sinks:
         return PublishFlow(context, project.sinks[name])
     table = project.tables[name]
+    if table.flows:
+        return UnionFlow(context, table)
     if table.view:
         return ViewFlow(context, table)
     if context.tables[name].aggregate is None:

@@ -31,8 +31,8 @@ from headwater.target import Target
 class DerivedFlow(RangedFlow):
     """The flow of one table whose rows are appended."""
 
-    def __init__(self, context: Context, table: Table) -> None:
-        super().__init__(context, table)
+    def __init__(self, context: Context, table: Table, into: Target | None = None) -> None:
+        super().__init__(context, table, into)
         self.committer = Committer(self._table, self._intents, open_target=self._open_quarantine)
         self._replay = Replay(context, self._applied, self._table) if table.decode else None
 
@@ -88,7 +88,7 @@ class DerivedFlow(RangedFlow):
             self._same(intent, tally.rows, written + tally.dropped + tally.quarantined, "accounted for")
         shares = self._findings.shares
         if not counts.held:
-            return Built({self.name: files}, shares=shares)
+            return Built({self._place.name: files}, shares=shares)
         name = quarantine_name(self.name)
         quarantine = self.committer.target(name)
         rejects = quarantine.write(rows.held(intent.clock), intent.batch)

@@ -26,14 +26,21 @@ from headwater.lake import Place
 from headwater.progress import Batch
 from headwater.quality.measure import Findings
 from headwater.ranges import Position, Range
+from headwater.target import Target
 
 
 class RangedFlow:
-    """The flow of one table that is derived from another; a subclass says what a batch becomes."""
+    """The flow of one table that is derived from another; a subclass says what a batch becomes.
+
+    Args:
+        context: the run.
+        table: the definition.
+        into: the table, where the definition is of one of several flows into it.
+    """
 
     committer: Committer
 
-    def __init__(self, context: Context, table: Table) -> None:
+    def __init__(self, context: Context, table: Table, into: Target | None = None) -> None:
         self.name = table.name
         self._context = context
         self._definition = table
@@ -44,7 +51,7 @@ class RangedFlow:
         self._max_rows = table.limits.max_rows_per_batch or context.project.conf.max_rows_per_batch
         self._folder = context.lake.flow_folder(table.name)
         self._intents = IntentFile(self._folder)
-        self._table = context.open(table)
+        self._table = into or context.open(table)
         self._place = self._table.place
         self._position = self._consumed()
         self._counts, self._written, self._findings, self._late = Counts(), 0, Findings(), 0  # of a batch
@@ -125,6 +132,7 @@ class RangedFlow:
             newest=found.newest,
             references=self._applied.references.pinnable(),
             event_time=event_time.json() if event_time else {},
+            prefix="" if self.name == self._place.name else f"{self.name}-",
         )
 
     def _build(self, intent: Intent) -> Built:
@@ -141,7 +149,7 @@ class RangedFlow:
         counts = self._counts
         self._context.board.batch(
             Batch(
-                flow=self.name,
+                flow=self._place.name,
                 sequence=intent.sequence,
                 version=version,
                 rows_in=counts.taken,

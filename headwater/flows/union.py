@@ -1,0 +1,37 @@
+"""Several flows into one table: each appends the rows of its own source, in turns, by its own position."""
+
+from __future__ import annotations
+
+from headwater.definitions import Table
+from headwater.flows.context import Context
+from headwater.flows.derived import DerivedFlow
+from headwater.flows.reading import interval
+from headwater.flows.turns import take_turns
+
+
+class UnionFlow:
+    """The flows of one table, taking turns: one process and one thread write it."""
+
+    def __init__(self, context: Context, table: Table) -> None:
+        self.name = table.name
+        self._context = context
+        self._apart = interval(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
+        self._inputs = [name for name in table.sources if name not in context.project.references]
+        target = context.open(table)
+        self._flows = [DerivedFlow(context, flow, target) for flow in table.flows]
+        self.committer = self._flows[0].committer  # whose only target all flows share
+
+    def run(self) -> None:
+        """Take what is new until the run ends; with `once`, until the inputs have ended and are drained.
+
+        Raises:
+            FlowError, CommitError: what trying again will not mend.
+        """
+        for flow in self._flows:
+            flow.recover()
+        take_turns(self._context, self.name, self._inputs, self.step, self._apart)
+
+    def step(self) -> bool:
+        """Take one batch of each flow that has something new; whether there was one."""
+        took = [flow.step() for flow in self._flows]
+        return any(took)

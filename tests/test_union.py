@@ -1,0 +1,169 @@
+"""Several flows into one table: each row of each source once, wherever it crashes."""
+
+from __future__ import annotations
+
+import random
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater import analysis, failpoints, query
+from headwater import project as projects
+from headwater.errors import ProjectError
+from headwater.flows.context import Context
+from headwater.flows.declared import flow_of
+from headwater.flows.upstream import Upstream
+from headwater.lake import Lake
+from headwater.progress import Board
+from headwater.target import Identity, Target
+
+SILVER = '''import headwater as hw
+{name} = None
+@hw.table(source="bronze.{name}", decode=hw.json("n BIGINT"))
+def {name}(raw):
+    """Rows."""
+    return raw.drop("_rescued")
+'''
+FILES = {
+    "conf/local.yaml": "kafka: embedded\n",
+    "bronze/raw.py": "import headwater as hw\neast = hw.topic('east')\nwest = hw.topic('west')\n",
+    "silver/east.py": SILVER.format(name="east"),
+    "silver/west.py": SILVER.format(name="west"),
+    "gold/whole.sql": "CREATE STREAMING TABLE gold.whole COMMENT 'Both'",
+    "gold/from_east.sql": "CREATE FLOW gold.from_east AS INSERT INTO gold.whole BY NAME "
+    "SELECT n, 'east' AS side, _source FROM STREAM silver.east",
+    "gold/from_west.sql": "CREATE FLOW gold.from_west COMMENT 'The other' AS INSERT INTO gold.whole BY NAME "
+    "SELECT _source, 'west' AS side, n FROM STREAM silver.west WHERE n > 0",
+}
+SUITE = """{"name": "gold.whole", "expectations": [{"type": "expect_column_values_to_be_between",
+ "kwargs": {"column": "n", "max_value": 90}, "severity": "critical", "meta": {"action": "drop"}}]}"""
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+class Case:
+    def __init__(self, root: Path, spark: SparkSession, **files: str) -> None:
+        self.root = root
+        for name, text in {**FILES, **files}.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        project = projects.load(root)
+        self.tables = analysis.analyse(spark, project)
+        self.lake, self.board = Lake(project.conf.lake), Board(notices=StringIO())
+        self.context = Context(project, self.tables, spark, self.lake, "", True, "earliest", None, self.board)
+        self.sources = {side: self.source(f"silver.{side}") for side in ("east", "west")}
+        self.rows: list[tuple[str, int]] = []
+        self.bronze = 0  # the version that the sources have read
+
+    def source(self, name: str) -> Target:
+        return Target(self.lake.create(name, self.tables[name].stored, properties={}))
+
+    def add(self, side: str, *numbers: int) -> None:
+        table = self.sources[side]
+        name, schema = table.place.name, self.tables[table.place.name].stored
+        rows = pa.Table.from_pylist([{**dict.fromkeys(schema.names), "n": n} for n in numbers], schema)
+        bronze = {f"bronze.{side}": {"generation": 1, "version": self.bronze, "files": 0}}
+        identity = Identity(name, 1, table.last(name) + 1, bronze)
+        table.append(table.write(rows, f"{identity.sequence:012d}"), identity)
+        self.rows += [(side, n) for n in numbers]
+
+    def flow(self) -> Any:
+        flow: Any = flow_of(self.context, "gold.whole")
+        for one in flow._flows:
+            one.recover()
+        return flow
+
+    def seen(self) -> list[tuple[str, int]]:
+        return sorted(query.run("SELECT side, n FROM gold.whole", project=self.root).rows)
+
+
+def test_each_row_once_wherever_it_crashes(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    left = [0]
+
+    def reach(step: str, flow: str) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Crash(step)
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    case = Case(tmp_path, interpreted, **{"quality/gold.whole.json": SUITE})
+    flow = case.flow()
+    for _ in range(25):
+        for side in draw.sample(["east", "west"], draw.randint(1, 2)):
+            case.add(side, *(draw.randrange(-20, 100) for _ in range(draw.randrange(1, 5))))
+        left[0] = draw.randrange(1, 16)
+        try:
+            flow.step()
+        except Crash:
+            left[0] = 0
+            flow = case.flow()
+    left[0] = 0
+    while flow.step():
+        pass
+    want = [(side, n) for side, n in case.rows if n <= 90 and (side == "east" or n > 0)]
+    assert case.seen() == sorted(want)
+    batches = case.board.flows["gold.whole"]
+    assert batches.rows_out <= len(want)  # what was committed before a crash is not counted
+    flows = case.flow()._flows[0]._table.flows
+    assert set(flows) == {"gold.from_east", "gold.from_west"}
+
+
+def test_what_has_come_is_known_through_all_flows(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Case(tmp_path, interpreted)
+    for side, end in (("east", 7), ("west", 9)):
+        name = f"bronze.{side}"
+        bronze = Target(case.lake.create(name, case.tables[name].stored, properties={}))
+        bronze.append([], Identity(name, 1, 0, {side: {"0": end, "1": 0}}))
+        case.bronze = 1
+        case.add(side, 1)
+    upstream = Upstream(case.context, "gold.whole")
+    assert upstream.known() == ["main/east/0", "main/west/0"]
+    assert upstream._come("gold.whole", 0) == {}
+    flow = case.flow()
+    assert flow.step()
+    come = upstream._come("gold.whole", flow.committer.table.version)
+    assert come == {"main/east/0": 7, "main/east/1": 0, "main/west/0": 9, "main/west/1": 0}
+
+
+WRONG = {
+    "gold/whole.sql": (
+        "CREATE STREAMING TABLE gold.other",
+        r"from_east\.sql: gold\.from_east inserts into gold\.whole, which",
+    ),
+    "gold/lone.sql": (
+        "CREATE STREAMING TABLE gold.lone",
+        r"lone\.sql: nothing feeds gold\.lone; write AS SELECT",
+    ),
+    "gold/from_east.sql": (
+        "CREATE FLOW gold.from_east AS INSERT INTO gold.whole SELECT n FROM STREAM silver.east",
+        r"inserts by position; write INSERT INTO … BY NAME",
+    ),
+    "gold/third.sql": (
+        "CREATE FLOW gold.third AS INSERT INTO gold.whole BY NAME SELECT n, side FROM STREAM silver.east "
+        "LATERAL VIEW explode(array('x')) AS side",
+        r"gold\.third and gold\.from_east differ in _source; flows into one table",
+    ),
+    "gold/from_west.sql": (
+        "CREATE FLOW gold.from_west AS INSERT INTO gold.whole BY NAME "
+        "SELECT count(*) AS n FROM STREAM silver.west",
+        r"gold\.from_west aggregates; do that in a table that reads gold\.whole",
+    ),
+}
+
+
+@pytest.mark.parametrize("file", WRONG)
+def test_what_is_wrong_is_said(interpreted: SparkSession, tmp_path: Path, file: str) -> None:
+    text, said = WRONG[file]
+    with pytest.raises(ProjectError, match=said):
+        Case(tmp_path, interpreted, **{file: text})
