@@ -121,6 +121,9 @@ def _relations(
 def _watermarks(node: Any) -> Iterator[tuple[str, str]]:
     if node.getClass().getSimpleName() == "UnresolvedEventTimeWatermark":
         yield node.eventTimeColExpr().sql().replace("`", ""), node.delay().toString()
+    if node.getClass().getSimpleName() == "UnresolvedWith":
+        for given in jvm.items(node.cteRelations()):
+            yield from _watermarks(given._2())
     for child in jvm.items(node.children()):
         yield from _watermarks(child)
 
