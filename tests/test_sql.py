@@ -181,4 +181,4 @@ def test_a_flow_says_where_its_rows_go(tmp_path: Path) -> None:
     assert (flow.name, flow.into, flow.comment) == ("gold.f", "gold.t", "East")
     assert flow.sources == ("silver.s", "reference.names") and flow.sql is not None
     assert flow.sql.streams == ("silver.s",) and (flow.event_time, flow.delay) == ("at", "5 seconds")
-    assert flow.sql.text.startswith("WITH few AS (SELECT * FROM {s0} AS `s` WATERMARK")
+    assert flow.sql.text.startswith("WITH few AS (SELECT * FROM {s0} AS `s` WHERE n > 0)")
