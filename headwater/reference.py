@@ -9,6 +9,7 @@ reads the same rows when it is done again. `reference.clock` is there always: on
 from __future__ import annotations
 
 import hashlib
+import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,9 +40,9 @@ class Reference:
         kept = self._kept(lake, digest)
         if not kept.exists():
             kept.parent.mkdir(parents=True, exist_ok=True)
-            half = kept.with_suffix(".part")
+            half = kept.with_suffix(f".{uuid.uuid4().hex[:8]}.part")  # several flows may keep it at once
             half.write_bytes(content)
-            half.rename(kept)
+            half.replace(kept)
         return digest
 
     def schema(self, spark: SparkSession) -> StructType:

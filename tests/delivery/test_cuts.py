@@ -39,7 +39,8 @@ def test_gold_does_not_depend_on_cuts_and_orders(tmp_path: Path, broker: str, sp
             bound = draw.randrange(400, 3_000)
             project.configure(**settings, max_rows_per_batch=bound)
             board = Board(notices=StringIO())
-            assert Run(projects.load(project.root, "local"), Options(once=True), board)() == 0, board.flows
+            code = Run(projects.load(project.root, "local"), Options(once=True), board)()
+            assert code == 0, {name: flow.error for name, flow in board.flows.items() if flow.error}
             for flow in batches:
                 batches[flow] += board.batches(flow)
         print(f"order {number}: cut at {cuts}, {batches} batches")
