@@ -254,7 +254,7 @@ def _analyse(
         )
     if table.name in project.suites:
         of_whole_table(project.suites[table.name])
-    lateness = _lateness(table, maintained, result)
+    lateness = _lateness(table, maintained, result, stream)
     final = table.emit == "final"
     return Analysed(
         table.name,
@@ -269,7 +269,7 @@ def _analyse(
     )
 
 
-def _lateness(table: Table, maintained: Aggregate, result: DataFrame) -> Lateness | None:
+def _lateness(table: Table, maintained: Aggregate, result: DataFrame, stream: DataFrame) -> Lateness | None:
     """What makes a row too late for an aggregate."""
     where = f"{table.file}: {table.name}"
     if maintained.window == "session" and table.emit == "update":
@@ -287,6 +287,11 @@ def _lateness(table: Table, maintained: Aggregate, result: DataFrame) -> Latenes
         )
     assert table.event_time is not None and table.delay is not None
     rows = aggregate.rows(result, where)
+    if table.event_time not in stream.columns:
+        raise ProjectError(
+            f"{where} tells the time by {table.event_time}, which {table.sources[0]} does not have; make it "
+            "a column there"
+        )
     for column in (table.event_time, decode.SOURCE, "ingested_at"):
         if column not in rows.columns:
             raise ProjectError(

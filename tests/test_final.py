@@ -468,6 +468,26 @@ def test_a_run_once_leaves_windows_open_and_close_ends_them(
     assert case.seen("user, visits") == [("ann", 1), ("ann", 3)]
 
 
+def test_a_time_that_the_source_has_not_is_refused(interpreted: SparkSession, tmp_path: Path) -> None:
+    derived = PYTHON.replace("groups = visits.", "groups = visits.withColumn('seen', F.col('event_time')).")
+    text = derived.replace('event_time="event_time"', 'event_time="seen"').replace(
+        'window("event_time"', 'window("seen"'
+    )
+    with pytest.raises(ProjectError, match=r"tells the time by seen, which silver\.visits does not have"):
+        Case(tmp_path, interpreted, text, "py")
+
+
+def test_where_a_table_above_has_failed_close_ends_nothing(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    case.add([(p, 0, "ann", 1, EPOCH) for p in range(3)])
+    case.board.state(VISITS, "failed", "a broken disk")
+    case.end()
+    assert case.seen() == [] and case.open() == 1
+    case.board.state(VISITS, "done")
+    case.end()
+    assert case.seen("user") == [("ann",)]
+
+
 def test_state_says_what_is_kept(interpreted: SparkSession, tmp_path: Path) -> None:
     def said(*arguments: str) -> Any:
         done = CliRunner().invoke(app, ["state", *arguments, "--json", "--project", str(tmp_path)])

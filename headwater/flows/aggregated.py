@@ -46,7 +46,6 @@ class AggregateFlow(RangedFlow):
         self.committer = Committer(
             self._table, self._intents, merges=self._merges(), open_target=self._open_beside
         )
-
         for name in self._beside():
             self.committer.target(name)
 

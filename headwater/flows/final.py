@@ -51,7 +51,9 @@ class FinalFlow(AggregateFlow):
             FlowError, CommitError: what trying again will not mend.
         """
         super().run()
-        if self._context.close and not self._context.stop.is_set():
+        above = self._context.project.above([self.name])
+        whole = not self._context.stop.is_set() and not set(above) & set(self._context.board.failed())
+        if self._context.close and whole:  # else rows may be left that come with the next run
             self._close(_EVER, set())
 
     def step(self) -> bool:
