@@ -304,7 +304,7 @@ def _lateness(table: Table, maintained: Aggregate, result: DataFrame, stream: Da
 
 
 def _late_columns(lateness: Lateness, result: DataFrame, where: str) -> pa.Schema:
-    found = lateness.late(lateness.marked(aggregate.rows(result, where), EventTime()))
+    found = lateness.late(lateness.marked(lateness.told(aggregate.rows(result, where), EventTime())))
     _check_columns(found, where)
     return stored.schema(found.schema)
 

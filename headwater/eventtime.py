@@ -24,7 +24,7 @@ from headwater.plans import named
 
 NEVER = -(2**62)
 WATERMARK, LATENESS = "_watermark", "_lateness"  # of a late row
-_REACHED = "_reached"
+_REACHED = "reached"  # a field of `_source`, while rows are told apart
 _PARTITION = ("cluster", "topic", "partition")
 
 
@@ -104,26 +104,31 @@ class Lateness:
             for partition, found in times.items()
         )
 
-    def marked(self, rows: DataFrame, before: EventTime) -> DataFrame:
-        """Rows as `aggregate.rows` gives them, with what their partition had reached by then, and `LATE`.
+    def told(self, stream: DataFrame, before: EventTime) -> DataFrame:
+        """The rows of the source, each with what its partition has reached by then, in `_source.reached`.
+
+        So rows count that the definition then filters out; and what every definition keeps carries it on.
 
         Args:
-            rows: of one batch.
+            stream: the rows of one batch.
             before: how far event time had come before it.
         """
         order = Window.partitionBy(*(f"{SOURCE}.{part}" for part in _PARTITION)).orderBy(f"{SOURCE}.offset")
         reached = F.greatest(F.max(self._time()).over(order), _known(before.reached), F.lit(before.closed))
+        return stream.withColumn(SOURCE, F.col(SOURCE).withField(_REACHED, reached))
+
+    def marked(self, rows: DataFrame) -> DataFrame:
+        """Rows as `aggregate.rows` gives them, of a source that was `told`, and whether they are `LATE`."""
         last = F.unix_micros(f"{WINDOW}.start") if self.session else F.unix_micros(f"{WINDOW}.end") - 1
-        found = rows.withColumn(_REACHED, reached)
-        return found.withColumn(LATE, F.col(_REACHED) > last + self.delay)
+        return rows.withColumn(LATE, F.coalesce(F.col(SOURCE)[_REACHED] > last + self.delay, F.lit(False)))
 
     def late(self, rows: DataFrame) -> DataFrame:
         """The late ones of `marked` rows: their columns with the window that they are late for, the watermark
         that they missed (UTC), and by how many seconds they lie behind it."""
-        watermark = F.col(_REACHED) - self.delay
+        watermark = F.col(SOURCE)[_REACHED] - self.delay
         found = rows.where(LATE).withColumn(WATERMARK, F.timestamp_micros(watermark))
         found = found.withColumn(LATENESS, (watermark - self._time()) / 1e6)
-        return found.drop(WINDOW, _REACHED, LATE)
+        return found.withColumn(SOURCE, F.col(SOURCE).dropFields(_REACHED)).drop(WINDOW, LATE)
 
     def _time(self) -> Column:
         return F.unix_micros(named(self.column).cast("timestamp"))

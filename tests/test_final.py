@@ -280,6 +280,24 @@ def test_final_and_late_rows_are_all_rows_at_any_cut(
     assert case.open() == 0
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_rows_that_are_filtered_out_tell_the_time_too(
+    interpreted: SparkSession, tmp_path: Path, together: bool
+) -> None:
+    statement = sql(TUMBLING, FINAL).replace("GROUP BY", "WHERE user <> 'bob' GROUP BY")
+    case = Case(tmp_path, interpreted, statement)
+    rows = [(0, 0, "ann", 1, EPOCH), (0, 1, "bob", 3, EPOCH + 75), (0, 2, "ann", 1, EPOCH + 1)]
+    for commit in [rows] if together else [[row] for row in rows]:
+        case.add(commit)
+    flow = case.flow()
+    flow._max_rows = 1 if not together else 100
+    while flow.step():
+        pass
+    assert case.late() == {(0, 2, EPOCH + 1): 1}
+    case.end()
+    assert case.seen("user, visits") == [("ann", 1)]
+
+
 def test_the_python_form_gives_the_same_windows(interpreted: SparkSession) -> None:
     found = interpreted.sql(
         "SELECT timestamp_seconds(s) AS at FROM VALUES (0), (59), (-1), (61) AS t (s)"

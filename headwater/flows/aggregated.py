@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +22,7 @@ from headwater.definitions import Table
 from headwater.eventtime import NEVER, EventTime, Times, late_name
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
-from headwater.flows.rows import Rows, are_few
+from headwater.flows.rows import Rows, Work, are_few
 from headwater.intent import Intent
 from headwater.ranges import Range
 from headwater.target import Identity, Target
@@ -93,21 +92,33 @@ class AggregateFlow(RangedFlow):
 
     def _fresh(self, rows: Rows, intent: Intent, *, bounds: bool) -> tuple[pa.Table, dict[str, Part]]:
         """The partial result of the rows that are on time, and the part of the late table, if it gets any."""
-        result, lateness, before = rows.result, self._lateness, self._event_time()
-        if lateness is None or lateness.none(before, self._times_of(intent.files)):
+        result, lateness = rows.result, self._lateness
+        if lateness is None or not self._may_be_late(intent):
             fresh = aggregate.partial(result, self._where, bounds=bounds).toArrow()
             return fresh.cast(self._partial), {}
-        marked = partial(lateness.marked, before=before)
-        found = aggregate.partial(result, self._where, marked, bounds=bounds).toArrow()
+        found = aggregate.partial(result, self._where, lateness.marked, bounds=bounds).toArrow()
         self._late = pc.sum(found.filter(found[LATE])[ROWS], min_count=0).as_py()
         fresh = found.filter(pc.invert(found[LATE])).drop_columns([LATE, ROWS]).cast(self._partial)
         if not self._late:
             return fresh, {}
-        late = lateness.late(marked(aggregate.rows(result, self._where)))
+        late = lateness.late(lateness.marked(aggregate.rows(result, self._where)))
         few = are_few(intent.files, intent.rows)
         name = late_name(self.name)
         written = self.committer.target(name).write(self._late_rows(late, few), intent.batch)
         return fresh, {name: written}
+
+    def _may_be_late(self, intent: Intent) -> bool:
+        """Whether a row of the batch may come too late."""
+        if self._lateness is None:
+            return False
+        return not self._lateness.none(self._event_time(), self._times_of(intent.files))
+
+    def _work(self, intent: Intent) -> Work:
+        work, lateness = super()._work(intent), self._lateness
+        if lateness is None or not self._may_be_late(intent):
+            return work
+        before = self._event_time()
+        return replace(work, function=lambda stream: work.function(lateness.told(stream, before)))
 
     def _late_rows(self, late: DataFrame, few: bool) -> pa.Table | DataFrame:
         """The late rows, in memory where the batch is."""

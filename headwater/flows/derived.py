@@ -113,7 +113,7 @@ class DerivedFlow(RangedFlow):
         final = isinstance(error, HeadwaterError | Py4JNetworkError) or self._context.stop.is_set()
         if final or self._definition.on_error == "stop" or self._definition.decode is None:
             raise error
-        work = self._applied.work(intent.references, self._table)
+        work = self._work(intent)
         parts = bisect.parts(intent.files, work.columns)
         return bisect.broken(work, parts, error, self._context.stop)
 

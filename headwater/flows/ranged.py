@@ -19,7 +19,7 @@ from headwater.eventtime import EventTime
 from headwater.flows.applied import Applied
 from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval
-from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, are_few, read
+from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.flows.turns import take_turns
 from headwater.intent import Intent, IntentFile
 from headwater.lake import Place
@@ -166,10 +166,13 @@ class RangedFlow:
         )
 
     def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
-        work = self._applied.work(intent.references, self._table)
+        work = self._work(intent)
         if are_few(intent.files, intent.rows):
             return FewRows(work, read(intent.files, work.columns), broken)
         return ManyRows(work, intent.files, intent.rows, broken)
+
+    def _work(self, intent: Intent) -> Work:
+        return self._applied.work(intent.references, self._table)
 
     def _input(self) -> Place | None:
         return self._context.lake.places().get(self._stream)
