@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headwater import memory
 from headwater.aggregate import BOUNDS, PARTIAL, Aggregate, Output
+from headwater.memory import quoted
 from headwater.target import GONE
 
 _START, _END = BOUNDS
@@ -23,7 +24,7 @@ def state_keys(aggregate: Aggregate) -> tuple[str, ...]:
     return (*(o.name for o in aggregate.outputs if o.kind == "key" and not o.window), *BOUNDS)
 
 
-def due(aggregate: Aggregate, closing: int) -> str:
+def _due(aggregate: Aggregate, closing: int) -> str:
     """Which windows are over when all is there up to `closing` (microseconds since the epoch): SQL."""
     if not aggregate.window:
         return "false"
@@ -44,19 +45,19 @@ def combine(aggregate: Aggregate, held: pa.Table, fresh: pa.Table, closing: int)
     Returns:
         The changes of `held`, for `headwater.target.Target.change`; and the rows of the windows that close.
     """
-    keys = [_quoted(name) for name in state_keys(aggregate)]
+    keys = [quoted(name) for name in state_keys(aggregate)]
     plain = keys[: -len(BOUNDS)] if aggregate.window else keys
     within = plain if aggregate.window == "session" else keys
     told = [f"p.{key}" for key in ([*plain, "_session"] if aggregate.window == "session" else keys)]
     groups = f"GROUP BY {', '.join(told)}" if told else "HAVING count(*) > 0"  # without keys there is one
-    names = ", ".join(map(_quoted, held.schema.names))
-    over = due(aggregate, closing)
+    names = ", ".join(map(quoted, held.schema.names))
+    over = _due(aggregate, closing)
     with memory.connection() as connection:
         connection.register("held", held)
         connection.register("fresh", fresh)
         kinds = dict(connection.execute("SELECT column_name, column_type FROM (DESCRIBE held)").fetchall())
         values = ", ".join(
-            f"CAST({value} AS {kinds[name]}) AS {_quoted(name)}" for name, value in _values(aggregate, kinds)
+            f"CAST({value} AS {kinds[name]}) AS {quoted(name)}" for name, value in _values(aggregate, kinds)
         )
         connection.execute(
             f"CREATE TEMP TABLE merged AS WITH parts AS ("
@@ -68,7 +69,7 @@ def combine(aggregate: Aggregate, held: pa.Table, fresh: pa.Table, closing: int)
             f"CREATE TEMP VIEW now AS SELECT {names} FROM merged UNION ALL "
             f"SELECT {names} FROM held ANTI JOIN fresh ON {_same('held', 'fresh', within)}"
         )
-        outputs = ", ".join(_quoted(output.name) for output in aggregate.outputs)
+        outputs = ", ".join(quoted(output.name) for output in aggregate.outputs)
         closed = connection.execute(f"SELECT {outputs} FROM now WHERE {over}").to_arrow_table()
         changes = connection.execute(
             f"SELECT {names}, false AS {GONE} FROM merged WHERE NOT ({over}) UNION ALL "
@@ -91,7 +92,7 @@ def _values(aggregate: Aggregate, kinds: dict[str, str]) -> list[tuple[str, str]
 
 
 def _value(output: Output) -> str:
-    name = _quoted(output.name)
+    name = quoted(output.name)
     if output.kind == "key":
         ends = {"start": f"min({_START})", "end": f"max({_END})"}
         whole = f'struct_pack("start" := {ends["start"]}, "end" := {ends["end"]})'
@@ -113,16 +114,16 @@ def _averages(output: Output) -> list[str]:
     """The fields of `_partial` that an average has."""
     if output.kind != "avg":
         return []
-    return [f"{_quoted(f'{output.name}_{each}')} := sum({_part(output, each)})" for each in ("sum", "count")]
+    return [f"{quoted(f'{output.name}_{each}')} := sum({_part(output, each)})" for each in ("sum", "count")]
 
 
 def _orders(output: Output) -> list[str]:
     """The field of `_partial` by which a value is chosen."""
     if output.k:
-        return [f"{_quoted(f'{output.name}_by')} := {_best(output)}"]
+        return [f"{quoted(f'{output.name}_by')} := {_best(output)}"]
     if output.kind not in ("max_by", "min_by"):
         return []
-    return [f"{_quoted(f'{output.name}_by')} := {output.kind[:3]}({_part(output, 'by')})"]
+    return [f"{quoted(f'{output.name}_by')} := {output.kind[:3]}({_part(output, 'by')})"]
 
 
 def _best(output: Output) -> str:
@@ -132,7 +133,7 @@ def _best(output: Output) -> str:
 
 
 def _part(output: Output, of: str) -> str:
-    return f"{PARTIAL}.{_quoted(f'{output.name}_{of}')}"
+    return f"{PARTIAL}.{quoted(f'{output.name}_{of}')}"
 
 
 def _numbered(aggregate: Aggregate, keys: list[str]) -> str:
@@ -149,7 +150,3 @@ def _numbered(aggregate: Aggregate, keys: list[str]) -> str:
 def _same(left: str, right: str, keys: list[str]) -> str:
     """Whether two rows have the same keys; NULL is like NULL."""
     return " AND ".join(f"{left}.{key} IS NOT DISTINCT FROM {right}.{key}" for key in keys) or "true"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -138,7 +138,7 @@ def times(files: Sequence[str], column: str) -> dict[str, Times]:
     """{partition → the times of its rows} of Parquet files, rows without an event time aside."""
     if not files:
         return {}
-    name = '"' + column.replace('"', '""') + '"'
+    name = memory.quoted(column)
     partition = " || '/' || ".join(f'{SOURCE}."{part}"' for part in _PARTITION)
     with memory.connection() as connection:
         found = connection.execute(

@@ -22,6 +22,11 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield made
 
 
+def quoted(name: str) -> str:
+    """A column's name as DuckDB reads it whole."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
     return duckdb.connect()

@@ -11,6 +11,7 @@ from headwater import inspect, log, query
 from headwater.errors import ProjectError
 from headwater.eventtime import NEVER, EventTime, late_name, state_name
 from headwater.lake import Lake, Place
+from headwater.memory import quoted
 from headwater.project import Project
 from headwater.query.result import Result
 from headwater.watermarks import microseconds
@@ -98,7 +99,7 @@ def rows(project: Project, table: str, keys: Mapping[str, Any], limit: int) -> R
         QueryError: a column that it has not.
     """
     place = _place(project, table)
-    where = " AND ".join(f"{_quoted(column)} IS NOT DISTINCT FROM ${column}" for column in keys)
+    where = " AND ".join(f"{quoted(column)} IS NOT DISTINCT FROM ${column}" for column in keys)
     text = f"SELECT * FROM {place.name} WHERE {where or 'true'} ORDER BY ALL LIMIT {limit}"
     return query.run(text, project=project.root, env=project.env, params=keys)
 
@@ -119,7 +120,3 @@ def _at(micros: int) -> datetime | None:
         return _EPOCH + timedelta(microseconds=micros)
     except OverflowError:
         return None
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -162,6 +162,20 @@ def test_a_view_of_the_clock_changes_although_nothing_comes(
     assert not unsold.step()  # once is once
 
 
+def test_a_view_that_reads_another_table_now_is_computed_anew(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    fewer = "CREATE MATERIALIZED VIEW gold.v AS SELECT item FROM gold.totals"
+    case = Case(tmp_path, interpreted, **{"gold/v.sql": fewer})
+    case.sell((1, 5.0), (2, 6.0))
+    assert case.flow(TOTALS).step() and case.flow("gold.v").step()
+    other = "CREATE MATERIALIZED VIEW gold.v AS SELECT DISTINCT item FROM silver.sales WHERE item > 1"
+    case = Case(tmp_path, interpreted, **{"gold/v.sql": other})
+    view = case.flow("gold.v")
+    assert view.step() and case.seen("gold.v") == [(2,)]
+    assert not view.step()
+
+
 def test_only_what_differs_is_committed(interpreted: SparkSession, tmp_path: Path) -> None:
     case = Case(tmp_path, interpreted, **{"gold/top.sql": TOP_SQL})
     totals, top = case.flow(TOTALS), case.flow(TOP)

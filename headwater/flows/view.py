@@ -29,6 +29,7 @@ from headwater.flows.rows import are_few, read
 from headwater.flows.turns import take_turns
 from headwater.intent import Intent, IntentFile
 from headwater.lake import Place
+from headwater.memory import quoted
 from headwater.progress import Batch
 from headwater.ranges import Position
 from headwater.reference import CLOCK
@@ -109,9 +110,9 @@ class ViewFlow:
     def _is_new(self, consumed: dict[str, Any], places: Mapping[str, Place]) -> bool:
         """Whether anything has changed in what the view reads; commits without rows change nothing."""
         seen = self._seen or self._table.flows.get(self.name, {}).get("consumed")
-        if seen is None or any(
-            consumed[name] != seen.get(name) for name in consumed if name not in (CLOCK, *self._inputs)
-        ):
+        if seen is None or seen.keys() != consumed.keys():  # the first batch, or one of another definition
+            return True
+        if any(consumed[name] != seen[name] for name in consumed if name not in (CLOCK, *self._inputs)):
             return True
         for name in self._inputs:
             before, now = (Position.parse(positions[name]) for positions in (seen, consumed))
@@ -170,8 +171,8 @@ class ViewFlow:
         Raises:
             FlowError: two rows have the same keys.
         """
-        keys = [_quoted(key) for key in self._analysed.keys]
-        columns = [_quoted(name) for name in self._analysed.columns.fieldNames()]
+        keys = [quoted(key) for key in self._analysed.keys]
+        columns = [quoted(name) for name in self._analysed.columns.fieldNames()]
         same = " AND ".join(f"new.{key} IS NOT DISTINCT FROM old.{key}" for key in keys)
         differs = " OR ".join(f"new.{name} IS DISTINCT FROM old.{name}" for name in columns)
         old = self._table.held(self._analysed.stored)
@@ -195,7 +196,3 @@ class ViewFlow:
 
     def _change(self, target: Target, rows: pa.Table, identity: Identity) -> int:
         return target.change(rows, self._analysed.keys, identity)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

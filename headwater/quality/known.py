@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headwater import memory
+from headwater.memory import quoted
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class KeyIndex:
     """
 
     def __init__(self, keys: Sequence[str], columns: pa.Schema) -> None:
-        self._hash = f"hash({', '.join(map(_quoted, keys))})"
+        self._hash = f"hash({', '.join(map(quoted, keys))})"
         self._columns = columns
         self._files: list[str] = []
         self._runs: list[_Run] = []
@@ -64,7 +65,7 @@ class KeyIndex:
             if not owners:
                 return self._columns.empty_table()
             connection.register("wanted", pa.table({"h": hashes}))
-            names = ", ".join(map(_quoted, self._columns.names))
+            names = ", ".join(map(quoted, self._columns.names))
             rows = connection.execute(
                 f"SELECT {names} FROM read_parquet($files, hive_partitioning = false) "
                 f"WHERE {self._hash} IN (SELECT h FROM wanted)",
@@ -96,7 +97,3 @@ class KeyIndex:
 def _sorted(hashes: NDArray[np.uint64], files: NDArray[np.int32]) -> _Run:
     order = np.argsort(hashes, kind="stable")
     return _Run(hashes[order], files[order])
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
