@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from headwater import classes, jars, java
 
 _LOCK = threading.Lock()
 _gateway: JavaGateway | None = None
+_copier: threading.Thread | None = None  # of what it says
 _memory = "2g"
 
 OPTIONS = (
@@ -47,7 +47,7 @@ def gateway() -> JavaGateway:
     Raises:
         SetupError: no Java 17 or 21, or the JVM libraries can't be had.
     """
-    global _gateway
+    global _gateway, _copier
     with _LOCK:
         if _gateway is None:
             os.environ["JAVA_HOME"] = str(java.home())
@@ -58,10 +58,12 @@ def gateway() -> JavaGateway:
             conf.set("spark.driver.extraJavaOptions", " ".join([*OPTIONS, *classes.options("spark")]))
             conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, jars.spark_jars())))
             conf.set("spark.ui.showConsoleProgress", "false")
-            _gateway = launch_gateway(conf, {"stderr": subprocess.PIPE})
-            threading.Thread(
-                target=_copy, args=(_gateway.proc.stderr,), name="jvm-stderr", daemon=True
-            ).start()
+            # Its standard output too: the JVM warns there, and this process's own carries results.
+            said, says = os.pipe()
+            _gateway = launch_gateway(conf, {"stdout": says, "stderr": says})
+            os.close(says)
+            _copier = threading.Thread(target=_copy, args=(os.fdopen(said, "rb"),), name="jvm", daemon=True)
+            _copier.start()
         return _gateway
 
 
@@ -78,15 +80,18 @@ def end() -> None:
         _gateway.shutdown()
         _gateway.proc.stdin.close()
         _gateway.proc.wait()
+        assert _copier is not None
+        _copier.join(10)
         _gateway = SparkContext._gateway = SparkContext._jvm = None
 
 
-def _copy(errors: IO[bytes]) -> None:
-    """What the JVM says on its standard error, but for its note on a module that Spark asks for."""
-    for line in errors:
-        if b"Using incubator modules" not in line:
-            sys.stderr.buffer.write(line)
-            sys.stderr.flush()
+def _copy(said: IO[bytes]) -> None:
+    """Write what the JVM says to standard error, but for its note on a module that Spark asks for."""
+    with said:
+        for line in said:
+            if b"Using incubator modules" not in line:
+                sys.stderr.buffer.write(line)
+                sys.stderr.flush()
 
 
 def pid() -> int:

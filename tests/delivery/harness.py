@@ -246,6 +246,7 @@ class Running:
     def __init__(self, project: Project, arguments: Sequence[str], fail: str | None, files: Path) -> None:
         self.project = project
         self.events: list[Event] = []
+        self.unreadable: list[str] = []  # lines of standard output that are none
         self.started = time.monotonic()
         self._changed = threading.Condition()
         self._stderr = files.with_suffix(".stderr")
@@ -314,6 +315,7 @@ class Running:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {within:.0f} s\n{self.said()}") from None
         self._reader.join(10)
+        assert code < 0 or not self.unreadable, f"no events: {self.unreadable}"
         return code
 
     def end(self) -> None:
@@ -336,7 +338,11 @@ class Running:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            event = {**json.loads(line), "heard": time.monotonic()}
+            try:
+                event = {**json.loads(line), "heard": time.monotonic()}
+            except ValueError:
+                self.unreadable.append(line)
+                continue
             with self._changed:
                 self.events.append(event)
                 self._changed.notify_all()
