@@ -1,8 +1,8 @@
 """Headwater: a lakehouse kappa pipeline on Spark and Delta.
 
 A project's files import this module for the words they declare with: `topic`, `table`, `json`,
-`materialized_view`, `alert`, `kafka_sink`, `postgres_sink`, `sink`; and for `cumulative_windows`. A notebook
-imports it for `connect` (DuckDB) and `session` (Spark).
+`materialized_view`, `alert`, `kafka_sink`, `postgres_sink`, `opensearch_sink`, `sink`; and for
+`cumulative_windows`. A notebook imports it for `connect` (DuckDB) and `session` (Spark).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from headwater.definitions import (
     json,
     kafka_sink,
     materialized_view,
+    opensearch_sink,
     postgres_sink,
     sink,
     table,
@@ -33,6 +34,7 @@ __all__ = [
     "json",
     "kafka_sink",
     "materialized_view",
+    "opensearch_sink",
     "postgres_sink",
     "session",
     "sink",

@@ -10,9 +10,10 @@ import os
 import stat
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from headwater.errors import ConfError
 
@@ -35,6 +36,37 @@ class Broker(Strict):
 PostgresOptions = dict[str, str | int]
 
 
+class OpenSearchOptions(Strict):
+    """How an OpenSearch cluster is reached.
+
+    Attributes:
+        hosts: its nodes, each as `https://host:9200`, or `http://…` without TLS.
+        user, password: of HTTP Basic; none where the cluster asks for none.
+        ca_certs: a file of the authorities (PEM) that the nodes' certificates are checked against; None: the
+            authorities that Python's package certifi knows.
+        verify_certs: false takes any certificate: to try things out.
+        timeout: seconds to wait for an answer.
+    """
+
+    hosts: Annotated[tuple[str, ...], Field(min_length=1)]
+    user: str | None = None
+    password: str | None = None
+    ca_certs: str | None = None
+    verify_certs: bool = True
+    timeout: Annotated[float, Field(gt=0)] = 10.0
+
+    @field_validator("hosts")
+    @classmethod
+    def _are_addresses(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            parts = urlsplit(host)
+            if parts.username is not None or parts.password is not None:
+                raise ValueError("leave user and password out of the address; write them beside hosts")
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError(f"{host} is no address; write https://host:9200")
+        return hosts
+
+
 class Conf(Strict):
     """An environment.
 
@@ -45,6 +77,7 @@ class Conf(Strict):
         librdkafka: options that the Python client needs in other words than the Java client.
         postgres: connections by name, each in libpq's words (`host`, `dbname`, `user`, `password`, …), or
             `off`: its sinks do not run in this environment.
+        opensearch: connections by name, see `OpenSearchOptions`, or `off`.
         cluster: the name of the cluster in every row's `_source`.
         broker: the embedded broker's settings.
         spark: Spark settings (`spark.*`) added to the engine's own.
@@ -60,6 +93,7 @@ class Conf(Strict):
     kafka: Literal["embedded"] | KafkaOptions = "embedded"
     librdkafka: KafkaOptions = {}
     postgres: dict[str, PostgresOptions | Literal[False]] = {}  # YAML reads `off` as false
+    opensearch: dict[str, OpenSearchOptions | Literal[False]] = {}
     cluster: str = "main"
     broker: Broker = Broker()
     spark: dict[str, str | int | bool] = {}
@@ -94,21 +128,25 @@ def load(project: Path, env: str) -> Conf:
 
 def _first_problem(error: ValidationError) -> str:
     problem = error.errors()[0]
-    key = ".".join(str(part) for part in problem["loc"])
+    key = ".".join(str(part) for part in problem["loc"] if part != OpenSearchOptions.__name__)
     if problem["type"] == "extra_forbidden":
-        return f"unknown key '{key}'; known: {', '.join(sorted(Conf.model_fields))}"
+        section = key.partition(".")[0] if "." in key else ""
+        sections: dict[str, type[BaseModel]] = {"broker": Broker, "opensearch": OpenSearchOptions}
+        known = sorted(sections.get(section, Conf).model_fields)
+        return f"unknown key '{key}'; known: {', '.join(known)}"
     return f"key '{key}': {problem['msg']}"
 
 
 def _refuse_passwords(raw: Any, path: Path) -> None:
     """A password of a connection is a reference, never itself in the file."""
-    connections = raw.get("postgres") if isinstance(raw, dict) else None
-    for name, options in connections.items() if isinstance(connections, dict) else ():
-        password = options.get("password") if isinstance(options, dict) else None
-        if password is not None and not str(password).startswith(("env:", "file:")):
-            raise ConfError(
-                f"{path}: postgres.{name}.password stands in the file itself; write env:NAME or file:PATH"
-            )
+    for store in ("postgres", "opensearch"):
+        connections = raw.get(store) if isinstance(raw, dict) else None
+        for name, options in connections.items() if isinstance(connections, dict) else ():
+            password = options.get("password") if isinstance(options, dict) else None
+            if password is not None and not str(password).startswith(("env:", "file:")):
+                raise ConfError(
+                    f"{path}: {store}.{name}.password stands in the file itself; write env:NAME or file:PATH"
+                )
 
 
 def _resolve_secrets(value: Any, path: Path) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headwater.errors import ProjectError
 
@@ -107,6 +107,8 @@ class Table(Declaration):
             `publish_on`: which, see `Sink`.
         postgres: the connection and table that its changes are kept in (in SQL; see `postgres_sink`);
             `postgres_on`: which, see `Sink`.
+        opensearch: the connection and index that its changes are kept in (in SQL; see `opensearch_sink`);
+            `opensearch_on`: which, see `Sink`.
         skew: how far a row's event time may lie ahead of its `ingested_at`; rows beyond are quarantined.
         on_error: what becomes of a record that makes the function fail: `bisect`: it is found and
             quarantined, where the table decodes; `stop`: it stops the flow.
@@ -130,6 +132,8 @@ class Table(Declaration):
     publish_on: Emit = "update"
     postgres: tuple[str, str] | None = None
     postgres_on: Emit = "update"
+    opensearch: tuple[str, str] | None = None
+    opensearch_on: Emit = "update"
     skew: str = "5 minutes"
     on_error: Literal["bisect", "stop"] = "bisect"
     limits: Limits = Limits()
@@ -214,21 +218,37 @@ class KafkaSink(Sink):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PostgresSink(Sink):
-    """A table kept in PostgreSQL: exactly once, by the table's keys.
+class StoreSink(Sink):
+    """A table kept in a store that the environment says how to reach.
 
     Attributes:
-        connection: its name in the environment's `postgres`.
-        into: the table there, `schema.table`.
+        store: the kind of store, and the environment's section for it.
+        connection: its name in that section.
+        into: what it is called there.
     """
 
+    store: ClassVar[Literal["postgres", "opensearch"]]
     connection: str
     into: str
 
     @property
     def target(self) -> str:
-        """`postgres:connection.schema.table`."""
-        return f"postgres:{self.connection}.{self.into}"
+        """`store:connection.into`."""
+        return f"{self.store}:{self.connection}.{self.into}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresSink(StoreSink):
+    """A table kept in PostgreSQL: exactly once, by the table's keys; `into` is `schema.table`."""
+
+    store = "postgres"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenSearchSink(StoreSink):
+    """A table kept in OpenSearch: each row is one document, by the table's keys; `into` is an index."""
+
+    store = "opensearch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,6 +393,21 @@ def postgres_sink(
         on: `final` keeps windows there that are over, and those alone.
     """
     return PostgresSink(table=table, connection=connection, into=into or table, on=on)
+
+
+def opensearch_sink(
+    table: str, *, connection: str, index: str | None = None, on: Emit = "update"
+) -> OpenSearchSink:
+    """Keep `table` in OpenSearch, from the file that declares the table: each row is one document, however
+    often a batch is sent again.
+
+    Args:
+        table: the table. Its rows are written and deleted by its keys; one without keys is appended to.
+        connection: a name in the environment's `opensearch`.
+        index: the index there; by default it has the table's own name. It is created where it is missing.
+        on: `final` keeps windows there that are over, and those alone.
+    """
+    return OpenSearchSink(table=table, connection=connection, into=index or table, on=on)
 
 
 def sink(table: str, make: Callable[[], Any], *, name: str, on: Emit = "update") -> OwnSink:

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from headwater.definitions import Alert, Declaration, Emit, PostgresSink, Sink, Table, Topic
+from headwater.definitions import Alert, Declaration, Emit, Sink, StoreSink, Table, Topic
 from headwater.errors import ConfError, ProjectError
 from headwater.flows.reading import interval
 from headwater.quality.suite import Suite
@@ -120,17 +120,17 @@ def _check_view(table: Table, inputs: list[str]) -> None:
         )
 
 
-def check_connections(sinks: Mapping[str, Sink], known: list[str], conf: Path) -> None:
-    """Every connection that a sink names is one of the environment.
+def check_connections(sinks: Mapping[str, Sink], known: Mapping[str, list[str]], conf: Path) -> None:
+    """Every connection that a sink names is one of the environment: {store → names}.
 
     Raises:
         ProjectError: one is not.
     """
     for sink in sinks.values():
-        if isinstance(sink, PostgresSink) and sink.connection not in known:
+        if isinstance(sink, StoreSink) and sink.connection not in known[sink.store]:
             raise ProjectError(
                 f"{sink.file}: {sink.table} is kept in '{sink.connection}', which is no connection; add it "
-                f"under 'postgres' in {conf}; {_hint(sink.connection, known)}"
+                f"under '{sink.store}' in {conf}; {_hint(sink.connection, known[sink.store])}"
             )
 
 

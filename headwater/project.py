@@ -13,7 +13,17 @@ from types import ModuleType
 from headwater import conf as configuration
 from headwater import graph, jvm, sql
 from headwater.conf import Conf
-from headwater.definitions import Alert, Declaration, KafkaSink, PostgresSink, Sink, Table, Topic
+from headwater.definitions import (
+    Alert,
+    Declaration,
+    KafkaSink,
+    OpenSearchSink,
+    PostgresSink,
+    Sink,
+    StoreSink,
+    Table,
+    Topic,
+)
 from headwater.errors import ProjectError
 from headwater.paths import find_project
 from headwater.quality.suite import Suite, find_suites, of_whole_table
@@ -88,7 +98,8 @@ def load(root: Path | None, env: str = "local") -> Project:
     tables |= finals
     sinks = {name: _of_finals(sink, finals) for name, sink in sinks.items()}
     order = graph.check(topics, tables, alerts, sinks, references)
-    graph.check_connections(sinks, list(conf.postgres), root / "conf" / f"{env}.yaml")
+    known = {"postgres": list(conf.postgres), "opensearch": list(conf.opensearch)}
+    graph.check_connections(sinks, known, root / "conf" / f"{env}.yaml")
     sinks = {name: sink for name, sink in sinks.items() if not _is_off(sink, conf)}
     ordered = {name: tables[name] for name in order}
     suites = {suite.table: suite for suite in find_suites(root)}
@@ -139,6 +150,10 @@ def _published(tables: dict[str, Table]) -> Iterator[Sink]:
             connection, into = table.postgres
             kept = PostgresSink(table=table.name, connection=connection, into=into, on=table.postgres_on)
             yield _named(kept, table.file)
+        if table.opensearch:
+            connection, into = table.opensearch
+            held = OpenSearchSink(table=table.name, connection=connection, into=into, on=table.opensearch_on)
+            yield _named(held, table.file)
 
 
 def _fed(tables: dict[str, Table]) -> dict[str, Table]:
@@ -179,12 +194,12 @@ def _finals(tables: dict[str, Table], sinks: dict[str, Sink]) -> dict[str, Table
             comment = f"The windows of {name} that are over, each as it was then"
             plain = replace(table, name=final, emit="final", comment=comment, allowed_lateness=None)
             limits = replace(table.limits, trigger=table.limits.trigger or FINAL_TRIGGER)
-            found[final] = replace(plain, publish=None, postgres=None, limits=limits)
+            found[final] = replace(plain, publish=None, postgres=None, opensearch=None, limits=limits)
     return found
 
 
 def _is_off(sink: Sink, conf: Conf) -> bool:
-    return isinstance(sink, PostgresSink) and conf.postgres[sink.connection] is False
+    return isinstance(sink, StoreSink) and getattr(conf, sink.store)[sink.connection] is False
 
 
 def _of_finals(sink: Sink, finals: dict[str, Table]) -> Sink:

@@ -15,6 +15,8 @@ KNOWN = (
     "headwater.idle_timeout",
     "headwater.keys",
     "headwater.max_rows_per_batch",
+    "headwater.opensearch",
+    "headwater.opensearch.on",
     "headwater.parallelism",
     "headwater.postgres",
     "headwater.postgres.on",
@@ -43,8 +45,10 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
         idle_timeout=properties.get("headwater.idle_timeout", table.idle_timeout),
         publish=properties.get("headwater.publish"),
         publish_on=_emit(where, properties, "headwater.publish.on"),
-        postgres=_postgres(table, properties.get("headwater.postgres")),
+        postgres=_kept(table, properties.get("headwater.postgres")),
         postgres_on=_emit(where, properties, "headwater.postgres.on"),
+        opensearch=_kept(table, properties.get("headwater.opensearch")),
+        opensearch_on=_emit(where, properties, "headwater.opensearch.on"),
         limits=Limits(
             parallelism=_whole(where, properties, "headwater.parallelism"),
             max_rows_per_batch=_whole(where, properties, "headwater.max_rows_per_batch"),
@@ -62,8 +66,8 @@ def _emit(where: str, properties: Mapping[str, str], key: str) -> Emit:
     raise ProjectError(f"{where}: {key} = '{found}'; known: {', '.join(get_args(Emit))}")
 
 
-def _postgres(table: Table, text: str | None) -> tuple[str, str] | None:
-    """`connection`, or `connection.schema.table`: the connection and the table there."""
+def _kept(table: Table, text: str | None) -> tuple[str, str] | None:
+    """`connection`, or `connection.into`: the connection, and what the table is called there."""
     if text is None:
         return None
     connection, _, into = text.partition(".")

@@ -194,7 +194,11 @@ def test_a_batch_holds_a_bounded_number_of_changes(tmp_path: Path, monkeypatch: 
         ("hw.sink('silver.reading', Mine, name='mine')", "did you mean silver.readings?"),
         (
             "hw.postgres_sink('silver.readings', connection='dwh')",
-            "'dwh', which is no connection; add it under",
+            "'dwh', which is no connection; add it under 'postgres' in",
+        ),
+        (
+            "hw.opensearch_sink('silver.readings', connection='dwh', index='readings')",
+            "'dwh', which is no connection; add it under 'opensearch' in",
         ),
     ],
 )
@@ -211,30 +215,59 @@ def test_a_sink_that_is_none_is_refused(tmp_path: Path, made: str, says: str) ->
         case.run()
 
 
+STORES = {"postgres": "host: localhost", "opensearch": "hosts: ['https://localhost:9200'], user: me"}
+
+
+@pytest.mark.parametrize("store", STORES)
 def test_a_password_in_the_file_is_refused_and_a_reference_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
 ) -> None:
     case = Case(tmp_path)
     conf = tmp_path / "conf" / "local.yaml"
-    conf.write_text("postgres: {dwh: {host: localhost, password: secret}}\n")
-    with pytest.raises(ConfError, match=r"postgres\.dwh\.password stands in the file itself") as e:
+    conf.write_text(f"{store}: {{dwh: {{{STORES[store]}, password: secret}}}}\n")
+    with pytest.raises(ConfError, match=rf"{store}\.dwh\.password stands in the file itself") as e:
         projects.load(case.root)
     assert "secret" not in str(e.value)
-    conf.write_text("postgres: {dwh: {host: localhost, password: 'env:DWH'}}\n")
+    conf.write_text(f"{store}: {{dwh: {{{STORES[store]}, password: 'env:DWH'}}}}\n")
     monkeypatch.setenv("DWH", "secret")
-    assert projects.load(case.root).conf.postgres["dwh"]["password"] == "secret"
+    assert dict(getattr(projects.load(case.root).conf, store)["dwh"])["password"] == "secret"
 
 
-def test_the_sinks_of_a_connection_that_is_off_do_not_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", STORES)
+def test_the_sinks_of_a_connection_that_is_off_do_not_run(tmp_path: Path, store: str) -> None:
     case = Case(tmp_path)
     (tmp_path / "gold").mkdir()
-    (tmp_path / "gold" / "t.sql").write_text(WINDOWS.format("'headwater.postgres' = 'dwh'"))
+    (tmp_path / "gold" / "t.sql").write_text(WINDOWS.format(f"'headwater.{store}' = 'dwh'"))
     conf = tmp_path / "conf" / "local.yaml"
-    conf.write_text("postgres: {dwh: off}\n")
+    conf.write_text(f"{store}: {{dwh: off}}\n")
     assert [sink.target for sink in projects.load(case.root).sinks.values()] == ["mine"]
-    conf.write_text("postgres: {dwh: on}\n")
-    with pytest.raises(ConfError, match=r"local\.yaml: key 'postgres\.dwh"):
+    conf.write_text(f"{store}: {{dwh: on}}\n")
+    with pytest.raises(ConfError, match=rf"local\.yaml: key '{store}\.dwh"):
         projects.load(case.root)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("{}", "key 'opensearch.dwh.hosts': Field required"),
+        ("{hosts: []}", "key 'opensearch.dwh.hosts'"),
+        ("{hosts: ['localhost:9200']}", "localhost:9200 is no address; write https://host:9200"),
+        ("{hosts: ['https://me:secret@localhost']}", "leave user and password out of the address"),
+        (
+            "{hosts: ['https://localhost'], pasword: 'env:DWH'}",
+            "unknown key 'opensearch.dwh.pasword'; known: ca_",
+        ),
+    ],
+)
+def test_a_connection_to_opensearch_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, says: str
+) -> None:
+    case = Case(tmp_path)
+    monkeypatch.setenv("DWH", "secret")
+    (tmp_path / "conf" / "local.yaml").write_text(f"opensearch: {{dwh: {options}}}\n")
+    with pytest.raises(ConfError, match=re.escape(says)) as e:
+        projects.load(case.root)
+    assert "secret" not in str(e.value)
 
 
 WINDOWS = """CREATE STREAMING TABLE gold.t TBLPROPERTIES ({}) AS
@@ -248,12 +281,16 @@ def test_a_sink_of_final_windows_reads_the_table_that_keeps_them(
     tmp_path: Path, emit: str, read: str
 ) -> None:
     case = Case(tmp_path)
+    (tmp_path / "conf" / "local.yaml").write_text(f"opensearch: {{dwh: {{{STORES['opensearch']}}}}}\n")
     (tmp_path / "gold").mkdir()
-    statement = WINDOWS.format(f"{PUBLISHED}, 'headwater.emit' = '{emit}'")
+    searched = "'headwater.opensearch' = 'dwh', 'headwater.opensearch.on' = 'final'"
+    statement = WINDOWS.format(f"{PUBLISHED}, {searched}, 'headwater.emit' = '{emit}'")
     (tmp_path / "gold" / "t.sql").write_text(statement)
     project = projects.load(case.root)
-    assert {s.table for s in project.sinks.values() if s.target == "kafka:windows"} == {read}
-    assert (project.tables[read].emit == "final" and project.tables[read].publish is None) or emit == "final"
+    found = {sink.target: sink.table for sink in project.sinks.values()}
+    assert found == {"mine": TABLE, "kafka:windows": read, "opensearch:dwh.gold.t": read}
+    table = project.tables[read]
+    assert (table.emit == "final" and table.publish is None is table.opensearch) or emit == "final"
     assert sorted(name for name in project.tables if name.startswith("gold.")) == sorted({"gold.t", read})
 
 
@@ -270,14 +307,15 @@ def test_final_windows_that_are_read_are_kept(tmp_path: Path) -> None:
     assert project.tables["gold.t"].emit == "update"
 
 
-def test_a_table_in_sql_says_its_connection_by_a_property(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", STORES)
+def test_a_table_in_sql_says_its_connection_by_a_property(tmp_path: Path, store: str) -> None:
     case = Case(tmp_path)
-    (tmp_path / "conf" / "local.yaml").write_text("postgres: {dwh: {host: localhost}}\n")
+    (tmp_path / "conf" / "local.yaml").write_text(f"{store}: {{dwh: {{{STORES[store]}}}}}\n")
     (tmp_path / "gold").mkdir()
     for name, value in (("a", "dwh"), ("b", "dwh.raw.b")):
         (tmp_path / "gold" / f"{name}.sql").write_text(
-            f"CREATE STREAMING TABLE gold.{name} TBLPROPERTIES ('headwater.postgres' = '{value}') AS "
+            f"CREATE STREAMING TABLE gold.{name} TBLPROPERTIES ('headwater.{store}' = '{value}') AS "
             "SELECT host, sum(n) AS n FROM STREAM silver.readings GROUP BY host"
         )
     sinks = projects.load(case.root).sinks
-    assert [sink.target for sink in sinks.values()] == ["mine", "postgres:dwh.gold.a", "postgres:dwh.raw.b"]
+    assert [sink.target for sink in sinks.values()] == ["mine", f"{store}:dwh.gold.a", f"{store}:dwh.raw.b"]

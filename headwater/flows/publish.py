@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from headwater import kafka, log
-from headwater.definitions import KafkaSink, OwnSink, PostgresSink, Sink
+from headwater.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.turns import take_turns
@@ -89,6 +89,12 @@ class PublishFlow:
             connection = project.conf.postgres[sink.connection]
             assert connection is not False
             return PostgresTable(connection, sink.into)
+        if isinstance(sink, OpenSearchSink):
+            from headwater.sinks.opensearch import OpenSearchIndex
+
+            options = project.conf.opensearch[sink.connection]
+            assert options is not False
+            return OpenSearchIndex(options, sink.into)
         assert isinstance(sink, OwnSink)
         made = sink.make()
         if not isinstance(made, Target):

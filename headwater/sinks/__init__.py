@@ -1,4 +1,5 @@
-"""Where a table's changes go outside the lake: Kafka topics, PostgreSQL tables, and what you write yourself.
+"""Where a table's changes go outside the lake: Kafka topics, PostgreSQL tables, OpenSearch indices, and
+what you write yourself.
 
 A sink is opened, given batches in the order of the table's versions, and closed; docs/sinks.md says how to
 write one. It never holds the lake back: its flow (`headwater.flows.publish`) reads committed versions at its
@@ -16,6 +17,7 @@ import pyarrow as pa
 UPSERT, DELETE = "upsert", "delete"
 PIECE = 10_000  # rows that are turned into Python's values at a time
 CHANGE = "_change"  # the column of `Changes.batches` that says which
+PROGRESS = "headwater_sinks"  # where a store keeps which version of its table each sink has reached
 
 
 @dataclass(frozen=True)

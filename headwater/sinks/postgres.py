@@ -21,10 +21,9 @@ from psycopg import sql
 from headwater.conf import PostgresOptions
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.query.result import plain
-from headwater.sinks import CHANGE, DELETE, PIECE, Changes, Position, Published, Sink
+from headwater.sinks import CHANGE, DELETE, PIECE, PROGRESS, Changes, Position, Published, Sink
 
 OLDEST = 150000  # as `server_version` says it: UNIQUE NULLS NOT DISTINCT, since keys may be NULL
-PROGRESS = "headwater_sinks"
 _DEFAULTS: PostgresOptions = {"connect_timeout": 10, "application_name": "headwater"}
 _BATCH, _NUMBER = "headwater_batch", "_number"
 _PASSING = ("starting up", "shutting down", "recovery", "too many", "connection slots")
