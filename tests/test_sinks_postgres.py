@@ -11,13 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from batches import changes, published
 from postgres import PASSWORD, Server
 
 from headwater.errors import FlowError, SinkUnavailable
-from headwater.sinks import CHANGE, Changes, Position, Published
+from headwater.sinks import Position, Published
 from headwater.sinks.postgres import PostgresTable
 
-COLUMNS = pa.schema([("host", pa.string()), ("cpu", pa.int32()), ("usage", pa.float64())])
 INTO = "gold.usage"
 
 
@@ -30,28 +30,6 @@ def server() -> Iterator[Server]:
 @pytest.fixture(autouse=True)
 def empty(server: Server) -> None:
     server.rows("DROP SCHEMA IF EXISTS gold CASCADE")
-
-
-def published(
-    keys: tuple[str, ...] = ("host", "cpu"), columns: pa.Schema = COLUMNS, id: str = "a"
-) -> Published:
-    return Published("gold.usage->postgres:w.gold.usage", "gold.usage", columns, keys, id)
-
-
-def changes(*versions: list[tuple[Any, ...]], first: int = 1, columns: pa.Schema = COLUMNS) -> Changes:
-    """Changes of versions in a row; each is (change, value of each column…)."""
-    schema = columns.append(pa.field(CHANGE, pa.string()))
-    return Changes(
-        [
-            (
-                Position(1, version),
-                pa.Table.from_pylist(
-                    [dict(zip(schema.names, [*row[1:], row[0]], strict=True)) for row in rows], schema
-                ),
-            )
-            for version, rows in enumerate(versions, start=first)
-        ]
-    )
 
 
 def opened(server: Server, table: Published | None = None) -> tuple[PostgresTable, Position]:

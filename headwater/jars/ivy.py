@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
 from headwater.errors import SetupError
-from headwater.jars.lock import JarSet
 from headwater.java import java
+
+HERE = Path(__file__).parent
 
 
 def pyspark_jars() -> Path:
@@ -29,8 +29,13 @@ def pyspark_jars() -> Path:
     return Path(spec.submodule_search_locations[0]) / "jars"
 
 
-def retrieve(jar_set: JarSet, folder: Path) -> str:
+def retrieve(jar_set: str, folder: Path, described: Path | None = None) -> str:
     """Resolve a set into `<folder>/<set>/`, which may stay incomplete: the lock decides.
+
+    Args:
+        jar_set: the set, or what another file describes.
+        folder: where it goes.
+        described: the folder of `<set>.xml`; by default this one.
 
     Returns:
         Ivy's own account of what it could not get, in one line; empty when nothing is amiss.
@@ -41,12 +46,13 @@ def retrieve(jar_set: JarSet, folder: Path) -> str:
     # A cache of its own: Ivy does not lock one that two processes share.
     command += [
         "-ivy",
-        str(files("headwater.jars") / f"{jar_set}.xml"),
+        str((described or HERE) / f"{jar_set}.xml"),
         "-cache",
         str(folder / f"ivy-{jar_set}"),
     ]
-    # Not sources and javadoc; a `bundle` is a jar too.
-    command += ["-types", "jar", "bundle", "-retrieve", f"{folder}/{jar_set}/[artifact]-[revision].[ext]"]
+    # Not sources and javadoc; a `bundle` is a jar too, and a `zip` has several.
+    kinds = ["-types", "jar", "bundle", "zip"]
+    command += [*kinds, "-retrieve", f"{folder}/{jar_set}/[artifact]-[revision].[ext]"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return _problems(done.stdout) if done.returncode else ""
 
