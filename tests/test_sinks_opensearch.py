@@ -89,6 +89,33 @@ def test_a_table_without_keys_is_appended_to_once_however_its_versions_are_cut(s
     assert sorted(server.documents(INDEX)) == ["1-0", "1-1", "2-0", "3-0", "3-1", "3-2"]
 
 
+@pytest.mark.parametrize(
+    ("keys", "ids"), [(("host", "cpu"), ['["a",1]', '["c",1]']), ((), ["1-0", "1-1", "2-0", "3-0"])]
+)
+def test_an_end_between_the_documents_and_their_version_sends_them_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...], ids: list[str]
+) -> None:
+    def ends(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    gone = "delete" if keys else "upsert"
+    versions = (
+        [("upsert", "a", 1, 1.0), ("upsert", "b", 1, 1.0)],
+        [(gone, "b", 1, 1.0)],
+        [("upsert", "c", 1, 1.0)],
+    )
+    sink, _ = opened(server, published(keys))
+    monkeypatch.setattr(sink, "_keep", ends)
+    with pytest.raises(KeyboardInterrupt):
+        sink.write(changes(*versions[:2]))
+    sink.close()
+    again, at = opened(server, published(keys))
+    assert at == NOTHING
+    again.write(changes(*versions))
+    again.close()
+    assert sorted(server.documents(INDEX)) == ids
+
+
 def test_an_older_request_that_arrives_late_changes_nothing(server: Server) -> None:
     sink, _ = opened(server)
     late, _ = opened(server)
