@@ -1,8 +1,8 @@
 """Headwater: a lakehouse kappa pipeline on Spark and Delta.
 
 A project's files import this module for the words they declare with: `topic`, `table`, `json`,
-`materialized_view`, `alert`, `kafka_sink`, `postgres_sink`, `opensearch_sink`, `sink`; and for
-`cumulative_windows`. A notebook imports it for `connect` (DuckDB) and `session` (Spark).
+`materialized_view`, `process`, `alert`, `kafka_sink`, `postgres_sink`, `opensearch_sink`, `sink`; and for
+`cumulative_windows`. A test imports it for `drive`, a notebook for `connect` (DuckDB) and `session` (Spark).
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from headwater.definitions import (
     materialized_view,
     opensearch_sink,
     postgres_sink,
+    process,
     sink,
     table,
     topic,
 )
+from headwater.keyed import Keyed, drive
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,14 +30,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 __all__ = [
+    "Keyed",
     "alert",
     "connect",
     "cumulative_windows",
+    "drive",
     "json",
     "kafka_sink",
     "materialized_view",
     "opensearch_sink",
     "postgres_sink",
+    "process",
     "session",
     "sink",
     "table",

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headwater.errors import ProjectError
+from headwater.keyed import Function as ProcessFunction
+from headwater.keyed import Process
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,6 +93,7 @@ class Table(Declaration):
         decode: how the stream's `value` becomes columns; None where the source is already decoded.
         function: from DataFrames to one DataFrame; None where `sql` says it.
         sql: the query, its text and where each source stands in it.
+        process: what it does with each key's rows in turn, where that is what feeds it.
         view: whether it is a materialized view: computed from all that its sources hold.
         into: of a flow, the table that its rows go to.
         flows: where several feed the table, they; it has neither function nor query then, and all their
@@ -119,6 +122,7 @@ class Table(Declaration):
     decode: Json | None = None
     function: Function | None = None
     sql: Query | None = None
+    process: Process | None = None
     view: bool = False
     into: str | None = None
     flows: tuple[Table, ...] = ()
@@ -139,10 +143,16 @@ class Table(Declaration):
     limits: Limits = Limits()
     properties: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def declared(self) -> bool:
+        """Whether it says itself what its rows are, and no flows into it do."""
+        return self.sql is not None or self.function is not None or self.process is not None
+
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Call the definition itself, as a test does with batch DataFrames."""
         if self.function is None:
-            raise ProjectError(f"{self.file}: {self.name} is SQL; run it with spark.sql")
+            how = "a process; call it with headwater.drive" if self.process else "SQL; run it with spark.sql"
+            raise ProjectError(f"{self.file}: {self.name} is {how}")
         return self.function(*frames)
 
 
@@ -339,6 +349,53 @@ def materialized_view(
             function=function,
             view=True,
             keys=tuple(keys),
+            limits=Limits(**limits),
+        )
+
+    return declare
+
+
+def process(
+    *,
+    source: str,
+    keys: Sequence[str],
+    event_time: str,
+    delay: str,
+    columns: str,
+    state: str,
+    ttl: str | None = None,
+    idle_timeout: str = "30 seconds",
+    **limits: Any,
+) -> Callable[[ProcessFunction], Table]:
+    """Declare a table by a function that is called with the rows of each key in the order of event time, and
+    when a timer of the key has come; it may keep a state of the key.
+
+    Args:
+        source: the table whose rows it sees; it has the columns `_source` and `ingested_at`.
+        keys: the columns whose rows belong together.
+        event_time: the column that says when a row happened.
+        delay: how much later rows may come; later ones go to the table `<name>_late`.
+        columns: of the table, as Spark DDL; rows are appended.
+        state: what is kept of a key, as Spark DDL.
+        ttl: how long, in event time, the state of a key is kept after its last row or timer where no timer is
+            set; None: until the function forgets it.
+        idle_timeout: how long a partition of Kafka may be silent before the others no longer wait for it.
+        limits: see `Limits`.
+
+    The function takes a row (a dict of the source's columns; None where a timer has come) and a
+    `headwater.keyed.Keyed`, and yields the table's rows as dicts. What it does depends on these alone. Try it
+    with `headwater.drive`.
+    """
+
+    def declare(function: ProcessFunction) -> Table:
+        return Table(
+            name=function.__name__,
+            comment=(function.__doc__ or "").strip(),
+            sources=(source,),
+            process=Process(function, tuple(keys), columns, state, ttl),
+            event_time=event_time,
+            delay=delay,
+            idle_timeout=idle_timeout,
             limits=Limits(**limits),
         )
 

@@ -108,7 +108,7 @@ def _of_beside(name: str, owner: str | None) -> str:
     return {
         quarantine_name(owner): f"Rows that {owner} could not take, with the reason",
         late_name(owner): f"Rows that came too late for {owner}, with the watermark that they missed",
-        state_name(owner): f"Windows of {owner} that are open",
+        state_name(owner): f"What {owner} keeps between batches",
     }.get(name, f"What became of the records in {quarantine_name(owner)}")
 
 

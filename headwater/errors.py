@@ -59,6 +59,11 @@ class QualityError(HeadwaterError):
     exit_code = 2
 
 
+def first_line(error: Exception) -> str:
+    """The first line of what an error says, or its class."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def describe(error: Exception) -> str:
     """An error in one line."""
     if isinstance(error, HeadwaterError):

@@ -166,7 +166,7 @@ def _fed(tables: dict[str, Table]) -> dict[str, Table]:
     found = {name: table for name, table in tables.items() if not table.into}
     for flow in flows:
         target = found.get(flow.into or "")
-        if target is None or target.sql is not None or target.function is not None:
+        if target is None or target.declared:
             raise ProjectError(
                 f"{flow.file}: {flow.name} inserts into {flow.into}, which is no table for flows; "
                 f"declare it: CREATE STREAMING TABLE {flow.into}"
@@ -175,7 +175,7 @@ def _fed(tables: dict[str, Table]) -> dict[str, Table]:
         sources = tuple(dict.fromkeys([*target.sources, *flow.sources]))
         found[target.name] = replace(target, flows=(*target.flows, own), sources=sources)
     for table in found.values():
-        if table.sql is None and table.function is None and not table.flows:
+        if not table.declared and not table.flows:
             raise ProjectError(
                 f"{table.file}: nothing feeds {table.name}; write AS SELECT …, or CREATE FLOW … AS "
                 f"INSERT INTO {table.name} BY NAME SELECT …"
@@ -190,7 +190,8 @@ def _finals(tables: dict[str, Table], sinks: dict[str, Sink]) -> dict[str, Table
     found = {}
     for name, table in tables.items():
         final = f"{name}{FINAL}"
-        if final in read and final not in tables and table.emit == "update":
+        corrected = table.emit == "update" and not table.view and table.process is None
+        if final in read and final not in tables and corrected:
             comment = f"The windows of {name} that are over, each as it was then"
             plain = replace(table, name=final, emit="final", comment=comment, allowed_lateness=None)
             limits = replace(table.limits, trigger=table.limits.trigger or FINAL_TRIGGER)

@@ -66,7 +66,8 @@ def kept(project: Project) -> list[Kept]:
     found = []
     for name, table in project.tables.items():
         state = places.get(state_name(name)) or places.get(name)
-        if table.view or state is None or not (table.emit == "final" or inspect.changes_in_place(state)):
+        keeps = state_name(name) in places or (state is not None and inspect.changes_in_place(state))
+        if table.view or state is None or not keeps:
             continue
         held, late = inspect.state(state), places.get(late_name(name))
         time = EventTime.parse(log.flows(places[name].path).get(name, {}).get("event_time"))

@@ -7,40 +7,37 @@ lateness is bounded, rows that come later go to the late table, and change nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from headwater import aggregate, eventtime
+from headwater import aggregate
 from headwater.aggregate import BOUNDS, LATE, ROWS, Aggregate
 from headwater.combine import combine
 from headwater.commit import Built, Committer, Merge, Part
 from headwater.definitions import Table
-from headwater.eventtime import NEVER, EventTime, Times, late_name
+from headwater.eventtime import NEVER, late_name
 from headwater.flows.context import Context
-from headwater.flows.ranged import RangedFlow
 from headwater.flows.rows import Rows, Work, are_few
+from headwater.flows.timed import TimedFlow
 from headwater.intent import Intent
-from headwater.ranges import Range
 from headwater.target import Identity, Target
 
 
-class AggregateFlow(RangedFlow):
+class AggregateFlow(TimedFlow):
     """The flow of one table of groups."""
 
     def __init__(self, context: Context, table: Table) -> None:
         super().__init__(context, table)
         assert self._analysed.aggregate is not None
         self._aggregate = self._analysed.aggregate
-        self._lateness = self._analysed.lateness
         bounds = [pa.field(name, pa.timestamp("us", "UTC")) for name in BOUNDS]
         grows = self._aggregate.window == "session"
         stored = self._analysed.stored
         self._partial = self._analysed.state or (pa.schema([*stored, *bounds]) if grows else stored)
-        self._times: tuple[list[str], Mapping[str, Times]] | None = None  # of which files
         self._where = f"{table.file}: {table.name}"
         self.committer = Committer(
             self._table, self._intents, merges=self._merges(), open_target=self._open_beside
@@ -50,35 +47,6 @@ class AggregateFlow(RangedFlow):
 
     def _merges(self) -> Mapping[str, Merge]:
         return {self.name: self._merge if self._aggregate.merges else self._change}
-
-    def _beside(self) -> list[str]:
-        return [late_name(self.name)] if self._lateness else []
-
-    def _open_beside(self, name: str) -> Target:
-        assert self._analysed.late is not None
-        comment = f"Rows that came too late for {self.name}, with the watermark that they missed"
-        return self._opened(name, self._analysed.late, comment)
-
-    def _opened(self, name: str, columns: pa.Schema, comment: str) -> Target:
-        target = Target(self._context.lake.create(name, columns, comment=comment, properties={}))
-        target.require(columns, self._definition.file)
-        return target
-
-    def _event_time(self) -> EventTime:
-        """How far event time had come after the last batch."""
-        return EventTime.parse(self._table.flows.get(self.name, {}).get("event_time"))
-
-    def _told(self, found: Range) -> EventTime | None:
-        if self._lateness is None:
-            return None
-        return self._event_time().after(self._times_of(found.files))
-
-    def _times_of(self, files: Sequence[str]) -> Mapping[str, Times]:
-        """The event times of a batch's files."""
-        assert self._lateness is not None
-        if self._times is None or self._times[0] != list(files):
-            self._times = (list(files), eventtime.times(files, self._lateness.column))
-        return self._times[1]
 
     def _build(self, intent: Intent) -> Built:
         rows = self._read(intent)
@@ -106,12 +74,6 @@ class AggregateFlow(RangedFlow):
         name = late_name(self.name)
         written = self.committer.target(name).write(self._late_rows(late, few), intent.batch)
         return fresh, {name: written}
-
-    def _may_be_late(self, intent: Intent) -> bool:
-        """Whether a row of the batch may come too late."""
-        if self._lateness is None:
-            return False
-        return not self._lateness.none(self._event_time(), self._times_of(intent.files))
 
     def _work(self, intent: Intent) -> Work:
         work, lateness = super()._work(intent), self._lateness

@@ -8,6 +8,7 @@ from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.final import FinalFlow
+from headwater.flows.processed import ProcessFlow
 from headwater.flows.publish import PublishFlow
 from headwater.flows.realtime import RealtimeFlow
 from headwater.flows.source import SourceFlow
@@ -38,6 +39,8 @@ def flow_of(context: Context, name: str) -> Flow:
         return UnionFlow(context, table)
     if table.view:
         return ViewFlow(context, table)
+    if table.process is not None:
+        return ProcessFlow(context, table)
     if context.tables[name].aggregate is None:
         return DerivedFlow(context, table)
     return FinalFlow(context, table) if table.emit == "final" else AggregateFlow(context, table)

@@ -1,0 +1,212 @@
+"""What a definition needs, found by analysing it once on empty inputs, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, MapType, StructType
+
+from headwater import aggregate, decode, stored, windows
+from headwater.analysis import checks, processes
+from headwater.analysis.analysed import BRONZE, Analysed
+from headwater.analysis.fingerprint import fingerprint
+from headwater.analysis.gates import gate_of
+from headwater.analysis.timing import late_columns, lateness_of
+from headwater.definitions import Table
+from headwater.errors import ProjectError, first_line
+from headwater.project import Project
+from headwater.quality.suite import of_whole_table
+from headwater.target import GONE
+
+__all__ = ["BRONZE", "Analysed", "analyse", "apply", "fingerprint", "input_columns"]
+
+
+def analyse(spark: SparkSession, project: Project) -> dict[str, Analysed]:
+    """Every table of the project, analysed, each after what it reads.
+
+    Raises:
+        ProjectError: a wrong column, a missing watermark, or what can't be done on a stream.
+    """
+    found: dict[str, Analysed] = {}
+    for topic in project.topics.values():
+        found[topic.name] = Analysed(
+            topic.name, BRONZE, stored.schema(BRONZE), (), None, fingerprint(project, topic)
+        )
+    for table in project.tables.values():
+        if table.flows:
+            found |= _of_flows(spark, project, table, found)
+        else:
+            found[table.name] = _analyse(spark, project, table, found)
+    return found
+
+
+def _of_flows(
+    spark: SparkSession, project: Project, table: Table, found: Mapping[str, Analysed]
+) -> dict[str, Analysed]:
+    """A table that several flows feed, and these: each by its own query, judged by the table's suite."""
+    flows: dict[str, Analysed] = {}
+    for flow in table.flows:
+        one = _analyse(spark, project, flow, found, suite=table.name)
+        if one.aggregate is not None:
+            raise ProjectError(
+                f"{flow.file}: {flow.name} aggregates; do that in a table that reads {table.name}"
+            )
+        first = next(iter(flows.values()), one)
+        ours, theirs = ({f.name: f.dataType for f in each.columns} for each in (one, first))
+        if ours != theirs:
+            differ = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
+            raise ProjectError(
+                f"{flow.file}: {flow.name} and {first.name} differ in {', '.join(differ)}; flows into one "
+                "table have the same columns"
+            )
+        flows[flow.name] = replace(one, columns=first.columns, stored=first.stored)
+    whole = replace(next(iter(flows.values())), name=table.name, fingerprint=fingerprint(project, table))
+    return {**flows, table.name: whole}
+
+
+def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> DataFrame:
+    """The definition, called with one DataFrame per source.
+
+    Raises:
+        ProjectError: the definition does not fit its sources.
+    """
+    where = f"{table.file}: {table.name}"
+    try:
+        if table.sql is None:
+            result = table(*frames)
+            if not isinstance(result, DataFrame):
+                raise ProjectError(f"{where} returns {type(result).__name__}; return a DataFrame")
+            return result
+        views = {f"s{at}": f"`_{name}`" for at, name in enumerate(table.sources)}
+        for name, frame in zip(table.sources, frames, strict=True):
+            frame.createOrReplaceTempView(f"`_{name}`")
+        if windows.NAME in table.sql.text.lower():
+            windows.register(spark)
+        return spark.sql(table.sql.text.format(**views))
+    except AnalysisException as e:
+        raise ProjectError(f"{where}: {first_line(e)}; mend the definition") from None
+    except (PySparkException, TypeError, AttributeError) as e:
+        raise ProjectError(f"{where}: {type(e).__name__}: {first_line(e)}; mend the definition") from e
+
+
+def input_columns(project: Project, table: Table, source: Analysed) -> StructType:
+    """What the function sees of its stream: the source's columns, or the decoder's."""
+    if table.decode is None:
+        return source.columns
+    return decode.columns(decode.fields(table.decode, f"{table.file}: {table.name}"), BRONZE)
+
+
+def _analyse(
+    spark: SparkSession,
+    project: Project,
+    table: Table,
+    found: Mapping[str, Analysed],
+    suite: str | None = None,
+) -> Analysed:
+    where = f"{table.file}: {table.name}"
+    if table.process is not None:
+        if not found[table.sources[0]].appended:
+            raise ProjectError(f"{where} reads {table.sources[0]}, whose rows change in place; read another")
+        if table.name in project.suites:
+            of_whole_table(project.suites[table.name])
+        source = found[table.sources[0]].columns
+        return processes.analyse(table, table.process, source, fingerprint(project, table))
+    frames, stream = [], None
+    for name in table.sources:
+        if name in project.references:
+            columns = project.references[name].schema(spark)
+        else:
+            if not found[name].appended and not table.view:
+                raise ProjectError(
+                    f"{where} reads {name}, whose rows change in place; read it by a CREATE MATERIALIZED VIEW"
+                )
+            columns = input_columns(project, table, found[name])
+        frames.append(spark.createDataFrame([], columns))
+        stream = frames[-1] if name not in project.references else stream
+    result = apply(spark, table, frames)
+    checks.columns(result, where)
+    checks.repeatable(result, where)
+    if table.view:
+        return _view(project, table, result)
+    assert stream is not None
+    maintained = aggregate.find(result, where)
+    checks.row_by_row(result, stream, where)
+    if maintained is None:
+        if table.emit == "final" or table.allowed_lateness:
+            what = "emit = 'final'" if table.emit == "final" else "allowed_lateness"
+            raise ProjectError(f"{where} has {what} but no windows; leave it out, or GROUP BY window(…)")
+        _check_keys(table, result)
+        if table.decode and decode.SOURCE not in result.columns:
+            raise ProjectError(
+                f"{where} drops the column {decode.SOURCE}; keep it, it says where a row came from"
+            )
+        return Analysed(
+            table.name,
+            result.schema,
+            stored.schema(result.schema),
+            table.keys,
+            None,
+            fingerprint(project, table),
+            gate_of(project, table, result, suite or table.name),
+        )
+    if maintained.window and table.delay is None:
+        raise ProjectError(
+            f"{where} has windows but no watermark; say how late rows may be: in SQL after the stream, "
+            "WATERMARK "
+            "<column> DELAY OF INTERVAL 10 SECONDS; in Python event_time= and delay="
+        )
+    if table.decode is not None:
+        raise ProjectError(
+            f"{where} decodes and aggregates; decode in a silver table, which quarantines, and aggregate that"
+        )
+    if table.keys and set(table.keys) != set(maintained.keys):
+        raise ProjectError(
+            f"{where}: keys {table.keys} are not its GROUP BY {maintained.keys}; leave them out"
+        )
+    if table.name in project.suites:
+        of_whole_table(project.suites[table.name])
+    lateness = lateness_of(table, maintained, result, stream)
+    final = table.emit == "final"
+    return Analysed(
+        table.name,
+        result.schema,
+        stored.schema(result.schema) if final else aggregate.schema(result, where),
+        maintained.keys,
+        maintained,
+        fingerprint(project, table),
+        lateness=lateness,
+        late=late_columns(lateness, result, where) if lateness else None,
+        state=aggregate.schema(result, where, bounds=True) if final else None,
+    )
+
+
+def _view(project: Project, table: Table, result: DataFrame) -> Analysed:
+    """A materialized view."""
+    where = f"{table.file}: {table.name}"
+    _check_keys(table, result)
+    if GONE in result.columns:
+        raise ProjectError(f"{where}: the engine has a column {GONE} of its own; rename it")
+    keys = table.keys or tuple(result.columns)
+    for key in keys:
+        kind = result.schema[key].dataType
+        if isinstance(kind, StructType | ArrayType | MapType):
+            raise ProjectError(
+                f"{where}: {key} is {kind.simpleString()}, which tells no rows apart; say in headwater.keys "
+                "which columns do"
+            )
+    if table.name in project.suites:
+        of_whole_table(project.suites[table.name])
+    columns = stored.schema(result.schema)
+    return Analysed(table.name, result.schema, columns, keys, None, fingerprint(project, table))
+
+
+def _check_keys(table: Table, result: DataFrame) -> None:
+    unknown = [key for key in table.keys if key not in result.columns]
+    if unknown:
+        raise ProjectError(
+            f"{table.file}: {table.name}: key {unknown[0]} is no column of it; known: "
+            f"{', '.join(result.columns)}"
+        )

@@ -1,0 +1,71 @@
+"""A table as the engine runs it: what analysing its definition has told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from headwater.aggregate import Aggregate
+from headwater.eventtime import Lateness
+from headwater.quality.gate import Gate
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
+BRONZE = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("headers", ArrayType(_HEADER)),
+        StructField("cluster", StringType()),
+        StructField("ingested_at", TimestampType()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """A table as the engine runs it.
+
+    Attributes:
+        name: `<layer>.<name>`.
+        columns: what readers of the table see.
+        stored: what the Delta table holds: the columns, and partial results behind them.
+        keys: the columns that identify a row; none for a table of appended rows.
+        aggregate: how it is maintained; None where rows are appended.
+        fingerprint: changes when the definition or its suite does; see `fingerprint`.
+        gate: judges its rows; None where nothing is expected of them.
+        lateness: what makes a row too late for it; None where no row is.
+        late: the columns of its late table.
+        state: the columns of the table of its open windows; None where its own rows are those.
+    """
+
+    name: str
+    columns: StructType
+    stored: pa.Schema
+    keys: tuple[str, ...]
+    aggregate: Aggregate | None
+    fingerprint: str
+    gate: Gate | None = None
+    lateness: Lateness | None = None
+    late: pa.Schema | None = None
+    state: pa.Schema | None = None
+
+    @property
+    def appended(self) -> bool:
+        """Whether its rows never change once they are there."""
+        return not self.keys or self.state is not None

@@ -1,0 +1,82 @@
+"""What a definition may not do; each check raises a ProjectError that says what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from headwater import jvm, plans, stored
+from headwater.errors import ProjectError
+
+
+def columns(result: DataFrame, where: str) -> None:
+    """The columns can be stored, each under a name of its own."""
+    lower = [name.lower() for name in result.columns]
+    twice = sorted({name for name in lower if lower.count(name) > 1})
+    if twice:
+        raise ProjectError(f"{where}: column {twice[0]} comes twice; rename or drop one")
+    for field in result.schema:
+        if "void" in field.dataType.simpleString():
+            raise ProjectError(f"{where}: column {field.name} has no type; cast it")
+        try:
+            stored.schema(StructType([field]))
+        except PySparkException:
+            raise ProjectError(
+                f"{where}: column {field.name} is {field.dataType.simpleString()}, which "
+                "can't be stored; cast it"
+            ) from None
+
+
+def repeatable(result: DataFrame, where: str) -> None:
+    """A batch that is done again gives the same rows."""
+    for node in plans.nodes(plans.analysed(result)):
+        for expression in plans.expressions(node):
+            name = plans.UNREPEATABLE.get(plans.kind(expression))
+            if name is not None:
+                raise ProjectError(
+                    f"{where}: {name} differs when a batch is done again; use the column ingested_at"
+                )
+            if plans.kind(expression) != "AggregateExpression" and not expression.deterministic():
+                raise ProjectError(
+                    f"{where}: {expression.sql()} differs when a batch is done again; take it out"
+                )
+
+
+def row_by_row(result: DataFrame, stream: DataFrame, where: str) -> None:
+    """Each row, and each row that is aggregated, follows from one of the stream and from reference tables."""
+    source = plans.analysed(stream)
+    for node in plans.nodes(plans.analysed(result)):
+        name = plans.kind(node)
+        if any(_reads(subquery, source) for subquery in jvm.items(node.subqueries())):
+            raise ProjectError(
+                f"{where}: a subquery on the stream would see one batch at a time; leave it to a query"
+            )
+        if name in plans.ACROSS_ROWS:
+            raise ProjectError(
+                f"{where}: {plans.ACROSS_ROWS[name]} looks across rows, but would see one batch at a time; "
+                "leave it to a query, or aggregate in a gold table"
+            )
+        if name == "Join":
+            side = {"LeftOuter": "left", "LeftSemi": "left", "LeftAnti": "left", "RightOuter": "right"}
+            kind = str(node.joinType().toString())
+            keeps = side.get(kind, "none" if kind == "FullOuter" else "either")
+            on_left, on_right = _reads(node.left(), source), _reads(node.right(), source)
+            if on_left and on_right:
+                raise ProjectError(
+                    f"{where}: a join of the stream with itself would see one batch at a time; leave it to "
+                    "a query"
+                )
+            if keeps == "none" or (keeps == "left" and not on_left) or (keeps == "right" and not on_right):
+                raise ProjectError(
+                    f"{where}: this {kind} join would repeat rows of a reference table in every batch; "
+                    "keep the "
+                    "rows of the stream: stream LEFT JOIN reference"
+                )
+
+
+def _reads(plan: Any, source: Any) -> bool:
+    """Whether one of the leaves of a plan is the stream."""
+    return any(bool(leaf.sameResult(source)) for leaf in jvm.items(plan.collectLeaves()))

@@ -1,0 +1,40 @@
+"""What tells whether a definition has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from dataclasses import asdict, replace
+
+from headwater.definitions import Declaration, Table, Topic
+from headwater.project import Project
+
+
+def fingerprint(project: Project, definition: Declaration) -> str:
+    """A hash of what a definition and its suite say; comments and other definitions of its file aside.
+
+    It needs no Spark session.
+    """
+    if isinstance(definition, Topic):
+        text = definition.topic
+    elif isinstance(definition, Table) and definition.sql is not None:
+        text = f"{definition.sql.text} {definition.emit} {definition.allowed_lateness}"
+    elif isinstance(definition, Table) and definition.flows:
+        text = " ".join(flow.sql.text for flow in definition.flows if flow.sql)
+    elif isinstance(definition, Table) and definition.process is not None:
+        process = definition.process
+        text = (
+            f"{process.keys} {process.columns} {process.state} {process.ttl} {definition.event_time} "
+            f"{definition.delay} {inspect.getsource(process.function)}"
+        )
+    elif isinstance(definition, Table) and definition.function is not None:
+        text = (
+            f"{definition.decode} {definition.skew} {definition.emit} {definition.allowed_lateness} "
+            f"{inspect.getsource(definition.function)}"
+        )
+    else:
+        text = repr(definition)
+    suite = project.suites.get(definition.name)
+    rules = [asdict(replace(rule, where="")) for rule in suite.rules] if suite else []
+    return hashlib.sha256(f"{text}{json.dumps(rules)}".encode()).hexdigest()[:16]

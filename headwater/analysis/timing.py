@@ -1,0 +1,59 @@
+"""When rows of an aggregate are late, and what its late table holds."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from headwater import aggregate, decode, stored
+from headwater.aggregate import Aggregate
+from headwater.analysis import checks
+from headwater.definitions import Table
+from headwater.errors import ProjectError
+from headwater.eventtime import EventTime, Lateness
+from headwater.watermarks import microseconds
+
+
+def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: DataFrame) -> Lateness | None:
+    """What makes a row too late for an aggregate; None where none is.
+
+    Raises:
+        ProjectError: the definition says of time what can't be.
+    """
+    where = f"{table.file}: {table.name}"
+    if maintained.window == "session" and table.emit == "update":
+        told = {output.window for output in maintained.outputs}
+        if "all" not in told and not told >= {"start", "end"}:
+            raise ProjectError(f"{where}: its sessions grow; add the session's start and end to its columns")
+    if table.emit == "update" and table.allowed_lateness is None:
+        return None
+    if not maintained.window:
+        raise ProjectError(f"{where} has no window of time, so no row of it is late; GROUP BY window(…)")
+    if table.emit == "final" and table.allowed_lateness is not None:
+        raise ProjectError(
+            f"{where}: a final window is not corrected; leave allowed_lateness out and raise the delay, or "
+            "write emit = 'update'"
+        )
+    assert table.event_time is not None and table.delay is not None
+    rows = aggregate.rows(result, where)
+    if table.event_time not in stream.columns:
+        raise ProjectError(
+            f"{where} tells the time by {table.event_time}, which {table.sources[0]} does not have; make it "
+            "a column there"
+        )
+    for column in (table.event_time, decode.SOURCE, "ingested_at"):
+        if column not in rows.columns:
+            raise ProjectError(
+                f"{where} aggregates rows without the column {column}; keep it, it tells which rows are late"
+            )
+    delay = microseconds(table.delay, table)
+    if table.allowed_lateness is not None:
+        delay += microseconds(table.allowed_lateness, table)
+    return Lateness(table.event_time, delay, maintained.window == "session")
+
+
+def late_columns(lateness: Lateness, result: DataFrame, where: str) -> pa.Schema:
+    """The columns of the late table."""
+    found = lateness.late(lateness.marked(lateness.told(aggregate.rows(result, where), EventTime())))
+    checks.columns(found, where)
+    return stored.schema(found.schema)

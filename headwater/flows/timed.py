@@ -1,0 +1,141 @@
+"""What flows that tell the time have in common: how far event time has come, what is late, and what is over.
+
+A flow that waits, because something of it is over only at a time that has not come yet, is woken by that time
+too. A time has come when every partition of Kafka has reached it and the delay. A partition that has been
+silent for the idle timeout, with nothing on its way, does not hold the others back; when all are silent, what
+lies in the past is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater import eventtime
+from headwater.definitions import Table
+from headwater.errors import BrokerError
+from headwater.eventtime import NEVER, EventTime, Times, late_name
+from headwater.flows.context import Context
+from headwater.flows.ranged import RangedFlow
+from headwater.flows.reading import interval
+from headwater.flows.upstream import Upstream
+from headwater.intent import Intent
+from headwater.ranges import Position, Range
+from headwater.target import Target
+
+
+class TimedFlow(RangedFlow):
+    """The flow of one table whose definition may say how late rows may be."""
+
+    waits = False  # whether something of it is over when its time has come
+
+    def __init__(self, context: Context, table: Table) -> None:
+        super().__init__(context, table)
+        self._lateness = self._analysed.lateness
+        self._silence = interval(table.idle_timeout) * 1000
+        self._upstream = Upstream(context, self._stream)
+        self._times: tuple[list[str], Mapping[str, Times]] | None = None  # of which files
+
+    def run(self) -> None:
+        """Take what is new until the run ends; with `once`, until the input has ended and is drained.
+
+        Raises:
+            FlowError, CommitError: what trying again will not mend.
+        """
+        super().run()
+        above = self._context.project.above([self.name])
+        whole = not self._context.stop.is_set() and not set(above) & set(self._context.board.failed())
+        if self.waits and self._context.close and whole:  # else rows may be left that come with the next run
+            while self._close(self._end(), set()):
+                pass
+
+    def step(self) -> bool:
+        """Take one batch, or do what time alone has brought; whether there was either."""
+        return super().step() or (self.waits and not self._context.once and self._tick())
+
+    def _due(self) -> pa.ChunkedArray:
+        """When each thing that waits is over: microseconds since the epoch, without the delay."""
+        raise NotImplementedError
+
+    def _end(self) -> int:
+        """The time, with the delay, up to which all is over when the input has ended."""
+        raise NotImplementedError
+
+    def _beside(self) -> list[str]:
+        return [late_name(self.name)] if self._lateness else []
+
+    def _open_beside(self, name: str) -> Target:
+        assert self._analysed.late is not None
+        comment = f"Rows that came too late for {self.name}, with the watermark that they missed"
+        return self._opened(name, self._analysed.late, comment)
+
+    def _opened(self, name: str, columns: pa.Schema, comment: str) -> Target:
+        target = Target(self._context.lake.create(name, columns, comment=comment, properties={}))
+        target.require(columns, self._definition.file)
+        return target
+
+    def _event_time(self) -> EventTime:
+        """How far event time had come after the last batch."""
+        return EventTime.parse(self._table.flows.get(self.name, {}).get("event_time"))
+
+    def _told(self, found: Range) -> EventTime | None:
+        if self._lateness is None:
+            return None
+        after = self._event_time().after(self._times_of(found.files))
+        if not self.waits:
+            return after
+        partitions, idle = self._partitions(after, found.upto)
+        return after.closing(after.low(partitions - idle or partitions), idle)
+
+    def _times_of(self, files: Sequence[str]) -> Mapping[str, Times]:
+        """The event times of a batch's files."""
+        assert self._lateness is not None
+        if self._times is None or self._times[0] != list(files):
+            self._times = (list(files), eventtime.times(files, self._lateness.column))
+        return self._times[1]
+
+    def _may_be_late(self, intent: Intent) -> bool:
+        """Whether a row of the batch may come too late."""
+        if self._lateness is None:
+            return False
+        return not self._lateness.none(self._event_time(), self._times_of(intent.files))
+
+    def _tick(self) -> bool:
+        """Do what is over although no row comes; whether there was anything."""
+        if not len(self._due()):
+            return False
+        before = self._event_time()
+        partitions, idle = self._partitions(before, self._position)
+        return self._close(before.low(partitions - idle) if partitions > idle else _now(), idle)
+
+    def _partitions(self, reached: EventTime, upto: Position) -> tuple[set[str], set[str]]:
+        """The partitions that have had records; and which of them are silent, if that makes a difference."""
+        partitions, now = {*self._upstream.known(), *reached.reached}, _now()
+        silent = {each for each in partitions if now - reached.seen.get(each, NEVER) >= self._silence}
+        held_back = partitions > silent and reached.low(partitions - silent) > reached.low(partitions)
+        if not silent or not (held_back or partitions == silent):
+            return partitions, set()
+        try:
+            return partitions, self._upstream.quiet(upto, silent)
+        except BrokerError:  # what it holds is not known, so all wait
+            return partitions, set()
+
+    def _close(self, upto: int, idle: set[str]) -> bool:
+        """Do what is over at a time; whether there was anything."""
+        assert self._lateness is not None
+        delay, due = self._lateness.delay, self._due()
+        over = due.filter(pc.less(pc.add(due, delay), pa.scalar(upto, pa.int64())))
+        if not len(over):
+            return False
+        nothing = Range((), 0, self._position, None)
+        closed = self._event_time().closing(pc.max(over).as_py() + delay + 1, idle)
+        self._carry_out(self._intent(nothing, closed))
+        return True
+
+
+def _now() -> int:
+    """Microseconds since the epoch."""
+    return time.time_ns() // 1000

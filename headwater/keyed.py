@@ -1,0 +1,174 @@
+"""A process: a function that sees the rows of each key in the order of their event time, and keeps a state.
+
+It says what no aggregate can: patterns over rows, alarms when a row does not come, corrections of one row by
+the next. It needs no stream to be tried: `drive` calls it with rows of a list.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import FlowError
+
+if TYPE_CHECKING:
+    from headwater.definitions import Table
+
+Row = Mapping[str, Any]
+Function = Callable[["Row | None", "Keyed"], Iterable[Row] | None]
+# Columns of the table that keeps what is known of each key: its state, its timer, the event time of its last
+# row or timer, the rows that wait for their time, and when the first of all that is due.
+STATE, TIMER, TOUCHED, WAITING, DUE = "_state", "_timer", "_touched", "_waiting", "_due"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Process:
+    """What a table's process is.
+
+    Attributes:
+        function: called with each row of a key, or None where the key's timer has come, and the `Keyed`;
+            gives the rows that go to the table.
+        keys: the columns whose rows belong together.
+        columns: of the table, as Spark DDL.
+        state: of a key, as Spark DDL.
+        ttl: how long after the last row or timer of a key its state is kept, where no timer is set.
+    """
+
+    function: Function
+    keys: tuple[str, ...]
+    columns: str
+    state: str
+    ttl: str | None = None
+
+
+@dataclass
+class Keyed:
+    """One key, as a process sees it.
+
+    Attributes:
+        key: {column → value}.
+        now: the event time of the row, or the time of the timer (UTC).
+        state: what the process keeps of the key, {column → value}: set it as a whole; None: nothing.
+        timer: when the process is called without a row; set by `wake`.
+    """
+
+    key: Mapping[str, Any]
+    now: datetime = _EPOCH
+    state: dict[str, Any] | None = None
+    timer: datetime | None = None
+
+    def wake(self, at: datetime) -> None:
+        """Set the key's timer, in place of one that is set: the process is called, with None for a row, when
+        event time has come there.
+
+        Raises:
+            ValueError: it does not lie after `now`.
+        """
+        if at <= self.now:
+            raise ValueError(f"a timer at {at.isoformat()} would not lie after {self.now.isoformat()}")
+        self.timer = at
+
+    def forget(self) -> None:
+        """Keep nothing of the key: neither its state nor its timer."""
+        self.state = self.timer = None
+
+
+def advance(
+    process: Process,
+    keyed: Keyed,
+    rows: Iterable[tuple[datetime, Row]],
+    upto: datetime,
+    ttl: timedelta | None,
+) -> Iterator[Row]:
+    """Call the process with one key's rows and timers that lie before a time; the rows that it gives.
+
+    Args:
+        process: what is called.
+        keyed: the key as it was left; changed.
+        rows: event time and row, in order, all before `upto`. A timer comes after the rows of its time.
+        upto: the time.
+        ttl: that of the process.
+    """
+    for at, row in rows:
+        yield from _elapse(process, keyed, at, ttl)
+        keyed.now = at
+        yield from process.function(row, keyed) or ()
+    yield from _elapse(process, keyed, upto, ttl)
+
+
+def expires(keyed: Keyed, ttl: timedelta | None) -> datetime | None:
+    """When the state of a key ends, if nothing comes."""
+    if ttl is None or keyed.state is None or keyed.timer is not None:
+        return None
+    return keyed.now + ttl
+
+
+def _elapse(process: Process, keyed: Keyed, upto: datetime, ttl: timedelta | None) -> Iterator[Row]:
+    """Let time come to just before `upto`."""
+    while keyed.timer is not None and keyed.timer < upto:
+        keyed.now, keyed.timer = keyed.timer, None
+        yield from process.function(None, keyed) or ()
+    end = expires(keyed, ttl)
+    if end is not None and end < upto:
+        keyed.state = None
+
+
+@dataclass(frozen=True)
+class Driven:
+    """What a process makes of rows.
+
+    Attributes:
+        rows: those that it gives, key by key.
+        keys: {values of the key columns → what is kept of it}; keys of which nothing is kept are left out.
+    """
+
+    rows: list[Row]
+    keys: dict[tuple[Any, ...], Keyed] = field(default_factory=dict)
+
+
+def drive(table: Table, rows: Sequence[Row], *, until: datetime | None = None) -> Driven:
+    """Call a table's process with rows, as its flow does, without a stream: what a test of it needs.
+
+    Args:
+        table: declared with `headwater.process`.
+        rows: its source's rows, in any order; event times are in UTC. None of them counts as late.
+        until: timers and ends of state before this time come; by default those up to the last row.
+
+    Raises:
+        ValueError: the table has no process.
+    """
+    from headwater.watermarks import microseconds
+
+    process = table.process
+    if process is None or table.event_time is None:
+        raise ValueError(f"{table.name} has no process")
+    ttl = timedelta(microseconds=microseconds(process.ttl, table)) if process.ttl else None
+    groups: dict[tuple[Any, ...], list[tuple[datetime, Row]]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row[table.event_time or ""]):
+        groups[tuple(row[key] for key in process.keys)].append((row[table.event_time], row))
+    last = max((row[table.event_time] for row in rows), default=_EPOCH)
+    upto = max(until or last, last) + timedelta(microseconds=1)
+    found = Driven([])
+    for key, of_key in groups.items():
+        keyed = Keyed(dict(zip(process.keys, key, strict=True)))
+        found.rows.extend(advance(process, keyed, of_key, upto, ttl))
+        if keyed.state is not None or keyed.timer is not None:
+            found.keys[key] = keyed
+    return found
+
+
+def unknown_columns(rows: Iterable[Row], columns: Sequence[str], where: str) -> None:
+    """Check that rows have no other columns than these.
+
+    Raises:
+        FlowError: one has.
+    """
+    known = set(columns)
+    for row in rows:
+        if not known.issuperset(row):
+            extra = ", ".join(sorted(set(row) - known))
+            raise FlowError(f"{where} gives a column {extra}; it declares {', '.join(columns)}")

@@ -1,0 +1,331 @@
+"""Processes: a function over each key's rows in the order of their event time, with a state and a timer."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from test_final import COUNTS, EPOCH, VISITS, Case, Row, cut, drawn, seeded
+from typer.testing import CliRunner
+
+import headwater as hw
+from headwater.cli import app
+from headwater.errors import FlowError, ProjectError
+from headwater.flows.upstream import Upstream
+
+# Each visit with its number in a row of visits less than 20 s apart; and where such a row ends, one with -1.
+PROCESS = f'''from datetime import timedelta
+import headwater as hw
+
+@hw.process(source="{VISITS}", keys=["user"], event_time="event_time", delay="10 seconds",
+            columns="user STRING, at TIMESTAMP, number INT, total BIGINT", state="number INT, total BIGINT")
+def counts(row, user):
+    """Runs of visits."""
+    if row is None:
+        yield {{"user": user.key["user"], "at": user.now, "number": -1, "total": user.state["total"]}}
+        user.forget()
+        return
+    before = user.state or {{"number": 0, "total": 0}}
+    user.state = {{"number": before["number"] + 1, "total": before["total"] + row["n"]}}
+    user.wake(user.now + timedelta(seconds=20))
+    yield {{"user": row["user"], "at": user.now, **user.state}}
+'''
+COLUMNS = 'user, epoch("at")::BIGINT, number, total'
+
+
+@pytest.fixture(autouse=True)
+def partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka, as far as a flow asks for it: three partitions have records, none of them is quiet."""
+    monkeypatch.setattr(Upstream, "known", lambda self: [f"local/raw/{n}" for n in range(3)])
+    monkeypatch.setattr(Upstream, "quiet", lambda self, position, found: set())
+
+
+def told(rows: list[Row], delay: int) -> tuple[list[Row], Counter[Any]]:
+    """What plain Python says is on time, in the order of event time, and what is late."""
+    reached: dict[int, int] = {}
+    on_time, late = [], Counter[Any]()
+    for row in sorted(rows, key=lambda row: row[:2]):
+        partition, offset, _, _, at = row
+        reached[partition] = max(reached.get(partition, 0), at)
+        if reached[partition] > at + delay:
+            late[partition, offset, at] += 1
+        else:
+            on_time.append(row)
+    return sorted(on_time, key=lambda row: (row[4], row[0], row[1])), late
+
+
+def runs(rows: list[Row], before: int) -> list[tuple[str, int, int, int]]:
+    """What the process makes of rows whose time has come, and of timers that lie before a time."""
+    found: list[tuple[str, int, int, int]] = []
+    held: dict[str, tuple[int, int, int]] = {}
+
+    def end(user: str, upto: int) -> None:
+        if user in held and held[user][0] + 20 < upto:
+            last, _, total = held.pop(user)
+            found.append((user, last + 20, -1, total))
+
+    for _, _, user, n, at in (row for row in rows if row[4] < before):
+        end(user, at)
+        _, number, total = held.get(user, (at, 0, 0))
+        held[user] = (at, number + 1, total + n)
+        found.append((user, at, number + 1, total + n))
+    for user in list(held):
+        end(user, before)
+    return sorted(found, key=repr)
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.torture) for n in range(2, 20))])
+def test_rows_come_in_the_order_of_their_time_at_any_cut(
+    interpreted: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    draw = seeded(seed)
+    rows = drawn(draw, 150)
+    on_time, late = told(rows, 10)
+    assert late and on_time
+    case = Case(tmp_path, interpreted, PROCESS, "py")
+    flow = case.flow()
+    for commit in cut(draw, rows):
+        case.add(commit)
+        while flow.step():
+            pass
+        if draw.random() < 0.2:
+            flow = case.flow()  # as after a restart
+        low = min(max((row[4] for row in case.rows if row[0] == p), default=0) for p in range(3))
+        assert case.seen(COLUMNS) == runs(on_time, low - 10)
+    assert case.late() == late
+    case.end()
+    newest = max(row[4] for row in rows)
+    want = runs(on_time, newest + 1)
+    assert case.seen(COLUMNS) == want
+    assert not case.seen("1", f"{COUNTS}__state WHERE len(_waiting) > 0")
+    assert len(want) < len(runs(on_time, newest + 1000))  # timers behind the last row are left
+    case.flow()._close(10**18, set())  # until their time comes
+    assert case.seen(COLUMNS) == runs(on_time, newest + 1000)
+    assert case.open() == 0
+
+
+@pytest.mark.parametrize("at", ["built", "staged", "committing", "committed"])
+@pytest.mark.parametrize("nth", [2, *(pytest.param(n, marks=pytest.mark.torture) for n in (1, 3))])
+def test_a_batch_that_broke_off_is_ended_the_same_way(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str, nth: int
+) -> None:
+    rows = drawn(random.Random(7), 60)
+    whole = Case(tmp_path / "whole", interpreted, PROCESS, "py")
+    whole.add(rows)
+    whole.end()
+    case = Case(tmp_path / "broken", interpreted, PROCESS, "py")
+    case.add(rows[:30])
+    case.flow().step()
+    case.add(rows[30:])
+    seen = Counter[str]()
+
+    def reach(step: str, flow: str) -> None:
+        seen[step] += 1
+        if step == at and seen[step] == nth:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("headwater.failpoints.reach", reach)
+        flow = case.flow()
+        broken = False
+        try:
+            while flow.step():
+                pass
+        except KeyboardInterrupt:
+            broken = True
+    assert broken == (nth <= seen[at])
+    case.end()
+    assert case.seen(COLUMNS) == whole.seen(COLUMNS)
+    assert case.late() == whole.late()
+    assert case.seen("*", f"{COUNTS}__state") == whole.seen("*", f"{COUNTS}__state")
+
+
+def test_rows_without_an_event_time_are_late(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Case(tmp_path, interpreted, PROCESS, "py")
+    schema = case.tables[VISITS].stored
+    row = {**dict.fromkeys(schema.names), "user": "ann", "n": 1}
+    row["_source"] = {"cluster": "local", "topic": "raw", "partition": 0, "offset": 0}
+    files = case.visits.write(pa.Table.from_pylist([row], schema), f"{0:012d}")
+    from headwater.target import Identity
+
+    case.visits.append(files, Identity(VISITS, 1, 0, {}))
+    case.end()
+    assert case.seen("user, _watermark, _lateness", f"{COUNTS}_late") == [("ann", None, None)]
+    assert case.seen() == []
+
+
+def test_a_timer_comes_although_no_row_does(interpreted: SparkSession, tmp_path: Path) -> None:
+    """All partitions are silent, so the clock tells the time."""
+    case = Case(tmp_path, interpreted, PROCESS, "py")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Upstream, "quiet", lambda self, position, found: found)
+        case.add([(0, 0, "ann", 5, EPOCH)], ingested=EPOCH)
+        flow = case.flow()
+        while flow.step():
+            pass
+    assert case.seen(COLUMNS) == [("ann", EPOCH, 1, 5), ("ann", EPOCH + 20, -1, 5)]
+    assert case.open() == 0
+
+
+def test_keys_may_be_null_and_several(interpreted: SparkSession, tmp_path: Path) -> None:
+    text = PROCESS.replace('keys=["user"]', 'keys=["user", "n"]')
+    case = Case(tmp_path, interpreted, text, "py")
+    case.add(
+        [(0, 0, None, 1, EPOCH), (0, 1, None, 1, EPOCH + 1), (1, 0, "ann", 1, EPOCH), (1, 1, "ann", 2, EPOCH)]
+    )  # type: ignore[list-item]
+    flow = case.flow()
+    while flow.step():
+        pass
+    case.add([(0, 2, None, 1, EPOCH + 2)])  # type: ignore[list-item]
+    case.end()
+    assert Counter((row[0], row[2]) for row in case.seen(COLUMNS)) == Counter(
+        [(None, 1), (None, 2), (None, 3), ("ann", 1), ("ann", 1)]
+    )
+
+
+TTL = PROCESS.replace(
+    'state="number INT, total BIGINT")', 'state="number INT, total BIGINT", ttl="30 seconds")'
+).replace("    user.wake(user.now + timedelta(seconds=20))\n", "")
+
+
+def test_state_has_a_time_to_live(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Case(tmp_path, interpreted, TTL, "py")
+    case.add(
+        [
+            (0, 0, "ann", 1, EPOCH),
+            (0, 1, "ann", 1, EPOCH + 30),
+            (0, 2, "ann", 1, EPOCH + 61),
+            (0, 3, "eve", 1, EPOCH + 200),
+        ]
+    )
+    case.end()
+    assert [row[:3] for row in case.seen(COLUMNS)] == [
+        ("ann", EPOCH, 1),
+        ("ann", EPOCH + 30, 2),
+        ("ann", EPOCH + 61, 1),
+        ("eve", EPOCH + 200, 1),
+    ]
+    assert case.seen("user", f"{COUNTS}__state") == [("eve",)]
+
+
+def test_each_key_once_within_a_time(interpreted: SparkSession, tmp_path: Path) -> None:
+    """Deduplication that is bounded: a key is known for as long as its state lives."""
+    text = f'''import headwater as hw
+
+@hw.process(source="{VISITS}", keys=["n"], event_time="event_time", delay="10 seconds",
+            columns="n BIGINT, user STRING, event_time TIMESTAMP", state="seen BOOLEAN", ttl="1 minute")
+def counts(row, visit):
+    """Visits, each once."""
+    if visit.state is None:
+        yield {{name: row[name] for name in ("n", "user", "event_time")}}
+    visit.state = {{"seen": True}}
+'''
+    case = Case(tmp_path, interpreted, text, "py")
+    case.add([(0, 0, "ann", 1, EPOCH), (1, 0, "bob", 1, EPOCH + 5), (2, 0, "eve", 2, EPOCH + 5)])
+    case.add([(0, 1, "ann", 1, EPOCH + 50), (0, 2, "ann", 1, EPOCH + 120), (1, 1, "ann", 2, EPOCH + 300)])
+    case.end()
+    assert case.seen("n, user, epoch(event_time)::BIGINT") == [
+        (1, "ann", EPOCH),
+        (1, "ann", EPOCH + 120),
+        (2, "ann", EPOCH + 300),
+        (2, "eve", EPOCH + 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ('keys=["user"]', 'keys=["name"]', "needs the column name of silver.visits, which has: user, n, at"),
+        ('keys=["user"]', "keys=[]", "has no keys"),
+        ('event_time="event_time"', 'event_time="n"', "n is bigint, which tells no time"),
+        ('state="number INT', 'state="number IN', "its state are not Spark DDL"),
+        ('columns="user STRING', 'columns="_state STRING', "the engine has a column _state of its own"),
+        ('delay="10 seconds"', 'delay="soon"', "'soon' is no interval"),
+    ],
+)
+def test_what_can_not_be_is_said_before_anything_runs(
+    interpreted: SparkSession, tmp_path: Path, old: str, new: str, error: str
+) -> None:
+    with pytest.raises(ProjectError, match=r"counts.py: gold\.counts") as e:
+        Case(tmp_path, interpreted, PROCESS.replace(old, new), "py")
+    assert error in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ('"number": -1', '"count": -1', "gives a column count; it declares user, at, number, total"),
+        ('"number": -1', '"number": "x"', "gives a row that does not fit its columns"),
+        (
+            'row["n"]}',
+            'row["m"]}',
+            "failed on the row {'cluster': 'local', 'topic': 'raw', 'partition': 0, 'off",
+        ),
+        ('user.state["total"]', "1 / 0", "failed on the timer of {'user': 'ann'} at 2025-10-09T"),
+        ("seconds=20", "seconds=0", "would not lie after"),
+    ],
+)
+def test_a_process_that_fails_stops_its_flow(
+    interpreted: SparkSession, tmp_path: Path, old: str, new: str, error: str
+) -> None:
+    case = Case(tmp_path, interpreted, PROCESS.replace(old, new), "py")
+    case.add([(0, 0, "ann", 5, EPOCH), (0, 1, "bob", 5, EPOCH + 100)])
+    with pytest.raises(FlowError, match=r"counts.py: gold\.counts") as e:
+        case.end()
+    assert error in str(e.value)
+    assert case.seen() == []
+
+
+def test_drive_needs_no_stream(tmp_path: Path) -> None:
+    def at(seconds: int) -> datetime:
+        return datetime.fromtimestamp(EPOCH + seconds, UTC)
+
+    @hw.process(
+        source=VISITS,
+        keys=["user"],
+        event_time="event_time",
+        delay="10 seconds",
+        columns="user STRING",
+        state="since TIMESTAMP",
+    )
+    def silent(row: Any, user: hw.Keyed) -> Any:
+        """Users of whom nothing is heard for a minute."""
+        if row is None:
+            yield {"user": user.key["user"], "since": user.state["since"]}  # type: ignore[index]
+            user.forget()
+            return
+        user.state = {"since": user.now}
+        user.wake(user.now + timedelta(minutes=1))
+
+    rows = [
+        {"user": "ann", "event_time": at(70)},
+        {"user": "ann", "event_time": at(0)},
+        {"user": "bob", "event_time": at(20)},
+    ]
+    found = hw.drive(silent, rows)
+    assert found.rows == [{"user": "ann", "since": at(0)}]
+    assert found.keys["ann",].timer == at(130)
+    assert found.keys["bob",].state == {"since": at(20)}
+    assert {row["user"] for row in hw.drive(silent, rows, until=at(130)).rows} == {"ann", "bob"}
+    with pytest.raises(ProjectError, match=r"is a process; call it with headwater\.drive"):
+        silent()
+
+
+def test_what_is_kept_is_shown(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Case(tmp_path, interpreted, PROCESS, "py")
+    case.add([(0, 0, "ann", 5, EPOCH), (1, 0, "bob", 7, EPOCH), (2, 0, "bob", 7, EPOCH)])
+    case.flow().step()
+    shown = CliRunner().invoke(app, ["state", "--project", str(tmp_path)])
+    assert "gold.counts__state" in shown.stdout, shown.output
+    of_key = CliRunner().invoke(
+        app, ["state", COUNTS, "-k", "user=ann", "--project", str(tmp_path), "--json"]
+    )
+    assert '"_waiting"' in of_key.stdout and "bob" not in of_key.stdout, of_key.output
+    told = CliRunner().invoke(app, ["describe", COUNTS, "--project", str(tmp_path)])
+    assert "10 seconds" in told.stdout, told.output
