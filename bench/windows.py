@@ -22,6 +22,7 @@ KINDS = {
     "growing_sessions": "gold.sessions",
     "ten_best_of_a_key": "gold.best",
     "million_open_windows": "gold.final_million",
+    "process": "gold.runs",
 }
 VIEW = "gold.top"
 

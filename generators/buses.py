@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headwater.produce import Record, Topic
-from headwater.produce.events import MALFORMED, Draw, Events
+from headwater.produce.events import MALFORMED, Draw, Events, reached
 
 TOPIC = "bus-positions"
 BUSES, SILENT_MS = 60, 300_000  # each bus is silent for five minutes out of every 25
@@ -94,6 +94,8 @@ records = EVENTS.records
 
 # The oracle: what the pipeline must make of these records.
 
+SENT = (None, "late", "duplicate", "future")  # what silver takes, each report once
+
 
 class Report(NamedTuple):
     bus_id: str
@@ -101,6 +103,11 @@ class Report(NamedTuple):
     lat: float
     lon: float
     reported_at: int  # epoch milliseconds, UTC
+
+
+class Silence(NamedTuple):
+    bus_id: str
+    since: int  # epoch milliseconds, UTC
 
 
 class Position(NamedTuple):
@@ -117,9 +124,34 @@ def reports(records: Iterable[Record]) -> list[Report]:
     """Those that silver holds: each once."""
     found: dict[Report, None] = {}
     for record in records:
-        if record.fault in (None, "late", "duplicate", "future"):
+        if record.fault in SENT:
             found[Report(**json.loads(record.value or b""))] = None
     return list(found)
+
+
+def bus_silences(records: Iterable[Record]) -> dict[Silence, Report]:
+    """When buses fell silent for two minutes, up to the newest report; and the report before.
+
+    A report does not count that lies more than 30 s behind what its partition had reached.
+    """
+    of_bus, newest = defaultdict[str, list[Report]](list), 0
+    told = dict.fromkeys(
+        (record.partition, Report(**json.loads(record.value or b"")))
+        for record in records
+        if record.fault in SENT
+    )
+    for (_, report), (at, most) in zip(told, reached((p, r.reported_at) for p, r in told), strict=True):
+        newest = max(newest, at)
+        if most <= at + 30_000:
+            of_bus[report.bus_id].append(report)
+    found = {}
+    for bus, of_it in of_bus.items():
+        in_order = sorted(of_it, key=lambda r: r.reported_at)
+        nexts = [*(r.reported_at for r in in_order[1:]), newest + 1]
+        for report, following in zip(in_order, nexts, strict=True):
+            if following > report.reported_at + 120_000:
+                found[Silence(bus, report.reported_at)] = report
+    return found
 
 
 def bus_positions(records: Iterable[Record]) -> dict[str, Position]:

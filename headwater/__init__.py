@@ -21,7 +21,7 @@ from headwater.definitions import (
     table,
     topic,
 )
-from headwater.keyed import Keyed, drive
+from headwater.keyed import Keyed, Row, drive
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Keyed",
+    "Row",
     "alert",
     "connect",
     "cumulative_windows",

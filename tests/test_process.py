@@ -15,6 +15,7 @@ from test_final import COUNTS, EPOCH, VISITS, Case, Row, cut, drawn, seeded
 from typer.testing import CliRunner
 
 import headwater as hw
+from headwater import project as projects
 from headwater.cli import app
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.upstream import Upstream
@@ -315,6 +316,18 @@ def test_drive_needs_no_stream(tmp_path: Path) -> None:
     assert {row["user"] for row in hw.drive(silent, rows, until=at(130)).rows} == {"ann", "bob"}
     with pytest.raises(ProjectError, match=r"is a process; call it with headwater\.drive"):
         silent()
+
+
+def test_a_definition_of_the_project_is_tried_without_a_stream() -> None:
+    silences = projects.load(Path(__file__).parents[1]).tables["gold.bus_silences"]
+    times = [datetime.fromtimestamp(EPOCH + seconds, UTC) for seconds in (0, 60, 200, 210)]
+    reports = [
+        {"bus_id": "bus-01", "event_time": at, "route_id": "M10", "lat": 52.5, "lon": 13.4} for at in times
+    ]
+    driven = hw.drive(silences, reports, until=times[-1] + timedelta(minutes=3))
+    assert [row["silent_since"] for row in driven.rows] == [times[1], times[-1]]
+    assert driven.keys == {}
+    assert [row["silent_since"] for row in hw.drive(silences, reports).rows] == [times[1]]
 
 
 def test_what_is_kept_is_shown(interpreted: SparkSession, tmp_path: Path) -> None:

@@ -149,9 +149,9 @@ class Project:
         self._runs += 1
         return Running(self, [*arguments], fail, self.root / f"run-{self._runs:03d}")
 
-    def once(self) -> list[Event]:
+    def once(self, *arguments: str) -> list[Event]:
         """Drain everything by a `run --once` that must succeed; its batches."""
-        run = self.run("--once")
+        run = self.run("--once", *arguments)
         assert run.wait() == 0, run.said()
         return run.batches()
 

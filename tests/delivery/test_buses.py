@@ -18,7 +18,7 @@ from headwater.produce import Faults, Record
 
 FAULTS = Faults(late=0.02, duplicate=0.02, malformed=0.01, invalid=0.01)
 SILVER, REPORTS, POSITIONS = "silver.bus_positions", "gold.bus_reports", "gold.bus_positions"
-SILENT = "gold.silent_buses"
+SILENT, SILENCES = "gold.silent_buses", "gold.bus_silences"
 
 
 @pytest.fixture
@@ -40,11 +40,12 @@ def test_positions_equal_the_oracle_after_kills(project: Project, kills: int, ea
     for _ in range(kills):
         project.produce(each)
         with project.run() as run:
-            run.batch(draw.choice([SILVER, REPORTS, POSITIONS, SILENT]))
+            run.batch(draw.choice([SILVER, REPORTS, POSITIONS, SILENT, SILENCES]))
             run.kill(signal.SIGKILL)
             run.wait()
-    project.once()
+    project.once("--close")
     assert_buses(project)
+    assert_silences(project)
     last = {bus: p.reported_at for bus, p in project.generator.bus_positions(project.records).items()}
     silent = dict(project.rows(SILENT, "bus_id, epoch_ms(reported_at)"))
     assert silent == last  # their reports are of last winter
@@ -86,6 +87,15 @@ def assert_buses(project: Project) -> None:
     for (bus,), (*_, speed, _, arrival) in got.items():
         assert near(speed, want[bus].speed, 1e-6) and near(arrival, want[bus].arrival, 2.0), bus
     assert any(p.speed for p in want.values())
+
+
+def assert_silences(project: Project) -> None:
+    """Each silence is there once, and where the bus was then."""
+    want = project.generator.bus_silences(project.records)
+    columns = "bus_id, epoch_ms(silent_since), route_id, lat, lon"
+    got = once_each(SILENCES, project.rows(SILENCES, columns), 2)
+    assert_same("silences", {tuple(at): (r.route_id, r.lat, r.lon) for at, r in want.items()}, got)
+    assert len(got) > 60, "every bus is silent now and then"
 
 
 def near(one: float | None, other: float | None, tolerance: float) -> bool:
