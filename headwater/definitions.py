@@ -30,13 +30,15 @@ class Json:
     Attributes:
         schema: the fields to take, as Spark DDL (`hostname STRING, usage DOUBLE`).
         contract: what becomes of a record whose fields are others; see `json`.
+        timestamp: the column that gets Kafka's timestamp; None: none does.
     """
 
     schema: str
     contract: Contract = "evolve"
+    timestamp: str | None = None
 
 
-def json(schema: str, contract: Contract = "evolve") -> Json:
+def json(schema: str, contract: Contract = "evolve", *, timestamp: str | None = None) -> Json:
     """Decode each value as one JSON object with the fields of `schema` (Spark DDL).
 
     A row that is not one well-formed object of these types goes to the quarantine, never to the table:
@@ -48,8 +50,10 @@ def json(schema: str, contract: Contract = "evolve") -> Json:
     - `freeze`: a record with an unknown or a missing field, or one of another type, stops the flow.
 
     Alerts have no `_rescued`, whatever the contract, and take such records as `evolve` does.
+
+    `timestamp` names a column for Kafka's timestamp of the record (UTC), where that is to tell the time.
     """
-    return Json(schema, contract)
+    return Json(schema, contract, timestamp)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
@@ -555,6 +556,33 @@ def test_fields_may_have_the_names_of_kafkas_columns(spark: SparkSession) -> Non
         row = rows.toArrow().to_pylist()[0]
         assert [row[name] for name in jvm.ddl(ddl).names] == ["x", "p", 1.5, "v", [1], 3, 4]
         assert row["_source"]["topic"] == "t" and row["_source"]["offset"] == 0
+
+
+def test_kafkas_timestamp_is_a_column_where_it_is_asked_for(spark: SparkSession) -> None:
+    decoder = Json("n INT, timestamp BIGINT", timestamp="sent_at")
+    raw, taken = bronze(spark, [b'{"n":1,"timestamp":5}', b"{", b"{}"]), decode.fields(decoder, "test")
+    sent = datetime(2026, 1, 1, tzinfo=UTC)
+    here, reasons = decode.decoded_here(raw.toArrow(), taken)
+    for rows in (
+        decode.decoded(raw, taken).where("_malformed IS NULL").toArrow(),
+        decode.native(raw, decoder, "test").toArrow(),
+        here.filter(pc.is_null(reasons)),
+    ):
+        assert rows.select(["n", "timestamp", "sent_at"]).to_pylist() == [
+            {"n": 1, "timestamp": 5, "sent_at": sent},
+            {"n": None, "timestamp": None, "sent_at": sent},
+        ]
+    assert here.schema.names == decode.columns(taken, BRONZE).names
+    assert "sent_at" not in decode.columns(decode.fields(Json("n INT"), "test"), BRONZE).names
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("N", "has a field 'N' and gives"), ("_source", "is the name of a column that every")]
+)
+def test_kafkas_timestamp_needs_a_name_of_its_own(name: str, says: str) -> None:
+    with pytest.raises(ProjectError) as refused:
+        decode.fields(Json("n INT", timestamp=name), "silver/x.py: silver.x")
+    assert says in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -61,26 +61,34 @@ def fields(decoder: Json, where: str) -> Fields:
         schema = jvm.ddl(decoder.schema)
     except ValueError as e:
         raise ProjectError(f"{where}: the schema of hw.json is not Spark DDL: {e}") from None
-    for field in schema:
+    taken = Fields(schema, decoder.contract, where, decoder.timestamp)
+    own = [StructField(decoder.timestamp, TimestampType())] if decoder.timestamp else []
+    if decoder.timestamp and decoder.timestamp.lower() in map(str.lower, schema.names):
+        raise ProjectError(
+            f"{where}: hw.json has a field '{decoder.timestamp}' and gives Kafka's timestamp that name; take "
+            "another for one of them"
+        )
+    for field in [*schema, *own]:
         if field.name.lower() in (*_CARRIED, MALFORMED, RESCUED):
             raise ProjectError(
                 f"{where}: hw.json field '{field.name}' is the name of a column that every row has; "
                 "leave it out"
             )
         _supported(field.dataType, f"{where}: hw.json field '{field.name}'")
-    return Fields(schema, decoder.contract, where)
+    return taken
 
 
 def columns(taken: Fields, bronze: StructType) -> StructType:
-    """The columns of decoded rows: the decoder's, `_source` (where in Kafka a row came from) and
-    `ingested_at` (UTC).
+    """The columns of decoded rows: the decoder's, `_source` (where in Kafka a row came from), `ingested_at`
+    (UTC), and Kafka's timestamp (UTC) where it is asked for.
 
     Args:
         taken: the decoder's fields, as `fields` gives them.
         bronze: the columns of a bronze table.
     """
     source = StructType([bronze[name] for name in PLACE])
-    return StructType([*taken.schema, StructField(SOURCE, source), bronze["ingested_at"]])
+    found = StructType([*taken.schema, StructField(SOURCE, source), bronze["ingested_at"]])
+    return found.add(taken.timestamp, TimestampType()) if taken.timestamp else found
 
 
 def decoded(raw: DataFrame, taken: Fields) -> DataFrame:
@@ -89,7 +97,8 @@ def decoded(raw: DataFrame, taken: Fields) -> DataFrame:
     Columns: those of `columns`, and `_malformed`: NULL, or why the row is malformed; then the decoder's
     columns are NULL.
     """
-    picked = raw.select("value", F.struct(*PLACE).alias(SOURCE), "ingested_at")
+    timestamp = [F.col("timestamp").alias(taken.timestamp)] if taken.timestamp else []
+    picked = raw.select("value", F.struct(*PLACE).alias(SOURCE), "ingested_at", *timestamp)
     flat = columns(taken, raw.schema).add(MALFORMED, StringType())
     return picked.mapInArrow(partial(_decode_batches, taken), flat)
 
@@ -98,7 +107,10 @@ def decoded_here(raw: pa.Table, taken: Fields) -> tuple[pa.Table, pa.Array]:
     """Rows of a bronze table, decoded in this process: the columns of `columns`, and `_malformed`."""
     source = pa.StructArray.from_arrays([raw[name].combine_chunks() for name in PLACE], list(PLACE))
     table, reasons = parser(taken)(raw["value"].combine_chunks())
-    return table.append_column(SOURCE, source).append_column("ingested_at", raw["ingested_at"]), reasons
+    table = table.append_column(SOURCE, source).append_column("ingested_at", raw["ingested_at"])
+    if taken.timestamp:
+        table = table.append_column(taken.timestamp, raw["timestamp"])
+    return table, reasons
 
 
 def rejects(raw: DataFrame, rejected: pa.Table) -> DataFrame:
@@ -132,9 +144,9 @@ def found() -> Column:
 def native(raw: DataFrame, decoder: Json, where: str) -> DataFrame:
     """Well-formed rows only, decoded by Spark's `from_json`: for real-time flows, which run no Python.
 
-    Columns: the declared fields and `_source`, its cluster empty; no `_rescued`. Takes every row that
-    `decoded` does under the contract `evolve`, and gives it the same values. Leaves out what is malformed,
-    but for what from_json can't tell: a field that comes twice (its last value is taken), a DECIMAL with
+    Columns: the declared fields, `_source`, its cluster empty, and Kafka's timestamp where it is asked for;
+    no `_rescued`. Takes every row that `decoded` does under the contract `evolve`, and gives it the same
+    values. Leaves out what is malformed, but for what from_json can't tell: a field that comes twice (its last value is taken), a DECIMAL with
     more digits than its scale (rounded), and text between the object and another `}`.
     """
     schema = fields(decoder, where).declared
@@ -150,20 +162,23 @@ def native(raw: DataFrame, decoder: Json, where: str) -> DataFrame:
     whole = F.trim(text, F.lit(" \t\r\n"))
     rows = raw.where(F.expr("is_valid_utf8(value)") & whole.startswith("{") & whole.endswith("}"))
     # One element in an array, inlined: a projection of a struct's fields would parse once for each.
-    rows = rows.select(F.inline(F.array(F.from_json(text, wide, options))), source)
+    timestamp = [F.col("timestamp").alias(decoder.timestamp)] if decoder.timestamp else []
+    rows = rows.select(F.inline(F.array(F.from_json(text, wide, options))), source, *timestamp)
     columns = [(F.col(f"`{field.name}`"), field) for field in schema]
     for column, field in columns:
         rows = rows.where(strict.fits(column, field.dataType))
     own = [strict.own(column, field.dataType).alias(field.name) for column, field in columns]
-    return rows.where(F.col(MALFORMED).isNull()).select(*own, SOURCE)
+    carried = [decoder.timestamp] if decoder.timestamp else []
+    return rows.where(F.col(MALFORMED).isNull()).select(*own, SOURCE, *carried)
 
 
 def _decode_batches(taken: Fields, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     parse = parser(taken)
+    carried = (*_CARRIED, taken.timestamp) if taken.timestamp else _CARRIED
     for batch in batches:
         table, reasons = parse(batch.column("value"))
         columns = {name: table[name] for name in table.column_names}
-        columns.update({name: batch.column(name) for name in _CARRIED})
+        columns.update({name: batch.column(name) for name in carried})
         columns[MALFORMED] = reasons
         yield from pa.table(columns).combine_chunks().to_batches()
 

@@ -27,11 +27,13 @@ class Fields:
         declared: the declared fields alone.
         contract: what becomes of a record whose fields are others.
         where: file and table, for errors.
+        timestamp: the column that gets Kafka's timestamp; None: none does.
     """
 
     declared: StructType
     contract: Contract = "evolve"
     where: str = ""
+    timestamp: str | None = None
 
     @property
     def schema(self) -> StructType:
