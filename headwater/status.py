@@ -1,14 +1,16 @@
-"""How far each flow is behind, and how fresh its table is: for the screen, and for machines."""
+"""How far each flow is behind, and how fresh its table is: of a run by its own process, and by any other."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from headwater import log, ranges
+from headwater import kafka, lease, log, ranges, state
 from headwater.broker import list_topics
 from headwater.definitions import Table
+from headwater.errors import BrokerError
 from headwater.lake import Lake
 from headwater.progress import Board
 from headwater.project import Project
@@ -37,6 +39,74 @@ class Status:
     quarantined: int
     lag: int | None
     freshness: float | None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One table, as its lake and Kafka say.
+
+    Attributes:
+        table: its name.
+        writer: the process that writes it, by its PID; None: none does.
+        behind: rows of its input that are not in it; None where that is not known, as for views.
+        newest: Kafka's timestamp of the newest record in it (UTC).
+        committed: when its newest version was made (UTC); None where nothing is written yet.
+        watermark: see `headwater.state.Kept`.
+        keys: how many groups, windows or keys it keeps between batches; None where it keeps none.
+    """
+
+    table: str
+    writer: int | None
+    behind: int | None
+    newest: datetime | None
+    committed: datetime | None
+    watermark: datetime | None
+    keys: int | None
+
+
+def standings(project: Project) -> list[Standing]:
+    """Every table that a flow feeds, in the order of the graph. Nothing is started to find out."""
+    lake = Lake(project.conf.lake)
+    places, kept = lake.places(), {one.table: one for one in state.kept(project)}
+    ends = _ends(project)
+    found = []
+    for name in project.names():
+        keeps = kept.get(name)
+        newest = committed = None
+        if name in places:
+            commit = log.read(places[name].path, log.head(places[name].path))
+            times = [flow["newest"] for flow in commit.flows.values() if flow.get("newest")]
+            newest = datetime.fromtimestamp(max(times) / 1000, UTC) if times else None
+            committed = commit.at if commit.version else None
+        known = ends is not None or name not in project.topics
+        found.append(
+            Standing(
+                table=name,
+                writer=lease.holder(lake.flow_folder(name)),
+                behind=_lag(project, lake, name, ends or {}) if known else None,
+                newest=newest,
+                committed=committed,
+                watermark=keeps.watermark if keeps else None,
+                keys=keeps.keys if keeps else None,
+            )
+        )
+    return found
+
+
+def _ends(project: Project) -> dict[str, int] | None:
+    """How many records each topic has had; None where Kafka can't be asked."""
+    conf = project.conf
+    if conf.kafka == "embedded":
+        broker = kafka.embedded_broker(project.root, conf).status()
+        bootstrap = broker.bootstrap if broker.running else None
+    else:
+        bootstrap = str(conf.kafka.get("bootstrap.servers", ""))
+    if bootstrap is None:
+        return None
+    try:
+        return {topic.name: topic.end for topic in list_topics(kafka.client_options(conf, bootstrap))}
+    except BrokerError:
+        return None
 
 
 def snapshot(project: Project, board: Board, client: Mapping[str, Any]) -> list[Status]:

@@ -336,6 +336,10 @@ def test_what_is_kept_is_shown(interpreted: SparkSession, tmp_path: Path) -> Non
     case.flow().step()
     shown = CliRunner().invoke(app, ["state", "--project", str(tmp_path)])
     assert "gold.counts__state" in shown.stdout, shown.output
+    standing = CliRunner().invoke(app, ["status", "--project", str(tmp_path)])
+    assert [line.split()[:2] for line in standing.stdout.splitlines() if "bronze.raw" in line] == [
+        ["bronze.raw", "?"]  # no broker runs, and none is started
+    ], standing.output
     of_key = CliRunner().invoke(
         app, ["state", COUNTS, "-k", "user=ann", "--project", str(tmp_path), "--json"]
     )

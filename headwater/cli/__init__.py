@@ -8,7 +8,19 @@ import sys
 
 import typer
 
-from headwater.cli import demo, kafka, lateness, produce, project, quality, quarantine, query, run, state
+from headwater.cli import (
+    demo,
+    kafka,
+    lateness,
+    produce,
+    project,
+    quality,
+    quarantine,
+    query,
+    run,
+    state,
+    status,
+)
 from headwater.errors import HeadwaterError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -19,6 +31,7 @@ app.command("run")(run.run)
 app.command("demo")(demo.demo)
 app.command("query")(query.query)
 app.command("lateness")(lateness.lateness)
+app.command("status")(status.status)
 app.command("state")(state.state)
 app.add_typer(quality.app, name="quality")
 app.command("ls")(project.ls)

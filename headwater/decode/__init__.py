@@ -146,8 +146,9 @@ def native(raw: DataFrame, decoder: Json, where: str) -> DataFrame:
 
     Columns: the declared fields, `_source`, its cluster empty, and Kafka's timestamp where it is asked for;
     no `_rescued`. Takes every row that `decoded` does under the contract `evolve`, and gives it the same
-    values. Leaves out what is malformed, but for what from_json can't tell: a field that comes twice (its last value is taken), a DECIMAL with
-    more digits than its scale (rounded), and text between the object and another `}`.
+    values. Leaves out what is malformed, but for what from_json can't tell: a field that comes twice (its
+    last value is taken), a DECIMAL with more digits than its scale (rounded), and text between the object
+    and another `}`.
     """
     schema = fields(decoder, where).declared
     wide = StructType([StructField(f.name, strict.wider(f.dataType)) for f in schema])
