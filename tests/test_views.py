@@ -9,6 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,8 +18,10 @@ from pyspark.sql import SparkSession
 from headwater import analysis, log, query
 from headwater import project as projects
 from headwater.errors import FlowError, ProjectError
+from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
+from headwater.flows.view import ViewFlow
 from headwater.lake import Lake
 from headwater.progress import Board
 from headwater.reference import Clock
@@ -114,6 +117,48 @@ def test_after_each_step_it_is_what_the_query_gives(
             top = case.flow(TOP)  # as after a restart
         assert top.step() and case.seen() == case.best()
         assert not top.step()
+
+
+PER_ITEM = """CREATE MATERIALIZED VIEW gold.per_item AS
+SELECT item, sum(amount) AS total, count(*) AS sales FROM silver.sales GROUP BY item"""
+
+
+@pytest.mark.parametrize(
+    ("query_of", "flow"),
+    [
+        (PER_ITEM, AggregateFlow),
+        (PER_ITEM.replace("AS\n", "TBLPROPERTIES ('headwater.keys' = 'item') AS\n"), AggregateFlow),
+        (PER_ITEM.replace("GROUP", "WHERE amount > 20 GROUP"), AggregateFlow),
+        (PER_ITEM + " HAVING sum(amount) > 0", ViewFlow),
+        (PER_ITEM.replace("count(*)", "count(DISTINCT amount)"), ViewFlow),
+        (PER_ITEM + " ORDER BY total LIMIT 2", ViewFlow),
+        (
+            PER_ITEM.replace("FROM silver.sales", "FROM silver.sales JOIN reference.items USING (item)"),
+            ViewFlow,
+        ),
+        (PER_ITEM.replace("silver.sales", "gold.totals").replace("amount", "total"), ViewFlow),
+        ("CREATE MATERIALIZED VIEW gold.per_item AS SELECT sum(amount) AS total FROM silver.sales", ViewFlow),
+    ],
+)
+def test_an_aggregate_of_appended_rows_is_maintained_from_new_rows_alone(
+    interpreted: SparkSession, tmp_path: Path, query_of: str, flow: type
+) -> None:
+    case = Case(tmp_path, interpreted, **{"gold/per_item.sql": query_of})
+    totals, view = case.flow(TOTALS), case.flow("gold.per_item")
+    assert type(view) is flow
+    for sales in ([(1, 5.0), (2, 30.0)], [(1, 25.0), (3, 50.0), (2, 30.0)]):
+        case.sell(*sales)
+        totals.step()
+        while view.step():
+            pass
+        select = query_of[query_of.index("SELECT") :].replace("silver.sales", "sales")
+        select = select.replace("gold.totals", "totals").replace("reference.items", "items")
+        with duckdb.connect() as plain:
+            plain.register("sales", pa.Table.from_pylist([{"item": i, "amount": a} for i, a in case.rows]))
+            plain.execute("CREATE TABLE totals AS SELECT item, sum(amount) AS total FROM sales GROUP BY item")
+            plain.execute("CREATE TABLE items AS SELECT * FROM range(1, 5) t (item)")
+            want = plain.execute(select).fetchall()
+        assert sorted(case.seen("gold.per_item")) == sorted(want)
 
 
 class Time:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from headwater import aggregate, decode, stored, windows
+from headwater.aggregate import Aggregate
 from headwater.analysis import checks, processes
 from headwater.analysis.analysed import BRONZE, Analysed
 from headwater.analysis.fingerprint import fingerprint
@@ -130,7 +131,8 @@ def _analyse(
     checks.columns(result, where)
     checks.repeatable(result, where)
     if table.view:
-        return _view(project, table, result)
+        maintained = _maintained(project, table, found, frames, result)
+        return _view(project, table, result, maintained)
     assert stream is not None
     maintained = aggregate.find(result, where)
     checks.row_by_row(result, stream, where)
@@ -183,14 +185,42 @@ def _analyse(
     )
 
 
-def _view(project: Project, table: Table, result: DataFrame) -> Analysed:
+def _maintained(
+    project: Project,
+    table: Table,
+    found: Mapping[str, Analysed],
+    frames: Sequence[DataFrame],
+    result: DataFrame,
+) -> Aggregate | None:
+    """How a view is maintained from new rows alone, as a streaming table is; None where it is computed anew.
+
+    It can be where it aggregates, by keys, one table whose rows never change, and nothing else.
+    """
+    where = f"{table.file}: {table.name}"
+    if len(table.sources) != 1 or table.sources[0] in project.references:
+        return None
+    if not found[table.sources[0]].appended:
+        return None
+    try:
+        maintained = aggregate.find(result, where)
+        checks.row_by_row(result, frames[0], where)
+        if maintained is not None:
+            lateness_of(table, maintained, result, frames[0])
+    except ProjectError:
+        return None
+    if maintained is None or not maintained.keys:
+        return None
+    return maintained if set(table.keys or maintained.keys) == set(maintained.keys) else None
+
+
+def _view(project: Project, table: Table, result: DataFrame, maintained: Aggregate | None) -> Analysed:
     """A materialized view."""
     where = f"{table.file}: {table.name}"
     _check_keys(table, result)
     if GONE in result.columns:
         raise ProjectError(f"{where}: the engine has a column {GONE} of its own; rename it")
-    keys = table.keys or tuple(result.columns)
-    for key in keys:
+    keys = maintained.keys if maintained else table.keys or tuple(result.columns)
+    for key in () if maintained else keys:
         kind = result.schema[key].dataType
         if isinstance(kind, StructType | ArrayType | MapType):
             raise ProjectError(
@@ -199,8 +229,8 @@ def _view(project: Project, table: Table, result: DataFrame) -> Analysed:
             )
     if table.name in project.suites:
         of_whole_table(project.suites[table.name])
-    columns = stored.schema(result.schema)
-    return Analysed(table.name, result.schema, columns, keys, None, fingerprint(project, table))
+    columns = aggregate.schema(result, where) if maintained else stored.schema(result.schema)
+    return Analysed(table.name, result.schema, columns, keys, maintained, fingerprint(project, table))
 
 
 def _check_keys(table: Table, result: DataFrame) -> None:

@@ -37,7 +37,7 @@ def flow_of(context: Context, name: str) -> Flow:
     table = project.tables[name]
     if table.flows:
         return UnionFlow(context, table)
-    if table.view:
+    if table.view and context.tables[name].aggregate is None:
         return ViewFlow(context, table)
     if table.process is not None:
         return ProcessFlow(context, table)

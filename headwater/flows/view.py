@@ -1,5 +1,7 @@
 """A materialized view: a query over whole tables, brought up to date after commits of what it reads.
 
+(One that aggregates new rows of one table alone is maintained as a streaming table is: `flows.aggregated`.)
+
 The query is computed anew over its inputs at pinned versions; only what differs from the table is committed,
 in one commit, so readers and sinks see the changes alone. The commit says which versions were read: it is the
 checkpoint. How often that is done is bounded by `headwater.trigger`. One that reads `reference.clock` is
