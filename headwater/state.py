@@ -14,7 +14,7 @@ from headwater.lake import Lake, Place
 from headwater.memory import quoted
 from headwater.project import Project
 from headwater.query.result import Result
-from headwater.watermarks import microseconds
+from headwater.watermarks import tolerance
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -73,15 +73,13 @@ def kept(project: Project) -> list[Kept]:
         time = EventTime.parse(log.flows(places[name].path).get(name, {}).get("event_time"))
         awaited = [each for each in time.reached if each not in time.idle]
         low = max(time.low(awaited), time.closed)
-        delay = microseconds(table.delay, table) if table.delay else 0
-        delay += microseconds(table.allowed_lateness, table) if table.allowed_lateness else 0
         found.append(
             Kept(
                 table=name,
                 kept_in=state.name,
                 keys=held.rows,
                 bytes=held.bytes,
-                watermark=_at(low - delay) if low > NEVER else None,
+                watermark=_at(low - tolerance(table)) if low > NEVER else None,
                 late=inspect.state(late).rows if late else None,
                 partitions=tuple(
                     Partition(each, _at(most), _at(time.seen[each]), each in time.idle)

@@ -96,6 +96,15 @@ def _literal(expression: Any, table: Table) -> int | None:
     return value if isinstance(value, int) else microseconds(str(value.toString()), table)
 
 
+def tolerance(table: Table) -> int:
+    """How far behind its partition a row of the table may lie, in microseconds: delay and allowed lateness.
+
+    Raises:
+        ProjectError: one of them is no interval.
+    """
+    return sum(microseconds(text, table) for text in (table.delay, table.allowed_lateness) if text)
+
+
 def microseconds(text: str, table: Table) -> int:
     """The microseconds of an interval as Spark writes it (`5 minutes`).
 

@@ -11,7 +11,7 @@ from headwater.analysis import checks
 from headwater.definitions import Table
 from headwater.errors import ProjectError
 from headwater.eventtime import EventTime, Lateness
-from headwater.watermarks import microseconds
+from headwater.watermarks import tolerance
 
 
 def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: DataFrame) -> Lateness | None:
@@ -34,7 +34,7 @@ def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: 
             f"{where}: a final window is not corrected; leave allowed_lateness out and raise the delay, or "
             "write emit = 'update'"
         )
-    assert table.event_time is not None and table.delay is not None
+    assert table.event_time is not None
     rows = aggregate.rows(result, where)
     if table.event_time not in stream.columns:
         raise ProjectError(
@@ -46,10 +46,7 @@ def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: 
             raise ProjectError(
                 f"{where} aggregates rows without the column {column}; keep it, it tells which rows are late"
             )
-    delay = microseconds(table.delay, table)
-    if table.allowed_lateness is not None:
-        delay += microseconds(table.allowed_lateness, table)
-    return Lateness(table.event_time, delay, maintained.window == "session")
+    return Lateness(table.event_time, tolerance(table), maintained.window == "session")
 
 
 def late_columns(lateness: Lateness, result: DataFrame, where: str) -> pa.Schema:
