@@ -141,10 +141,12 @@ def _numbered(aggregate: Aggregate, keys: list[str]) -> str:
     if aggregate.window != "session":
         return "SELECT * FROM parts"
     by = f"PARTITION BY {', '.join(keys)} " if keys else ""
-    order = f"ORDER BY {_START}, {_END} ROWS BETWEEN UNBOUNDED PRECEDING AND"
-    before = f"max({_END}) OVER ({by}{order} 1 PRECEDING)"
+    rows = "ROWS BETWEEN UNBOUNDED PRECEDING AND"
+    before = f"max({_END}) OVER ({by}ORDER BY {_START}, {_END} {rows} 1 PRECEDING)"
     begins = f"SELECT *, CASE WHEN {_START} <= {before} THEN 0 ELSE 1 END AS _begins FROM parts"
-    return f"SELECT *, sum(_begins) OVER ({by}{order} CURRENT ROW) AS _session FROM ({begins})"
+    # Of parts with the same bounds that which begins a session is the first: those before it go to another.
+    order = f"ORDER BY {_START}, {_END}, _begins DESC {rows} CURRENT ROW"
+    return f"SELECT *, sum(_begins) OVER ({by}{order}) AS _session FROM ({begins})"
 
 
 def _same(left: str, right: str, keys: list[str]) -> str:
