@@ -22,9 +22,10 @@ if not hasattr(sys.modules["__main__"], "__file__"):
     sys.modules["__main__"].__spec__ = ModuleSpec("__main__", None)
 
 # The tests start dozens of JVMs that live for seconds, half of whose work would be the optimising compiler's.
-# Spark's launcher reads the first two, the embedded broker the third; a value from outside wins.
+# Spark's launcher reads the first two, the embedded broker the third; a value from outside wins. With one
+# compiler Java keeps 48 MB for code; a session of many flows fills that, and is interpreted from then on.
 for variable, options in {
-    "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1",
+    "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1",
     "KAFKA_JVM_PERFORMANCE_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }.items():

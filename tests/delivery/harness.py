@@ -75,6 +75,16 @@ FILES = {
 }
 
 
+@contextmanager
+def reader() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB of its own that reads Delta tables, and tells the time in UTC."""
+    with duckdb.connect() as connection:
+        folder = Path(duckdb_extension_delta.__file__).parent / "extensions"
+        connection.execute(f"LOAD '{next(folder.glob('*/delta.duckdb_extension'))}'")
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+
+
 class Project:
     """A copy of one system of the reference project with a broker and a lake of its own.
 
@@ -228,10 +238,7 @@ class Project:
         place = Lake(self.conf.lake).places().get(table)
         if place is None:
             return []
-        with duckdb.connect() as connection:
-            folder = Path(duckdb_extension_delta.__file__).parent / "extensions"
-            connection.execute(f"LOAD '{next(folder.glob('*/delta.duckdb_extension'))}'")
-            connection.execute("SET TimeZone = 'UTC'")
+        with reader() as connection:
             return connection.sql(f"SELECT {columns} FROM delta_scan('{place.path}')").fetchall()
 
     def _kept(self, stream: Iterator[Record]) -> Iterator[Record]:
@@ -374,14 +381,14 @@ def positions(records: Iterable[Record]) -> dict[tuple[int, int], Record]:
 
 def assert_same(name: str, want: dict[Any, Any], got: dict[Any, Any]) -> None:
     """Both hold the same keys with the same values; else say which differ."""
-    missing = sorted(want.keys() - got.keys())
-    extra = sorted(got.keys() - want.keys())
+    missing = sorted(want.keys() - got.keys(), key=repr)
+    extra = sorted(got.keys() - want.keys(), key=repr)
     other = [(key, want[key], got[key]) for key in want.keys() & got.keys() if want[key] != got[key]]
     lines = [
         f"{name}: {len(want)} wanted, {len(got)} there",
         f"  {len(missing)} missing: {missing[:5]}",
         f"  {len(extra)} too many: {extra[:5]}",
-        f"  {len(other)} different (key, wanted, there): {sorted(other)[:5]}",
+        f"  {len(other)} different (key, wanted, there): {sorted(other, key=repr)[:5]}",
     ]
     assert not (missing or extra or other), "\n".join(lines)
 
