@@ -1,5 +1,5 @@
 CREATE STREAMING TABLE gold.web_sessions
-COMMENT 'Visits: views of one user less than five minutes apart (UTC), each appended once, when it is over'
+COMMENT 'Visits: views of one user at most five minutes apart (UTC), each appended once, when it is over'
 TBLPROPERTIES ('headwater.emit' = 'final', 'headwater.postgres' = 'warehouse.web.sessions')
 AS SELECT user_id, session_window.start AS session_start, session_window.end AS session_end,
           count(*) AS views, min_by(page, event_time) AS first_page, max_by(page, event_time) AS last_page
