@@ -157,18 +157,19 @@ class ProcessFlow(TimedFlow):
             {"files": files} if files else {},
         )
         names = ", ".join(map(quoted, self._columns))
+        order = f"{self._time}, {_PLACE}"
         waiting = (
             f"(SELECT {names} FROM fresh UNION ALL "
             f"SELECT {names} FROM (SELECT unnest({WAITING}, max_depth := 2) FROM states))"
         )
         connection.execute(
             f"CREATE TEMP TABLE due AS SELECT {names} FROM {waiting} WHERE epoch_us({self._time}) < {limit} "
-            f"ORDER BY {self._keys}, {self._time}, {_PLACE}"
+            f"ORDER BY {self._keys}, {order}"
         )
         row = ", ".join(f"{quoted(name)} := {quoted(name)}" for name in self._columns)
         connection.execute(
-            f"CREATE TEMP TABLE later AS SELECT {self._keys}, list(struct_pack({row})) AS {WAITING}, "
-            f"min({self._time}) AS {DUE} FROM {waiting} WHERE epoch_us({self._time}) >= {limit} "
+            f"CREATE TEMP TABLE later AS SELECT {self._keys}, min({self._time}) AS {DUE}, "
+            f"list(struct_pack({row}) ORDER BY {order}) AS {WAITING} FROM {waiting} WHERE epoch_us({self._time}) >= {limit} "
             f"GROUP BY {self._keys}"
         )
 
@@ -236,7 +237,8 @@ class ProcessFlow(TimedFlow):
     def _left(self, keyed: Keyed) -> Row:
         """What is kept of a key."""
         due = min(filter(None, (keyed.timer, expires(keyed, self._ttl))), default=None)
-        return {**keyed.key, STATE: keyed.state, TIMER: keyed.timer, TOUCHED: keyed.now, DUE: due}
+        touched = keyed.now if keyed.state is not None or keyed.timer is not None else None
+        return {**keyed.key, STATE: keyed.state, TIMER: keyed.timer, TOUCHED: touched, DUE: due}
 
     def _arrow(self, rows: Iterable[Row], columns: pa.Schema, what: str) -> pa.Table:
         """Rows of the process as columns.

@@ -53,6 +53,19 @@ HELPERS = {
                    SELECT min(come) FROM (
                        SELECT max(event_time) AS come FROM views GROUP BY _source.partition)) AS over
         FROM numbered GROUP BY user_id, session""",
+    "reports": """
+        SELECT *, max(event_time) OVER (PARTITION BY _source.partition ORDER BY _source."offset") AS reached
+        FROM silver.bus_positions""",
+    "reports_on_time": """
+        WITH low AS (SELECT min(come) AS low FROM (
+                         SELECT max(event_time) AS come FROM reports GROUP BY _source.partition))
+        SELECT reports.*, lead(event_time) OVER (PARTITION BY bus_id ORDER BY event_time) AS next,
+               event_time + INTERVAL 2 MINUTES AS patient_until,
+               getvariable('ended') OR event_time + INTERVAL 30 SECONDS < low AS taken,
+               CASE WHEN getvariable('ended') THEN patient_until <= (SELECT max(event_time) FROM reports)
+                    ELSE patient_until + INTERVAL 30 SECONDS < low END
+               AND (next IS NULL OR next > patient_until) AS silent
+        FROM reports, low WHERE reached <= event_time + INTERVAL 30 SECONDS""",
 }
 
 TABLES = {
@@ -144,6 +157,25 @@ TABLES = {
             ORDER BY metres(buses.lat, buses.lon, legs.lat, legs.lon)
                      + metres(buses.lat, buses.lon, next_lat, next_lon)
                      - metres(legs.lat, legs.lon, next_lat, next_lon), place) = 1""",
+    "gold.bus_silences": """
+        SELECT bus_id, event_time AS silent_since, route_id, lat, lon FROM reports_on_time WHERE silent""",
+    "gold.bus_silences__state": """
+        WITH last AS (
+            SELECT * FROM reports_on_time WHERE taken
+            QUALIFY row_number() OVER (PARTITION BY bus_id ORDER BY event_time DESC) = 1 AND NOT silent
+        ), later AS (
+            SELECT bus_id, list(columns ORDER BY event_time) AS _waiting, min(event_time) AS first
+            FROM (SELECT r.bus_id, r.event_time, s AS columns FROM reports_on_time r
+                  JOIN silver.bus_positions s ON s._source = r._source WHERE NOT r.taken) GROUP BY bus_id
+        )
+        SELECT bus_id, CASE WHEN taken THEN struct_pack(route_id, lat, lon) END AS _state,
+               patient_until AS _timer, event_time AS _touched, _waiting,
+               least(patient_until, first) AS _due
+        FROM last FULL JOIN later USING (bus_id)""",
+    "gold.bus_silences_late": """
+        SELECT * EXCLUDE (reached), reached - INTERVAL 30 SECONDS AS _watermark,
+               (epoch_us(_watermark) - epoch_us(event_time)) / 1e6 AS _lateness
+        FROM reports WHERE reached > event_time + INTERVAL 30 SECONDS""",
     "gold.silent_buses": """
         SELECT bus_id, max(event_time) AS reported_at, arg_max(route_id, event_time) AS route_id,
                arg_max(lat, event_time) AS lat, arg_max(lon, event_time) AS lon
