@@ -155,4 +155,6 @@ def _identity(intent: Intent) -> Identity:
         intent.newest,
         intent.shares,
         intent.event_time,
+        intent.rows,
+        intent.clock,
     )

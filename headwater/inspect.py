@@ -78,9 +78,9 @@ def tables(project: Project) -> list[Line]:
     lines = []
     for name in project.names():
         lines.append(_line(name, kind(project, name), reads(project, name), places.get(name)))
-        for beside, what in _beside(name).items():
-            if beside in places:
-                lines.append(_line(beside, what, name, places[beside]))
+        for other, what in beside(name).items():
+            if other in places:
+                lines.append(_line(other, what, name, places[other]))
     known = {line.name for line in lines}
     for name in sorted(places.keys() - known):
         status = "written" if name.startswith("ops.") else "no definition"
@@ -102,7 +102,7 @@ def kind(project: Project, name: str) -> str:
         return "view" if table.view else "sql" if table.sql else "python"
     found = owner(project, name)
     if found is not None:
-        return _beside(found)[name]
+        return beside(found)[name]
     return {"ops": "engine", "quarantine": "quarantine"}.get(name.split(".", 1)[0], "unknown")
 
 
@@ -151,10 +151,10 @@ def changes_in_place(place: Place) -> bool:
 
 def owner(project: Project, name: str) -> str | None:
     """The table whose flow writes the table `name` beside its own; None for other tables."""
-    return next((table for table in project.names() if name in _beside(table)), None)
+    return next((table for table in project.names() if name in beside(table)), None)
 
 
-def _beside(table: str) -> dict[str, str]:
+def beside(table: str) -> dict[str, str]:
     """{table that a flow may write beside its own → its kind}."""
     return {
         quarantine_name(table): "quarantine",

@@ -1,8 +1,8 @@
 """Where tables lie: the catalog, a Delta table that maps each name to its live generation.
 
-    <lake>/_catalog/                    name, generation, path, created_at (UTC)
-    <lake>/silver/cpu_metrics/g0001/    one life of a table: its files and its log
-    <lake>/_flows/silver.cpu_metrics/   what its flow keeps beside it: lease, intent, checkpoint
+    <lake>/_catalog/                          name, generation, path, created_at (UTC), id
+    <lake>/silver/cpu_metrics/g0001/          one generation of a table: its files and its log
+    <lake>/_flows/silver.cpu_metrics/g0001/   what its flow keeps beside it: lease, intent, checkpoint
 
 One commit to the catalog may move any number of tables to other generations; readers see all of the
 old ones or all of the new.
@@ -13,11 +13,13 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, write_deltalake
@@ -33,6 +35,7 @@ _CATALOG = pa.schema(
         ("generation", pa.int32()),
         ("path", pa.string()),
         ("created_at", pa.timestamp("us", tz="UTC")),
+        ("id", pa.string()),
     ]
 )
 _LOCK = threading.Lock()
@@ -40,11 +43,19 @@ _LOCK = threading.Lock()
 
 @dataclass(frozen=True)
 class Place:
-    """Where one generation of a table lies."""
+    """Where one generation of a table lies.
+
+    Attributes:
+        name: the table's.
+        generation: from 1.
+        path: the Delta table.
+        id: of the table: the same in all its generations, another one once it was removed and made again.
+    """
 
     name: str
     generation: int
     path: Path
+    id: str = ""
 
 
 class Lake:
@@ -60,9 +71,10 @@ class Lake:
         self._read_at = -2
         self._places: dict[str, Place] = {}
 
-    def flow_folder(self, flow: str) -> Path:
-        """The folder of what the flow of this table keeps beside it."""
-        return self.root / "_flows" / flow
+    def flow_folder(self, flow: str, table: str | None = None) -> Path:
+        """The folder of what a flow keeps beside the generation of its table: of its own name, or another."""
+        place = self.places().get(table or flow)
+        return self._flow_folder(flow, place.generation if place else 1)
 
     def places(self) -> dict[str, Place]:
         """Every table's live generation, by name."""
@@ -74,7 +86,8 @@ class Lake:
                 else []
             )
             self._places = {
-                row["name"]: Place(row["name"], row["generation"], self.root / row["path"]) for row in rows
+                row["name"]: Place(row["name"], row["generation"], self.root / row["path"], row["id"])
+                for row in rows
             }
             self._read_at = version
         return self._places
@@ -102,10 +115,12 @@ class Lake:
             properties: Delta table properties beside the engine's own.
         """
         with _LOCK, self.alone():
-            first = Place(name, 1, self.root / name.replace(".", "/") / "g0001")
-            place = self.places().get(name, first)
+            known = self.places().get(name)
+            if known is not None and log.exists(known.path):
+                return known
+            place = self._new(name)
             if log.exists(place.path):
-                return place if name in self.places() else self._register(place)
+                return self._register(place)
             DeltaTable.create(
                 place.path,
                 schema=Schema.from_arrow(schema),
@@ -128,22 +143,52 @@ class Lake:
         finally:
             os.close(lock)
 
+    def swap(self, places: Mapping[str, Place], without: Iterable[str] = ()) -> None:
+        """Let these generations be the live ones, and have some tables no more: in one commit."""
+        with _LOCK, self.alone():
+            kept = {name: place for name, place in self.places().items() if name not in set(without)}
+            rows = [self._row(place) for place in {**kept, **places}.values()]
+            self._write(rows, "overwrite")
+
+    def at(self, name: str, generation: int) -> Path:
+        """Where a generation of a table lies."""
+        return self.root / name.replace(".", "/") / f"g{generation:04d}"
+
+    def _flow_folder(self, flow: str, generation: int) -> Path:
+        return self.root / "_flows" / flow / f"g{generation:04d}"
+
+    def _new(self, name: str) -> Place:
+        """Where a table will lie that is not there, or not any more."""
+        gone = self.places().get(name)
+        generation = gone.generation if gone else 1
+        return Place(name, generation, self.at(name, generation), uuid.uuid4().hex)
+
     def _register(self, place: Place) -> Place:
-        """Add one line to the catalog."""
+        """Note in the catalog where a table lies."""
+        DeltaTable.create(self._catalog, schema=Schema.from_arrow(_CATALOG), mode="ignore")
+        known = self.places()
+        if place.name in known:
+            self._write([self._row(each) for each in {**known, place.name: place}.values()], "overwrite")
+        else:
+            self._write([self._row(place)], "append")
+        return place
+
+    def _row(self, place: Place) -> dict[str, object]:
+        path = str(place.path.relative_to(self.root))
         now = datetime.now(UTC)
-        row = {
+        return {
             "name": place.name,
             "generation": place.generation,
-            "path": str(place.path.relative_to(self.root)),
+            "path": path,
             "created_at": now,
+            "id": place.id,
         }
-        rows = pa.Table.from_pylist([row], schema=_CATALOG)
-        DeltaTable.create(self._catalog, schema=Schema.from_arrow(_CATALOG), mode="ignore")
+
+    def _write(self, rows: list[dict[str, object]], mode: Literal["append", "overwrite"]) -> None:
         write_deltalake(
             self._catalog,
-            rows,
-            mode="append",
+            pa.Table.from_pylist(rows, schema=_CATALOG),
+            mode=mode,
             commit_properties=CommitProperties(max_commit_retries=0),
             post_commithook_properties=NO_HOOKS,
         )
-        return place

@@ -76,6 +76,14 @@ class Project:
                     todo.append(source)
         return [name for name in self.names() if not names or name in wanted]
 
+    def below(self, names: list[str]) -> list[str]:
+        """The tables `names` and all that is derived from them, each after what it reads."""
+        found = set(names)
+        for name, table in self.tables.items():
+            if found & set(table.sources):
+                found.add(name)
+        return [name for name in self.names() if name in found]
+
 
 def load(root: Path | None, env: str = "local") -> Project:
     """The project that holds the folder `root` (default: the current one), its graph checked.

@@ -1,7 +1,7 @@
 """Asking the process that writes a table to do something: a file for the request, a file for the answer.
 
-    _flows/<table>/requests/<id>.json     what is asked for; renamed to <id>.taken by the one who does it
-    _flows/<table>/requests/<id>.answer   what came of it
+    _flows/<table>/<generation>/requests/<id>.json     what is asked for; renamed to <id>.taken by who does it
+    _flows/<table>/<generation>/requests/<id>.answer   what came of it
 
 Whoever holds the table's lease takes its requests between two batches. A request that nobody takes is
 withdrawn by who asked.

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
@@ -18,9 +19,9 @@ from headwater import spark as sessions
 from headwater.broker import Topic as KafkaTopic
 from headwater.broker import create_topics, list_topics
 from headwater.definitions import KafkaSink
-from headwater.errors import HeadwaterError, SinkUnavailable, describe
+from headwater.errors import HeadwaterError, LeaseError, SinkUnavailable, describe
 from headwater.flows import realtime
-from headwater.flows.context import Context
+from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Flow, flow_of
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.reading import interval, starting
@@ -78,6 +79,7 @@ class Run:
         self._names = [*tables, *(a.name for a in self._alerts), *(s.name for s in self._sinks)]
         self._flows: dict[str, Flow] = {}
         self._threads: list[threading.Thread] = []
+        self._leases: dict[str, Lease] = {}
         self._stop = threading.Event()
         self._jvm_gone = threading.Event()
 
@@ -95,14 +97,14 @@ class Run:
         starting(self._options.start)
         interval(self._options.trigger or project.conf.trigger)
         lake = Lake(project.conf.lake)
-        leases: list[Lease] = []
         try:
-            leases += (Lease(name, lake.flow_folder(name)) for name in self._names)
+            for name in self._names:
+                self._leases[name] = Lease(name, lake.flow_folder(name))
             self._run_flows(lake)
         finally:
             # A flow that outlasts its grace may still write: then only the end of the process frees them.
             if not self._jvm_gone.is_set() and not any(thread.is_alive() for thread in self._threads):
-                for lease in leases:
+                for lease in self._leases.values():
                     lease.release()
         return 1 if self.board.failed() else 0
 
@@ -172,6 +174,8 @@ class Run:
                 flow.run()
                 self.board.state(name, "done")
                 return
+            except Moved:
+                self._follow(context, name)
             except Exception as e:
                 if self._stop.is_set():
                     return
@@ -187,6 +191,16 @@ class Run:
                 wait = min(BACKOFF[1], BACKOFF[0] * 2**tries) * random.uniform(0.5, 1.0)
                 self.board.state(name, "waiting", f"{describe(e)}; trying again in {wait:.0f} s")
                 self._stop.wait(wait)
+
+    def _follow(self, context: Context, name: str) -> None:
+        """Take the lease of the generation that is the live one now, once whoever made it has let go."""
+        self._leases.pop(name).release()
+        while not self._stop.is_set():
+            with suppress(LeaseError):
+                self._leases[name] = Lease(name, context.lake.flow_folder(name))
+                self.board.say(f"{name} goes on in generation {context.lake.place(name).generation}")
+                return
+            self._stop.wait(0.2)
 
     def _located(self, name: str, error: Exception) -> str:
         """An error in one line that names a file: the one to mend if it knows it, else the flow's own."""

@@ -83,7 +83,7 @@ def standings(project: Project) -> list[Standing]:
             Standing(
                 table=name,
                 writer=lease.holder(lake.flow_folder(name)),
-                behind=_lag(project, lake, name, ends or {}) if known else None,
+                behind=lag(project, lake, name, ends or {}) if known else None,
                 newest=newest,
                 committed=committed,
                 watermark=keeps.watermark if keeps else None,
@@ -125,14 +125,22 @@ def snapshot(project: Project, board: Board, client: Mapping[str, Any]) -> list[
                 rows_per_second=round(flow.rate(), 1),
                 rows=flow.rows_out,
                 quarantined=flow.quarantined,
-                lag=_lag(project, lake, name, ends),
+                lag=lag(project, lake, name, ends),
                 freshness=None if last is None else last.freshness(),
             )
         )
     return found
 
 
-def _lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> int | None:
+def lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> int | None:
+    """How many rows of its input a table has not read; None where that is not known.
+
+    Args:
+        project: the definitions.
+        lake: where the tables lie.
+        name: the table.
+        ends: how many records each topic of Kafka has had.
+    """
     places = lake.places()
     if name not in places:
         return None
@@ -145,12 +153,12 @@ def _lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> in
     assert isinstance(table, Table)
     if table.view:
         return None  # it reads whole tables
-    committed, lag = log.flows(places[name].path), 0
+    committed, rows = log.flows(places[name].path), 0
     for flow in table.flows or (table,):
         stream = next(s for s in flow.sources if s not in project.references)
         if stream not in places:
             return None
         mine = committed.get(flow.name)
         start = Position.parse(mine["consumed"][stream]) if mine else Position(generation=1)
-        lag += ranges.lag(places[stream].path, start)
-    return lag
+        rows += ranges.lag(places[stream].path, start)
+    return rows

@@ -14,6 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -43,7 +44,8 @@ class Identity:
     """What a commit says of itself: whose it is, which one, and how far its flow has read.
 
     `newest` is Kafka's timestamp (epoch milliseconds, UTC) of the newest record that is in the table,
-    `shares` what the windows of its suite's shares hold, `event_time` how far event time has come.
+    `shares` what the windows of its suite's shares hold, `event_time` how far event time has come, `rows` how
+    many rows of its input the batch has read, and `clock` its time.
     """
 
     flow: str
@@ -53,6 +55,8 @@ class Identity:
     newest: int | None = None
     shares: dict[str, list[list[int]]] = field(default_factory=dict)
     event_time: dict[str, Any] = field(default_factory=dict)
+    rows: int = 0
+    clock: str = ""
 
 
 class Target:
@@ -93,7 +97,7 @@ class Target:
             changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
             raise ProjectError(
                 f"{file}: {self.place.name} now differs from its table in {', '.join(changed)}; undo the "
-                f"change, or start the table and those below it anew: remove {self.place.path.parent}"
+                f"change, or build the table and those below it anew: headwater rebuild"
             )
 
     def done(self, identity: Identity) -> bool:
@@ -261,7 +265,10 @@ class Target:
         newest = max((at for at in (before, identity.newest) if at is not None), default=None)
         mine = {name: value for name, value in asdict(identity).items() if name != "flow"}
         mine["newest"] = newest
-        for rare in ("shares", "event_time"):
+        pinned = mine.pop("clock")
+        if identity.rows and pinned:
+            mine["seconds"] = round((datetime.now(UTC) - datetime.fromisoformat(pinned)).total_seconds(), 3)
+        for rare in ("shares", "event_time", "rows"):
             if not mine[rare]:
                 del mine[rare]
         flows = {**self.flows, identity.flow: mine}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 
 class Heads:
@@ -30,6 +31,11 @@ class Heads:
             self._ended.add(table)
             self._beat += 1
             self._changed.notify_all()
+
+    def begin(self, tables: Iterable[str]) -> None:
+        """Commits may come to these tables again."""
+        with self._changed:
+            self._ended -= set(tables)
 
     def ended(self, table: str) -> bool:
         """Whether the table gets no more commits in this run."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, Schema
 from pyspark.sql.types import StructType
 
 from headwater import jvm, stored
@@ -163,6 +165,45 @@ def test_a_sink_that_keeps_its_position_is_believed(tmp_path: Path) -> None:
     assert case.run()[1] == ["write", 3, 4, [[3, "upsert", "a", 2], [4, "upsert", "a", 3]]]
     (tmp_path / "silver" / "own").write_text("1")  # it was restored from a backup
     assert case.run()[1][1:3] == [2, 4]
+
+
+@pytest.mark.parametrize("changing", [False, True])
+def test_of_a_table_that_was_built_anew_what_differs_is_sent(tmp_path: Path, changing: bool) -> None:
+    case = Case(tmp_path, changing=changing)
+    case.commit(("a", 1), ("b", 2))
+    case.run()
+    case.commit(("c", 3))  # which the sink does not have yet
+    live = case.lake.place(TABLE)
+    new = replace(live, generation=2, path=case.lake.at(TABLE, 2))
+    DeltaTable.create(
+        new.path,
+        schema=Schema.from_arrow(stored.schema(case.columns)),
+        configuration={"delta.enableChangeDataFeed": "true"} if changing else {},
+    )
+    case.target = Target(new)
+    case.commit(("a", 1), ("b", 20), ("d", 4))
+    case.lake.swap({TABLE: new})
+    _, (_, first, last, rows), _ = case.run()
+    assert (first, last) == (1, 1)
+    assert sorted(rows) == [[1, "upsert", "b", 20], [1, "upsert", "d", 4]]
+    case.commit(("e", 5))
+    assert case.run()[1][3] == [[2, "upsert", "e", 5]]
+
+
+def test_what_a_new_generation_has_no_more_goes_from_the_sink(tmp_path: Path) -> None:
+    case = Case(tmp_path, changing=True)
+    case.commit(("a", 1), ("b", 2))
+    case.run()
+    new = replace(case.lake.place(TABLE), generation=2, path=case.lake.at(TABLE, 2))
+    DeltaTable.create(new.path, schema=Schema.from_arrow(stored.schema(case.columns)))
+    case.target = Target(new)
+    case.commit(("b", 2))
+    case.lake.swap({TABLE: new})
+    aside = case.lake.at(TABLE, 1).rename(tmp_path / "aside")
+    with pytest.raises(FlowError, match=r"generation 1 of silver\.readings, which was sent last, was"):
+        case.run()
+    aside.rename(case.lake.at(TABLE, 1))
+    assert case.run()[1][3] == [[1, "delete", "a", 1]]
 
 
 def test_the_sink_of_the_docs_works(tmp_path: Path) -> None:

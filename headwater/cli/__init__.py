@@ -12,11 +12,13 @@ from headwater.cli import (
     demo,
     kafka,
     lateness,
+    plan,
     produce,
     project,
     quality,
     quarantine,
     query,
+    rebuild,
     run,
     state,
     status,
@@ -28,6 +30,8 @@ app.add_typer(kafka.app, name="kafka")
 app.add_typer(quarantine.app, name="quarantine")
 app.command("produce")(produce.produce)
 app.command("run")(run.run)
+app.command("plan")(plan.plan)
+app.command("rebuild")(rebuild.rebuild)
 app.command("demo")(demo.demo)
 app.command("query")(query.query)
 app.command("lateness")(lateness.lateness)

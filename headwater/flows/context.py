@@ -12,10 +12,15 @@ from headwater.analysis import Analysed
 from headwater.definitions import Table
 from headwater.errors import FlowError
 from headwater.lake import Lake
+from headwater.plan import accept
 from headwater.progress import Board
 from headwater.project import Project
 from headwater.target import Target
 from headwater.wake import Heads
+
+
+class Moved(Exception):  # noqa: N818 (nothing is wrong)
+    """Another generation of a flow's table has become the live one: its flow is to begin anew, there."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Context:
         heads: how commits wake the flows below.
         stop: set when the run shall end.
         refused: {table → why nothing more may be written to it}.
+        opened: {table → the generation of it that its flow writes}.
     """
 
     project: Project
@@ -51,6 +57,7 @@ class Context:
     heads: Heads = field(default_factory=Heads)
     stop: threading.Event = field(default_factory=threading.Event)
     refused: dict[str, str] = field(default_factory=dict)
+    opened: dict[str, int] = field(default_factory=dict)
 
     def open(self, table: Table) -> Target:
         """The table, for the flow that writes it: made if it is missing, with a change feed if it has keys.
@@ -59,12 +66,14 @@ class Context:
             ProjectError: its columns are not those of its definition.
         """
         analysed = self.tables[table.name]
+        accept(self.project, self.lake, table.name, analysed)
         properties = dict(table.properties)
         if not analysed.appended:
             properties["delta.enableChangeDataFeed"] = "true"
         place = self.lake.create(table.name, analysed.stored, comment=table.comment, properties=properties)
         target = Target(place)
         target.require(analysed.stored, table.file)
+        self.opened[table.name] = place.generation
         return target
 
     def refuse(self, table: str, why: str) -> None:
@@ -73,13 +82,16 @@ class Context:
         self.heads.announce()
 
     def check(self, table: str) -> None:
-        """Go on only where nothing refused the table.
+        """Go on only where nothing refused the table, and its generation is the live one.
 
         Raises:
-            FlowError: something did.
+            FlowError: something refused it.
+            Moved: it is another one.
         """
         if table in self.refused:
             raise FlowError(self.refused[table])
+        if table in self.opened and self.lake.place(table).generation != self.opened[table]:
+            raise Moved(table)
 
 
 def clock() -> str:

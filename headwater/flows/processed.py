@@ -169,8 +169,8 @@ class ProcessFlow(TimedFlow):
         row = ", ".join(f"{quoted(name)} := {quoted(name)}" for name in self._columns)
         connection.execute(
             f"CREATE TEMP TABLE later AS SELECT {self._keys}, min({self._time}) AS {DUE}, "
-            f"list(struct_pack({row}) ORDER BY {order}) AS {WAITING} FROM {waiting} WHERE epoch_us({self._time}) >= {limit} "
-            f"GROUP BY {self._keys}"
+            f"list(struct_pack({row}) ORDER BY {order}) AS {WAITING} "
+            f"FROM {waiting} WHERE epoch_us({self._time}) >= {limit} GROUP BY {self._keys}"
         )
 
     def _call(self, connection: duckdb.DuckDBPyConnection, upto: datetime) -> pa.Table:

@@ -11,17 +11,20 @@ import json
 import os
 import time
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from headwater import kafka, log
+from headwater import kafka, log, memory
 from headwater.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.turns import take_turns
 from headwater.lake import Place
+from headwater.memory import quoted
 from headwater.progress import Batch
 from headwater.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
 from headwater.sinks import Sink as Target
@@ -70,7 +73,12 @@ class PublishFlow:
         if self._open is None:
             self._open = self._target()
             self._at = self._opened(self._open, place)
-        changes = self._changes(place, self._at)
+        if self._at.version < 0:  # nothing was sent yet
+            self._at = Position(place.generation, -1)
+        if self._at.generation == place.generation:
+            changes = self._changes(place, self._at)
+        else:
+            changes = self._difference(place, self._at)
         if changes is None:
             return False
         self._at = self._send(self._open, changes)
@@ -105,10 +113,8 @@ class PublishFlow:
 
     def _opened(self, target: Target, place: Place) -> Position:
         """Where the sink is."""
-        life = str(DeltaTable(place.path).metadata().id)
-        own = target.open(Published(self.name, place.name, self._columns, self._keys, life))
-        at = own if own is not None else self._position()
-        return at if at.generation == place.generation else Position(place.generation, -1)
+        own = target.open(Published(self.name, place.name, self._columns, self._keys, place.id))
+        return own if own is not None else self._position()
 
     def _changes(self, place: Place, at: Position) -> Changes | None:
         """The next versions, as many as a batch may have; None where there is none."""
@@ -121,6 +127,42 @@ class PublishFlow:
             parts.append((Position(place.generation, commit.version), changed))
             rows += len(changed)
         return Changes(parts) if parts else None
+
+    def _difference(self, place: Place, at: Position) -> Changes:
+        """What is other in this generation than in the one that the sink has, in one change.
+
+        Raises:
+            FlowError: that generation was removed, so what the sink has is not known.
+        """
+        head = log.head(place.path)
+        before = self._context.lake.at(place.name, at.generation)
+        if not log.exists(before):
+            raise FlowError(
+                f"{self.name}: generation {at.generation} of {place.name}, which was sent last, was removed, "
+                "so what has to change is not known; empty the target, remove what says where it is "
+                f"({self._file}), and run again"
+            )
+        old, new = self._held(before, at.version), self._held(place.path, head)
+        keys = [quoted(key) for key in self._keys] or [quoted(name) for name in self._columns.names]
+        same = " AND ".join(f"new.{key} IS NOT DISTINCT FROM old.{key}" for key in keys)
+        with memory.connection() as connection:
+            connection.register("old", old)
+            connection.register("new", new)
+            changed = connection.execute(
+                f"SELECT *, '{UPSERT}' AS {CHANGE} FROM (SELECT * FROM new EXCEPT ALL SELECT * FROM old)"
+            ).to_arrow_table()
+            gone = connection.execute(
+                f"SELECT *, '{DELETE}' AS {CHANGE} FROM old ANTI JOIN new ON {same}"
+            ).to_arrow_table()
+        columns = self._columns.append(pa.field(CHANGE, pa.string()))
+        parts = [gone.cast(columns)] if self._keys else []
+        found = pa.concat_tables([*parts, changed.cast(columns)])
+        return Changes([(Position(place.generation, head), found)])
+
+    def _held(self, table: Path, version: int) -> pa.Table:
+        """The rows of a version; columns that it has not are NULL."""
+        files = [unquote(path) for path in DeltaTable(table, version=version).file_uris()]
+        return ds.dataset(files, schema=self._columns).to_table() if files else self._columns.empty_table()
 
     def _rows(self, commit: log.Commit) -> pa.Table:
         """What the commit changed: the table's columns, and `_change`."""

@@ -49,10 +49,10 @@ class RangedFlow:
         self._stream = self._applied.stream
         self._apart = interval(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
         self._max_rows = table.limits.max_rows_per_batch or context.project.conf.max_rows_per_batch
-        self._folder = context.lake.flow_folder(table.name)
-        self._intents = IntentFile(self._folder)
         self._table = into or context.open(table)
         self._place = self._table.place
+        self._folder = context.lake.flow_folder(table.name, self._place.name)
+        self._intents = IntentFile(self._folder)
         self._position = self._consumed()
         self._counts, self._written, self._findings, self._late = Counts(), 0, Findings(), 0  # of a batch
 
@@ -95,7 +95,7 @@ class RangedFlow:
     def step(self) -> bool:
         """Take one batch; whether there was anything to take."""
         source = self._input()
-        if source is None:
+        if source is None or not self._goes_on(source):
             return False
         found = ranges.take(
             source.path,
@@ -110,6 +110,12 @@ class RangedFlow:
             self._carry_out(self._intent(found, self._told(found)))
         self._position = found.upto
         return True
+
+    def _goes_on(self, source: Place) -> bool:
+        """Whether the input is the generation that was read; the first that is met is."""
+        if self._position == Position(generation=0):
+            self._position = Position(source.generation)
+        return source.generation == self._position.generation
 
     def _turn(self) -> bool:
         """Do what there is to do; whether there was anything."""
@@ -181,5 +187,5 @@ class RangedFlow:
         """How far the table's own last commit says that the input was read."""
         mine = self._table.flows.get(self.name)
         if mine is None:
-            return Position(generation=1)
+            return Position(generation=0)
         return Position.parse(mine["consumed"][self._stream])

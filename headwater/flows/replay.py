@@ -79,7 +79,7 @@ class Replay:
         self._applied = applied
         self._table = table
         self._committer = Committer(
-            table, IntentFile(context.lake.flow_folder(self.name)), open_target=self._open
+            table, IntentFile(context.lake.flow_folder(self.name, table.place.name)), open_target=self._open
         )
 
     def recover(self) -> None:

@@ -25,6 +25,7 @@ from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval, starting
 from headwater.flows.rows import FEW, FEW_BYTES
 from headwater.intent import Intent, IntentFile
+from headwater.plan import accept
 from headwater.progress import Batch
 from headwater.target import Target
 
@@ -49,12 +50,13 @@ class SourceFlow:
         self._folder = context.lake.flow_folder(topic.name)
         analysed = context.tables[topic.name]
         self._fingerprint = analysed.fingerprint
+        accept(context.project, context.lake, topic.name, analysed)
         self._place = context.lake.create(topic.name, analysed.stored, comment=topic.comment, properties={})
         self._table = Target(self._place)
         self.committer = Committer(self._table, IntentFile(self._folder))
         self._parallelism = topic.limits.parallelism or context.project.conf.parallelism
         self._spark: SparkSession = sessions.child(context.spark, parallelism=self._parallelism)
-        self._checkpoint = self._folder / f"checkpoint-g{self._place.generation:04d}"
+        self._checkpoint = self._folder / "checkpoint"
         self._busy = threading.Lock()
         self._failure: Exception | None = None
         self._row_bytes = 0.0  # of the records last read, on average

@@ -1,10 +1,10 @@
 """An index of OpenSearch 2 or later: each row of a table is one document.
 
-A document's id is made of the row's keys; where the table has none, of its version and the row's number in
-that. The document's version is the table's (`external_gte`), so what comes again changes nothing, and an
-older request that arrives after a newer one is refused. Which version the index has reached is written down
-after its documents, in `headwater_sinks`, by the id that OpenSearch gave the index: one that is made anew
-begins at the start.
+A document's id is made of the row's keys; where the table has none, of its generation and version and the
+row's number in that. The document's version is made of these two (`external_gte`), so what comes again
+changes nothing, and an older request that arrives after a newer one is refused. Which version the index has
+reached is written down after its documents, in `headwater_sinks`, by the id that OpenSearch gave the index:
+one that is made anew begins at the start.
 
 https://docs.opensearch.org/latest/api-reference/document-apis/bulk/
 """
@@ -35,6 +35,7 @@ from headwater.sinks import CHANGE, DELETE, PIECE, PROGRESS, Changes, Position, 
 
 OLDEST = 2
 ROWS, BYTES = 2_000, 8 * 1024 * 1024  # of one request at most, unless one row has more bytes
+_GENERATION = 1 << 40  # the version of a document grows with the table's generation, then its version
 _EXISTS = "resource_already_exists_exception"
 _CONFLICT = "version_conflict_engine_exception"
 # Where OpenSearch's reasons begin to say values of a row.
@@ -211,7 +212,8 @@ class OpenSearchIndex(Sink):
             for id, row in zip(ids, rows, strict=True):
                 if last.get(id, at) == at:
                     gone = row.pop(CHANGE) == DELETE
-                    where = {"_index": self._index, "_id": id, "version": at.version}
+                    version = at.generation * _GENERATION + at.version
+                    where = {"_index": self._index, "_id": id, "version": version}
                     what = {"_op_type": "delete"} if gone else {"_source": documents.document(row)}
                     yield {**where, "version_type": "external_gte", **what}
 
@@ -224,7 +226,7 @@ class OpenSearchIndex(Sink):
                     keys = zip(*(piece[key].to_pylist() for key in self._table.keys), strict=True)
                     ids = [documents.identity(each) for each in keys]
                 else:
-                    ids = [f"{at.version}-{number + n}" for n in range(len(piece))]
+                    ids = [f"{at.generation}-{at.version}-{number + n}" for n in range(len(piece))]
                 yield at, ids, piece
                 number += len(piece)
 

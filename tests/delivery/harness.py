@@ -192,12 +192,12 @@ class Project:
             return {}
 
     def flow(self, table: str) -> Path:
-        return self.conf.lake / "_flows" / table
+        return Lake(self.conf.lake).flow_folder(table)
 
     def intents(self) -> dict[str, Event]:
         """The last intent of each flow."""
-        files = (self.conf.lake / "_flows").glob("*/intent.json")
-        return {file.parent.name: json.loads(file.read_text()) for file in files}
+        files = (self.conf.lake / "_flows").glob("*/*/intent.json")
+        return {file.parents[1].name: json.loads(file.read_text()) for file in files}
 
     def versions(self) -> dict[str, int]:
         """The newest version of every table."""

@@ -54,10 +54,10 @@ def test_positions_equal_the_oracle_after_kills(project: Project, kills: int, ea
     with project.run() as run:
         report(project, bus, time.time())
         report(project, other, time.time() - 117)
-        standings = json.loads(project.headwater("status", "--json"))
-        assert {one["writer"] for one in standings if one["table"] in (SILVER, REPORTS)} == {run.pid}
         gone = lambda: {bus, other} - {row[0] for row in project.rows(SILENT, "bus_id")}  # noqa: E731
         run.until(lambda: bus in gone(), f"{bus} is not silent any more")
+        found = json.loads(project.headwater("status", "--json"))
+        assert {one["writer"] for one in found if one["table"] in (SILVER, REPORTS)} == {run.pid}
         run.until(lambda: bus in gone() and other not in gone(), f"{other} is silent again")
     project.once()
     assert_buses(project)

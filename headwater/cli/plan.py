@@ -1,0 +1,54 @@
+"""`headwater plan`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+
+import typer
+from rich.text import Text
+
+from headwater import tables
+from headwater.cli.options import AsJson, Env, Project
+from headwater.cli.printing import print_json
+
+_EFFECTS = {
+    "new": ("new", "green"),
+    "unchanged": ("unchanged", "dim"),
+    "resumes": ("resumes", "green"),
+    "rebuild": ("needs a rebuild", "yellow"),
+    "loses": ("would lose rows", "red"),
+    "gone": ("no definition", "yellow"),
+}
+
+
+def plan(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
+    """Say what running the project as it stands would do to its tables; ends with 2 if a person is needed."""
+    from headwater import plan as planning
+    from headwater import project as projects
+
+    loaded = projects.load(project, env)
+    found = planning.plan(loaded)
+    needed = [line for line in found if line.verdict.effect in planning.NEEDS_A_PERSON]
+    if as_json:
+        print_json([asdict(line) for line in found])
+    else:
+        listing = tables.table(["table", "", "why", "rows to read", "bytes", "takes about"], right=[3, 4, 5])
+        listing.columns[0].no_wrap = True
+        for line in found:
+            said, style = _EFFECTS[line.verdict.effect]
+            listing.add_row(
+                line.table,
+                Text(said, style=style),
+                "\n".join(line.verdict.why),
+                "" if line.rows is None else f"{line.rows:,}",
+                "" if line.bytes is None else f"{line.bytes:,}",
+                "" if line.seconds is None else f"{line.seconds:,.0f} s",
+            )
+        tables.show([listing], sys.stdout)
+        rebuilt = [line for line in needed if line.verdict.effect == "rebuild"]
+        roots = [line.table for line in rebuilt if not line.verdict.follows]
+        if roots:
+            typer.echo(f"\nheadwater rebuild {' '.join(roots)}")
+    if needed:
+        raise typer.Exit(2)

@@ -1,0 +1,79 @@
+"""`headwater rebuild`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from headwater import tables as listings
+from headwater.cli.options import Env, Project
+
+
+def rebuild(
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="Tables; all that is derived from them is rebuilt too.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare old and new rows; swap only if they are the same.")
+    ] = False,
+    swap: Annotated[
+        bool, typer.Option("--swap/--no-swap", help="Whether the new tables shall take the old ones' place.")
+    ] = True,
+    abort: Annotated[
+        bool, typer.Option("--abort", help="Remove what a rebuild that was not swapped has built.")
+    ] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Remove the generations that are not live any more.")
+    ] = False,
+    project: Project = None,
+    env: Env = "local",
+) -> None:
+    """Build tables anew from the history of what they read, and swap them all at once for the live ones."""
+    from headwater import project as projects
+    from headwater import rebuild as rebuilding
+
+    loaded = projects.load(project, env)
+    if abort:
+        typer.echo(f"removed what was built of {', '.join(rebuilding.abort(loaded))}")
+        return
+    if clean:
+        typer.echo(f"removed {rebuilding.clean(loaded)} generations")
+        return
+    if not tables:
+        raise typer.BadParameter("name a table, or say --abort or --clean")
+    shown = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rows"),
+        TextColumn("{task.fields[rate]:,.0f}/s"),
+        TimeRemainingColumn(),
+        disable=not sys.stderr.isatty(),
+    )
+    with shown:
+        task = shown.add_task(", ".join(tables), total=None, rate=0.0)
+
+        def tell(read: int, all_of_it: int) -> None:
+            elapsed = shown.tasks[0].elapsed or 1.0
+            shown.update(task, completed=read, total=all_of_it, rate=read / elapsed)
+
+        done = rebuilding.rebuild(loaded, tables, verify=verify, swap=swap, progress=tell)
+    rate = done.rows / max(done.seconds, 0.001)
+    typer.echo(f"{done.rows:,} rows read in {done.seconds:.1f} s ({rate:,.0f} rows/s)")
+    if done.differences:
+        titles = ["table", "rows before", "rows after", "only before", "only after"]
+        listing = listings.table(titles, right=[1, 2, 3, 4])
+        for one in done.differences:
+            listing.add_row(one.table, *(f"{n:,}" for n in (one.before, one.after, one.gone, one.new)))
+        listings.show([listing], sys.stdout)
+    if not done.swapped:
+        typer.echo(
+            "not swapped: headwater rebuild "
+            f"{' '.join(tables)} swaps, headwater rebuild --abort removes what was built"
+        )
+        raise typer.Exit(0 if not verify or not any(done.differences) else 1)
+    for name, generation in done.tables.items():
+        typer.echo(f"{name} is generation {generation} now")

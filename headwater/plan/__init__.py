@@ -1,0 +1,107 @@
+"""`headwater plan`: what running the project as it stands would do to the tables that are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headwater import analysis, inspect, log
+from headwater import spark as sessions
+from headwater.analysis import Analysed
+from headwater.definitions import Table
+from headwater.errors import ProjectError
+from headwater.lake import Lake, Place
+from headwater.plan import facts as definitions
+from headwater.plan.verdict import Effect, Verdict, judge
+from headwater.project import Project
+
+RECENT = 200  # commits by which a table's speed is judged
+NEEDS_A_PERSON: tuple[Effect, ...] = ("rebuild", "loses")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One table.
+
+    Attributes:
+        table: its name.
+        verdict: what would become of it.
+        rows, bytes: what a rebuild of it would read; None where none is needed, or nothing is known.
+        seconds: how long that takes, by its fastest batch of late; None where none was large enough.
+    """
+
+    table: str
+    verdict: Verdict
+    rows: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+
+def plan(project: Project) -> list[Line]:
+    """Every table of the project, and those of the lake that have no definition any more. Changes nothing."""
+    lake = Lake(project.conf.lake)
+    analysed = analysis.analyse(sessions.start(project.conf), project)
+    verdicts = {name: verdict(project, lake, name, analysed[name]) for name in project.names()}
+    for name, table in project.tables.items():
+        above = [source for source in table.sources if source in verdicts]
+        rebuilt = [source for source in above if verdicts[source].effect == "rebuild"]
+        if rebuilt and verdicts[name].effect in ("unchanged", "resumes"):
+            verdicts[name] = Verdict("rebuild", (f"it reads {', '.join(rebuilt)}",), follows=True)
+    lines = [_line(project, lake, name, found) for name, found in verdicts.items()]
+    known = {name for table in project.names() for name in (table, *inspect.beside(table))}
+    for name in sorted(lake.places().keys() - known):
+        if not name.startswith("ops."):
+            lines.append(Line(name, Verdict("gone", ("nothing writes it any more; its rows stay",))))
+    return lines
+
+
+def verdict(project: Project, lake: Lake, name: str, analysed: Analysed) -> Verdict:
+    """What running would do to one table, those above it aside."""
+    place = lake.places().get(name)
+    if place is None or not log.exists(place.path):
+        return Verdict("new")
+    before = definitions.read(lake.flow_folder(name))
+    if before is None:  # nothing has run with it yet
+        return Verdict("new") if log.head(place.path) == 0 else Verdict("unchanged")
+    return judge(before, definitions.facts(project, name, analysed))
+
+
+def accept(project: Project, lake: Lake, name: str, analysed: Analysed) -> None:
+    """Let a flow run with the definition, which is kept beside its table.
+
+    Raises:
+        ProjectError: its table can't go on with it.
+    """
+    found = verdict(project, lake, name, analysed)
+    if found.effect in NEEDS_A_PERSON:
+        what = f"headwater rebuild {name}" if found.effect == "rebuild" else "headwater plan says more"
+        raise ProjectError(
+            f"{project.definition(name).file}: {name} can't go on as it was changed: {'; '.join(found.why)}; "
+            f"undo the change, or run: {what}"
+        )
+    folder, now = lake.flow_folder(name), definitions.facts(project, name, analysed)
+    if definitions.read(folder) != now:
+        definitions.write(folder, now)
+
+
+def _line(project: Project, lake: Lake, name: str, found: Verdict) -> Line:
+    line = Line(name, found)
+    table = project.tables.get(name)
+    if found.effect != "rebuild" or table is None:
+        return line
+    states = [inspect.state(place) for source in table.sources if (place := lake.places().get(source))]
+    rows = sum(state.rows or 0 for state in states)
+    speed = _speed(lake.places()[name], table)
+    return replace(
+        line, rows=rows, bytes=sum(state.bytes for state in states), seconds=rows / speed if speed else None
+    )
+
+
+def _speed(place: Place, table: Table) -> float | None:
+    """Rows per second that the table's flow has read, in its fastest batch of late."""
+    head, best = log.head(place.path), 0.0
+    for commit in log.commits(place.path, after=max(0, head - RECENT), upto=head):
+        mine = commit.flows.get(table.name, {})
+        seconds = mine.get("seconds", 0.0)
+        if mine.get("rows", 0) >= 1000 and seconds:
+            best = max(best, mine["rows"] / seconds)
+    return best or None

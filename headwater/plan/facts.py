@@ -1,0 +1,92 @@
+"""What of a definition its table's rows follow from, as it is kept beside each generation of the table."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headwater.analysis.analysed import Analysed
+from headwater.definitions import Table, Topic
+from headwater.project import Project
+
+Facts = dict[str, str]
+FILE = "definition.json"
+
+
+def facts(project: Project, name: str, analysed: Analysed) -> Facts:
+    """{what is compared → its value, in words}, of a table; what does not apply is left out."""
+    definition = project.definition(name)
+    if isinstance(definition, Topic):
+        return {"kind": "topic", "topic": definition.topic}
+    found = {
+        "kind": _kind(definition, analysed),
+        "sources": ", ".join(name for name in definition.sources if name not in project.references),
+        "reference tables": ", ".join(name for name in definition.sources if name in project.references),
+        "columns": _columns(analysed.stored),
+        "keys": ", ".join(analysed.keys),
+        "definition": _text(definition),
+        "fields": "" if definition.decode is None else repr(definition.decode),
+        "event time": definition.event_time or "",
+        "delay": definition.delay or "",
+        "allowed lateness": definition.allowed_lateness or "",
+        "skew": definition.skew if definition.decode else "",
+        "expectations": _rules(project, name),
+    }
+    process = definition.process
+    if process is not None:
+        found |= {
+            "keys": ", ".join(process.keys),
+            "state": process.state,
+            "time to live": process.ttl or "",
+        }
+    return {what: value for what, value in found.items() if value}
+
+
+def read(folder: Path) -> Facts | None:
+    """Those that a flow's folder keeps; None where it keeps none."""
+    try:
+        return dict(json.loads((folder / FILE).read_bytes())["facts"])
+    except FileNotFoundError:
+        return None
+
+
+def write(folder: Path, kept: Facts) -> None:
+    """Keep them, with the versions that they were written by."""
+    folder.mkdir(parents=True, exist_ok=True)
+    half = folder / f"{FILE}.part"
+    by = {name: version(name) for name in ("headwater", "pyspark", "deltalake")}
+    half.write_text(json.dumps({"facts": kept, "by": by}, indent=1), encoding="utf-8")
+    os.replace(half, folder / FILE)
+
+
+def _kind(table: Table, analysed: Analysed) -> str:
+    if table.process is not None:
+        return "process"
+    if analysed.aggregate is not None:
+        return "final windows" if table.emit == "final" else "aggregate"
+    return "view" if table.view else "rows"
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+def _text(table: Table) -> str:
+    if table.flows:
+        return "\n".join(f"{flow.name}: {_text(flow)}" for flow in table.flows)
+    if table.sql is not None:
+        return " ".join(table.sql.text.split())
+    function: Any = table.function if table.process is None else table.process.function
+    return inspect.getsource(function)
+
+
+def _rules(project: Project, name: str) -> str:
+    suite = project.suites.get(name)
+    return json.dumps([asdict(replace(rule, where="")) for rule in suite.rules]) if suite else ""

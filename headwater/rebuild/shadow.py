@@ -1,0 +1,109 @@
+"""The lake as a rebuild sees it: the next generation of what it rebuilds, the live one of all else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from headwater import log
+from headwater.lake import Lake, Place
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a rebuild rebuilds; kept beside the lake until it is swapped or aborted.
+
+    Attributes:
+        tables: {table → its generation that is built}, tables that a flow writes beside its own among them,
+            whether they will be written or not.
+        digest: of the project's files that it began with.
+    """
+
+    tables: dict[str, int]
+    digest: str
+
+    @classmethod
+    def read(cls, lake: Lake) -> Plan | None:
+        """The rebuild that is under way; None where there is none."""
+        try:
+            return cls(**json.loads(_file(lake).read_bytes()))
+        except FileNotFoundError:
+            return None
+
+    def write(self, lake: Lake) -> None:
+        """Keep it; after a kill it is there whole, or not at all."""
+        half = _file(lake).with_suffix(".part")
+        half.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        os.replace(half, _file(lake))
+
+    def forget(self, lake: Lake) -> None:
+        """The rebuild is over."""
+        _file(lake).unlink(missing_ok=True)
+
+
+class Shadow(Lake):
+    """A lake in which some tables are those of a rebuild.
+
+    Args:
+        live: the lake itself.
+        plan: the rebuild.
+    """
+
+    def __init__(self, live: Lake, plan: Plan) -> None:
+        super().__init__(live.root)
+        self._plan = plan
+
+    def places(self) -> dict[str, Place]:
+        """Of each table the generation that is built, once it is made, or the live one."""
+        live = super().places()
+        others = {name: place for name, place in live.items() if name not in self._plan.tables}
+        return {**others, **self.built()}
+
+    def built(self) -> dict[str, Place]:
+        """The generations that are built, of those tables that are made."""
+        places = {name: self._new(name) for name in self._plan.tables}
+        return {name: place for name, place in places.items() if log.exists(place.path)}
+
+    def flow_folder(self, flow: str, table: str | None = None) -> Path:
+        """The folder of what a flow keeps beside the generation that is built."""
+        return self._flow_folder(flow, self._plan.tables[table or flow])
+
+    def remove(self, flows: Mapping[str, str]) -> None:
+        """Remove what was built.
+
+        Args:
+            flows: {flow → the table that it writes}.
+        """
+        for name, generation in self._plan.tables.items():
+            shutil.rmtree(self.at(name, generation), ignore_errors=True)
+        for flow, table in flows.items():
+            shutil.rmtree(self._flow_folder(flow, self._plan.tables[table]), ignore_errors=True)
+
+    def _new(self, name: str) -> Place:
+        generation, known = self._plan.tables[name], super().places().get(name)
+        return Place(name, generation, self.at(name, generation), known.id if known else uuid.uuid4().hex)
+
+    def _register(self, place: Place) -> Place:
+        """The catalog learns of it when all are swapped."""
+        return place
+
+
+def generations(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
+    """{table → a generation of it that no folder has yet}."""
+    found = {}
+    for name in tables:
+        live = lake.places().get(name)
+        newest = live.generation if live else 0
+        for folder in lake.at(name, 1).parent.glob("g[0-9]*"):
+            newest = max(newest, int(folder.name[1:]))
+        found[name] = newest + 1
+    return found
+
+
+def _file(lake: Lake) -> Path:
+    return lake.root / "_rebuild.json"

@@ -1,0 +1,130 @@
+"""What a change of a definition would do is said before anything runs, and what can't go on does not."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from test_rebuild import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
+from typer.testing import CliRunner
+
+from headwater.cli import app
+from headwater.errors import ProjectError
+from headwater.plan import plan
+from headwater.plan.verdict import judge
+
+
+@pytest.fixture
+def case(tmp_path: Path, interpreted: SparkSession) -> Case:
+    case = Case(tmp_path / "project", interpreted)
+    case.send(random.Random(3))
+    case.drain()
+    return case
+
+
+def effects(case: Case) -> dict[str, str]:
+    return {line.table: line.verdict.effect for line in plan(case.project())}
+
+
+def test_a_project_as_it_was_is_unchanged_and_one_that_never_ran_is_new(
+    tmp_path: Path, interpreted: SparkSession
+) -> None:
+    case = Case(tmp_path / "project", interpreted)
+    assert effects(case) == {RAW: "unchanged", **dict.fromkeys(DERIVED, "new")}
+    case.send(random.Random(3))
+    case.drain()
+    assert effects(case) == dict.fromkeys((RAW, *DERIVED), "unchanged")
+    case.write(**{"gold/counts.sql": "-- counted\n" + (case.root / "gold/counts.sql").read_text()})
+    assert effects(case) == dict.fromkeys((RAW, *DERIVED), "unchanged")
+
+
+CHANGES = [
+    (
+        "silver/visits.py",
+        "n >= 0",
+        "n >= 3",
+        {VISITS: "resumes"},
+        "definition changed: for rows from here on",
+    ),
+    (
+        "silver/visits.py",
+        'raw.where("n >= 0")',
+        'raw.where("n >= 0").withColumn("more", F.lit(1))',
+        dict.fromkeys(DERIVED, "rebuild"),
+        "columns: + more int32",
+    ),
+    (
+        "gold/counts.sql",
+        "sum(n) AS total",
+        "max(n) AS total",
+        {COUNTS: "rebuild", TOP: "rebuild"},
+        "its query or function changed",
+    ),
+    ("gold/ended.sql", "'1 minute'", "'2 minutes'", {ENDED: "rebuild"}, "its query or function changed"),
+    ("gold/top.sql", "total DESC", "total", {TOP: "resumes"}, "definition changed: it is computed anew"),
+    ("gold/top.sql", "'user'", "'place'", {TOP: "rebuild"}, "keys: user → place"),
+    (
+        "bronze/raw.py",
+        "'raw'",
+        "'other'",
+        {RAW: "loses"},
+        "of the topic raw, of which what has not been read",
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "old", "new", "found", "why"), CHANGES)
+def test_what_a_change_would_do_is_said(
+    case: Case, file: str, old: str, new: str, found: dict[str, str], why: str
+) -> None:
+    case.change(file, old, new)
+    before = case.everything()
+    lines = {line.table: line for line in plan(case.project())}
+    assert {name: line.verdict.effect for name, line in lines.items()} == {
+        **dict.fromkeys((RAW, *DERIVED), "unchanged"),
+        **found,
+    }
+    assert why in lines[next(iter(found))].verdict.why[0]
+    said = CliRunner().invoke(app, ["plan", "--project", str(case.root), "--json"])
+    person = bool({"rebuild", "loses"} & set(found.values()))
+    assert said.exit_code == (2 if person else 0), said.output
+    assert {
+        one["table"]: one["verdict"]["effect"] for one in json.loads(said.stdout)
+    }.items() >= found.items()
+    assert case.everything() == before
+    root = next(iter(found))
+    if found[root] == "rebuild":
+        assert lines[root].rows == {VISITS: 40, TOP: 3}.get(root, len(case.rows(VISITS)))
+        with pytest.raises(ProjectError, match=f"{root} can't go on as it was changed: .*headwater rebuild"):
+            case.drain(root)
+
+
+def test_with_a_rebuild_or_a_run_all_is_as_it_was_defined(case: Case) -> None:
+    case.change("silver/visits.py", 'raw.where("n >= 0")', 'raw.where("n >= 0").withColumn("more", F.lit(1))')
+    case.change("gold/top.sql", "total DESC", "total")
+    assert case.rebuild(VISITS).swapped
+    assert set(effects(case).values()) == {"unchanged"}
+    assert case.everything() == of_new_lake(case)
+    case.change("silver/visits.py", "n >= 0", "n >= 3")
+    assert effects(case)[VISITS] == "resumes"
+    case.send(random.Random(4))
+    case.drain()
+    assert set(effects(case).values()) == {"unchanged"}
+
+
+def test_a_table_without_a_definition_is_named(case: Case) -> None:
+    (case.root / "gold/top.sql").unlink()
+    assert effects(case)[TOP] == "gone"
+    said = CliRunner().invoke(app, ["plan", "--project", str(case.root)])
+    assert said.exit_code == 0
+    assert "nothing writes it any more" in " ".join(said.stdout.split()), said.stdout
+
+
+def test_a_process_goes_on_with_another_time_to_live_but_not_with_another_state() -> None:
+    facts = {"kind": "process", "state": "n INT", "time to live": "1 hour", "definition": "x"}
+    assert judge(facts, {**facts, "time to live": "2 hours"}).effect == "resumes"
+    assert judge(facts, {**facts, "state": "n BIGINT"}).why == ("state: n INT → n BIGINT",)
+    assert judge(facts, {**facts, "kind": "rows"}).effect == "rebuild"
