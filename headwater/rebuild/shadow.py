@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from headwater import log
 from headwater.lake import Lake, Place
 
 
@@ -67,7 +66,7 @@ class Shadow(Lake):
     def built(self) -> dict[str, Place]:
         """The generations that are built, of those tables that are made."""
         places = {name: self._new(name) for name in self._plan.tables}
-        return {name: place for name, place in places.items() if log.exists(place.path)}
+        return {name: place for name, place in places.items() if (place.path / "_delta_log").is_dir()}
 
     def flow_folder(self, flow: str, table: str | None = None) -> Path:
         """The folder of what a flow keeps beside the generation that is built."""
