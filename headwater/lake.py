@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, write_deltalake
@@ -56,6 +57,11 @@ class Place:
     generation: int
     path: Path
     id: str = ""
+
+
+def files(table: Path, version: int | None = None) -> list[str]:
+    """The absolute paths of the files that a version of a Delta table has; by default the newest."""
+    return [unquote(path) for path in DeltaTable(table, version=version).file_uris()]
 
 
 class Lake:

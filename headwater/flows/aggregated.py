@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from headwater import aggregate
 from headwater.aggregate import BOUNDS, LATE, ROWS, Aggregate
 from headwater.combine import combine
-from headwater.commit import Built, Committer, Merge, Part
+from headwater.commit import Built, Merge, Part
 from headwater.definitions import Table
 from headwater.eventtime import NEVER, late_name
 from headwater.flows.context import Context
@@ -39,11 +39,7 @@ class AggregateFlow(TimedFlow):
         stored = self._analysed.stored
         self._partial = self._analysed.state or (pa.schema([*stored, *bounds]) if grows else stored)
         self._where = f"{table.file}: {table.name}"
-        self.committer = Committer(
-            self._table, self._intents, merges=self._merges(), open_target=self._open_beside
-        )
-        for name in self._beside():
-            self.committer.target(name)
+        self.committer = self._commits(self._merges())
 
     def _merges(self) -> Mapping[str, Merge]:
         return {self.name: self._merge if self._aggregate.merges else self._change}

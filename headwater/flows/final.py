@@ -29,6 +29,7 @@ class FinalFlow(AggregateFlow):
     """The flow of one table of final windows."""
 
     waits = True
+    keeps = "Open windows"
 
     def __init__(self, context: Context, table: Table) -> None:
         super().__init__(context, table)
@@ -37,15 +38,6 @@ class FinalFlow(AggregateFlow):
 
     def _merges(self) -> Mapping[str, Merge]:
         return {state_name(self.name): self._change}
-
-    def _beside(self) -> list[str]:
-        return [*super()._beside(), state_name(self.name)]
-
-    def _open_beside(self, name: str) -> Target:
-        if name != state_name(self.name):
-            return super()._open_beside(name)
-        assert self._analysed.state is not None
-        return self._opened(name, self._analysed.state, f"Windows of {self.name} that are open")
 
     def _build(self, intent: Intent) -> Built:
         assert self._lateness is not None

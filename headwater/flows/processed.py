@@ -10,7 +10,7 @@ The process is called in this process, one row at a time; all else is done with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater import memory
-from headwater.commit import Built, Committer, Merge, Part
+from headwater.commit import Built, Part
 from headwater.decode import SOURCE
 from headwater.definitions import Table
 from headwater.errors import FlowError, describe
@@ -43,6 +43,7 @@ class ProcessFlow(TimedFlow):
     """The flow of one table that a process feeds."""
 
     waits = True
+    keeps = "Each key's state, and rows that wait,"
 
     def __init__(self, context: Context, table: Table) -> None:
         super().__init__(context, table)
@@ -56,23 +57,8 @@ class ProcessFlow(TimedFlow):
         self._kept = self._analysed.state
         self._columns = self._applied.columns.fieldNames()
         self._where = f"{table.file}: {table.name}"
-        self.committer = Committer(
-            self._table, self._intents, merges=self._merges(), open_target=self._open_beside
-        )
-        for name in self._beside():
-            self.committer.target(name)
+        self.committer = self._commits({state_name(self.name): self._change})
         self._state = self.committer.target(state_name(self.name))
-
-    def _merges(self) -> Mapping[str, Merge]:
-        return {state_name(self.name): self._change}
-
-    def _beside(self) -> list[str]:
-        return [*super()._beside(), state_name(self.name)]
-
-    def _open_beside(self, name: str) -> Target:
-        if name != state_name(self.name):
-            return super()._open_beside(name)
-        return self._opened(name, self._kept, f"What {self.name} keeps of each key, and rows that wait")
 
     def _due(self) -> pa.ChunkedArray:
         files = self._state.files()
@@ -94,9 +80,7 @@ class ProcessFlow(TimedFlow):
         before, now = self._event_time(), EventTime.parse(intent.event_time)
         limit = now.closed - self._delay
         with memory.connection() as connection:
-            connection.register(
-                "batch", read(intent.files, self._applied.columns) if intent.files else self._none()
-            )
+            connection.register("batch", read(intent.files, self._applied.columns))
             parts = self._tell(connection, before, intent)
             self._gather(connection, limit)
             made = self._call(connection, _EPOCH + timedelta(microseconds=max(limit, 0)))
@@ -105,9 +89,6 @@ class ProcessFlow(TimedFlow):
         return Built(
             {**parts, state_name(self.name): changes, self.name: self._table.write(made, intent.batch)}
         )
-
-    def _none(self) -> pa.Table:
-        return read([], self._applied.columns)
 
     def _tell(
         self, connection: duckdb.DuckDBPyConnection, before: EventTime, intent: Intent

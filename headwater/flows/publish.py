@@ -11,19 +11,17 @@ import json
 import os
 import time
 from pathlib import Path
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from headwater import kafka, log, memory
 from headwater.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.turns import take_turns
-from headwater.lake import Place
+from headwater.lake import Place, files
 from headwater.memory import quoted
 from headwater.progress import Batch
 from headwater.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
@@ -161,8 +159,7 @@ class PublishFlow:
 
     def _held(self, table: Path, version: int) -> pa.Table:
         """The rows of a version; columns that it has not are NULL."""
-        files = [unquote(path) for path in DeltaTable(table, version=version).file_uris()]
-        return ds.dataset(files, schema=self._columns).to_table() if files else self._columns.empty_table()
+        return ds.dataset(files(table, version), schema=self._columns).to_table()
 
     def _rows(self, commit: log.Commit) -> pa.Table:
         """What the commit changed: the table's columns, and `_change`."""

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater import eventtime
+from headwater.commit import Committer, Merge
 from headwater.definitions import Table
 from headwater.errors import BrokerError
-from headwater.eventtime import NEVER, EventTime, Times, late_name
+from headwater.eventtime import NEVER, EventTime, Times, late_name, state_name
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.reading import interval
@@ -31,6 +32,7 @@ class TimedFlow(RangedFlow):
     """The flow of one table whose definition may say how late rows may be."""
 
     waits = False  # whether something of it is over when its time has come
+    keeps = ""  # what the table of its state holds
 
     def __init__(self, context: Context, table: Table) -> None:
         super().__init__(context, table)
@@ -64,10 +66,21 @@ class TimedFlow(RangedFlow):
         """The time, with the delay, up to which all is over when the input has ended."""
         raise NotImplementedError
 
+    def _commits(self, merges: Mapping[str, Merge]) -> Committer:
+        """The commit of the flow, with the tables beside its own."""
+        committer = Committer(self._table, self._intents, merges=merges, open_target=self._open_beside)
+        for name in self._beside():
+            committer.target(name)
+        return committer
+
     def _beside(self) -> list[str]:
-        return [late_name(self.name)] if self._lateness else []
+        late = [late_name(self.name)] if self._lateness else []
+        return [*late, state_name(self.name)] if self.waits else late
 
     def _open_beside(self, name: str) -> Target:
+        if name == state_name(self.name):
+            assert self._analysed.state is not None
+            return self._opened(name, self._analysed.state, f"{self.keeps} of {self.name}")
         assert self._analysed.late is not None
         comment = f"Rows that came too late for {self.name}, with the watermark that they missed"
         return self._opened(name, self._analysed.late, comment)

@@ -16,12 +16,12 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from headwater import analysis, failpoints
 from headwater import spark as sessions
-from headwater.definitions import Table
 from headwater.errors import FlowError, ProjectError, describe
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow, flow_of
@@ -90,8 +90,7 @@ def rebuild(
     names = [name for name in project.names() if name in plan.tables]
     shadow = Shadow(lake, plan)
     board = notices or Board()
-    leases = [Lease(name, shadow.flow_folder(name)) for name in names]
-    try:
+    with _held(shadow, names):
         failpoints.reach("planned", "rebuild")
         began = time.monotonic()
         rows = _Builder(project, shadow, names, board, progress)()
@@ -105,9 +104,6 @@ def rebuild(
         failpoints.reach("swapped", "rebuild")
         plan.forget(lake)
         return Rebuilt(built, rows, seconds, differences)
-    finally:
-        for lease in leases:
-            lease.release()
 
 
 def abort(project: Project) -> list[str]:
@@ -123,14 +119,10 @@ def abort(project: Project) -> list[str]:
         raise ProjectError("no rebuild is under way")
     shadow = Shadow(lake, plan)
     names = [name for name in project.names() if name in plan.tables]
-    leases = [Lease(name, shadow.flow_folder(name)) for name in names]
-    try:
+    with _held(shadow, names):
         if not _is_swapped(lake, plan):
             shadow.remove(_flows(project, names))
         plan.forget(lake)
-    finally:
-        for lease in leases:
-            lease.release()
     return names
 
 
@@ -150,6 +142,15 @@ def clean(project: Project) -> int:
                 shutil.rmtree(path)
                 found += 1
     return found
+
+
+@contextmanager
+def _held(shadow: Shadow, names: list[str]) -> Iterator[None]:
+    """Be the only one that writes what is built of these tables."""
+    with ExitStack() as leases:
+        for name in names:
+            leases.callback(Lease(name, shadow.flow_folder(name)).release)
+        yield
 
 
 def _planned(project: Project, lake: Lake, tables: Sequence[str]) -> Plan:
@@ -269,12 +270,7 @@ class _Builder:
 
     def _left(self) -> int:
         """How many rows of their inputs the tables have not read."""
-        found = 0
-        for name in self._names:
-            table = self._context.project.tables[name]
-            if isinstance(table, Table) and not table.view:
-                found += lag(self._context.project, self._shadow, name, {}) or 0
-        return found
+        return sum(lag(self._context.project, self._shadow, name, {}) or 0 for name in self._names)
 
 
 __all__ = ["Difference", "Rebuilt", "abort", "clean", "rebuild"]

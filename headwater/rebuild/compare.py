@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from headwater import inspect, memory
 from headwater.aggregate import PARTIAL
-from headwater.lake import Lake, Place
+from headwater.lake import Lake, Place, files
 from headwater.memory import quoted
 from headwater.project import Project
 
@@ -80,7 +79,7 @@ def _value(column: str, kind: pa.DataType) -> str:
 def _files(place: Place | None) -> tuple[list[str], int]:
     if place is None:
         return [], 0
-    return [unquote(path) for path in DeltaTable(place.path).file_uris()], inspect.state(place).rows or 0
+    return files(place.path), inspect.state(place).rows or 0
 
 
 def _columns(place: Place | None) -> dict[str, pa.DataType]:
