@@ -1,6 +1,6 @@
 """Headwater: a lakehouse kappa pipeline on Spark and Delta.
 
-A project's files import this module for the words they declare with: `topic`, `table`, `json`,
+A project's files import this module for the words they declare with: `topic`, `files`, `table`, `json`,
 `materialized_view`, `process`, `alert`, `kafka_sink`, `postgres_sink`, `opensearch_sink`, `sink`; and for
 `cumulative_windows`. A test imports it for `drive`, a notebook for `connect` (DuckDB) and `session` (Spark).
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headwater.definitions import (
     alert,
+    files,
     json,
     kafka_sink,
     materialized_view,
@@ -36,6 +37,7 @@ __all__ = [
     "connect",
     "cumulative_windows",
     "drive",
+    "files",
     "json",
     "kafka_sink",
     "materialized_view",

@@ -135,8 +135,12 @@ class Committer:
 
     def checkpoint(self) -> None:
         """Write the log checkpoints that are due; meant for another thread than the flow's."""
-        for target in list(self._targets.values()):
+        for target in self.targets():
             target.checkpoint()
+
+    def targets(self) -> list[Target]:
+        """The targets that are open."""
+        return list(self._targets.values())
 
     def target(self, name: str) -> Target:
         """One of the flow's targets, opened on first use."""

@@ -13,9 +13,11 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from headwater import spans
 from headwater.errors import ConfError
+from headwater.landing import CLUSTER
 
 KafkaOptions = dict[str, str | int | bool]
 
@@ -67,6 +69,34 @@ class OpenSearchOptions(Strict):
         return hosts
 
 
+def _span(text: str) -> str:
+    spans.parse(text)
+    return text
+
+
+Span = Annotated[str, AfterValidator(_span)]
+
+
+class KeptFor(Strict):
+    """What one table's maintenance does otherwise; see `Maintenance`."""
+
+    keep: Span
+
+
+class Maintenance(Strict):
+    """What `headwater run` and `headwater maintain` do for the tables' files and logs.
+
+    Attributes:
+        every: how often a run does it; `off`: never.
+        keep: how far back versions can be read; what only older ones hold is removed.
+        tables: by name, where a table's past is kept longer or shorter.
+    """
+
+    every: Span | Literal[False] = "10 minutes"
+    keep: Span = "1 hour"
+    tables: dict[str, KeptFor] = {}
+
+
 class Conf(Strict):
     """An environment.
 
@@ -87,6 +117,7 @@ class Conf(Strict):
         max_rows_per_batch: no batch of a flow takes more rows than this.
         max_bytes_per_batch: no batch of a flow takes more bytes of Parquet than this.
         parallelism: tasks of one batch of a flow, and partitions of its shuffles.
+        maintain: see `Maintenance`.
     """
 
     lake: Path = Path(".headwater/lake")
@@ -103,6 +134,14 @@ class Conf(Strict):
     max_rows_per_batch: Annotated[int, Field(ge=1)] = 500_000
     max_bytes_per_batch: Annotated[int, Field(ge=1)] = 256 * 1024 * 1024
     parallelism: Annotated[int, Field(ge=1)] = 2
+    maintain: Maintenance = Maintenance()
+
+    @field_validator("cluster")
+    @classmethod
+    def _is_no_files(cls, cluster: str) -> str:
+        if cluster == CLUSTER:
+            raise ValueError(f"rows of files have the cluster '{CLUSTER}'; call it something else")
+        return cluster
 
 
 def load(project: Path, env: str) -> Conf:
@@ -131,7 +170,11 @@ def _first_problem(error: ValidationError) -> str:
     key = ".".join(str(part) for part in problem["loc"] if part != OpenSearchOptions.__name__)
     if problem["type"] == "extra_forbidden":
         section = key.partition(".")[0] if "." in key else ""
-        sections: dict[str, type[BaseModel]] = {"broker": Broker, "opensearch": OpenSearchOptions}
+        sections: dict[str, type[BaseModel]] = {
+            "broker": Broker,
+            "opensearch": OpenSearchOptions,
+            "maintain": KeptFor if ".tables." in key else Maintenance,
+        }
         known = sorted(sections.get(section, Conf).model_fields)
         return f"unknown key '{key}'; known: {', '.join(known)}"
     return f"key '{key}': {problem['msg']}"

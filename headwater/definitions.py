@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Function = Callable[..., "DataFrame"]
 Contract = Literal["evolve", "freeze", "quarantine"]
 Emit = Literal["update", "final"]
+Format = Literal["json", "text", "csv", "parquet"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ def json(schema: str, contract: Contract = "evolve", *, timestamp: str | None = 
 class Limits:
     """What bounds one batch of a flow; None takes the environment's default.
 
-    `trigger` is how often a topic is read; of a table, the least time from one batch to the next.
+    `trigger` is how often a topic is read, or a folder looked at; of a table, the least time from one batch
+    to the next.
     """
 
     parallelism: int | None = None
@@ -85,6 +87,25 @@ class Topic(Declaration):
     partitions: int = 4
     compacted: bool = False
     limits: Limits = Limits()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files(Declaration):
+    """A bronze table: the records of files, as these arrive.
+
+    Attributes:
+        pattern: which files, below the project or absolute.
+        format: what is in them; see `headwater.landing.formats`.
+    """
+
+    pattern: str
+    format: Format = "json"
+    limits: Limits = Limits()
+
+    @property
+    def topic(self) -> str:
+        """What its rows have in the place of a topic: the table's name, wherever the files lie."""
+        return self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,6 +311,22 @@ def topic(name: str, *, partitions: int = 4, compacted: bool = False, **limits: 
     cluster, ingested_at (UTC). `partitions` and `compacted` are used where the topic has to be created.
     """
     return Topic(topic=name, partitions=partitions, compacted=compacted, limits=Limits(**limits))
+
+
+def files(pattern: str, *, format: Format = "json", **limits: Any) -> Files:
+    """Declare a bronze table: one row per record of the files that `pattern` names, each file once.
+
+    Args:
+        pattern: a glob below the project, or absolute: `landing/payments/*.json.gz`, `landing/**/*.csv`.
+        format: `json` or `text`: each line is a record, as it is; `csv`, `parquet`: each row is one, as a
+            JSON object. Files may be compressed (`.gz`, `.bz2`, `.lz4`, `.zst`).
+        limits: see `Limits`.
+
+    The columns are those of a topic's table, see `topic`: `topic` is the table's name, `partition` 0,
+    `offset` counts the records of all its files in the order in which they were taken, `timestamp` is when
+    the file was written last (UTC), `headers` say which file it was, and `cluster` is `files`.
+    """
+    return Files(pattern=pattern, format=format, limits=Limits(**limits))
 
 
 def table(

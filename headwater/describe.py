@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater import analysis, inspect, jvm
-from headwater.definitions import Table, Topic
+from headwater.definitions import Files, Table, Topic
 from headwater.errors import ProjectError
 from headwater.eventtime import late_name, state_name
 from headwater.inspect import State
 from headwater.lake import Lake, Place
+from headwater.landing.ledger import ledger_name
 from headwater.project import Project
 from headwater.quarantine import quarantine_name
 
@@ -72,7 +73,7 @@ def describe(project: Project, name: str) -> Description:
     lake = Lake(project.conf.lake)
     places = lake.places()
     _check(project, name, list(places))
-    found = project.topics.get(name) or project.tables.get(name)
+    found = project.raw.get(name) or project.tables.get(name)
     reference = project.references.get(name)
     place = Place(name, 1, reference.path) if reference and reference.path.is_dir() else places.get(name)
     table = found if isinstance(found, Table) else None
@@ -109,6 +110,7 @@ def _of_beside(name: str, owner: str | None) -> str:
         quarantine_name(owner): f"Rows that {owner} could not take, with the reason",
         late_name(owner): f"Rows that came too late for {owner}, with the watermark that they missed",
         state_name(owner): f"What {owner} keeps between batches",
+        ledger_name(owner): f"Files that {owner} was fed from, and what came of each",
     }.get(name, f"What became of the records in {quarantine_name(owner)}")
 
 
@@ -129,7 +131,7 @@ def _check(project: Project, name: str, written: list[str]) -> None:
 def _columns(project: Project, name: str, place: Place | None) -> dict[str, str]:
     if place is not None:
         return inspect.columns(place)
-    if name in project.topics:
+    if name in project.raw:
         return inspect.type_names(analysis.BRONZE)
     if name in project.references:
         return inspect.type_names(project.references[name].csv_columns())
@@ -152,9 +154,11 @@ def _keys(table: Table) -> tuple[str, ...]:
     return tuple(str(e.sql()) for e in jvm.items(plan.groupingExpressions()))
 
 
-def _sources(found: Topic | Table | None, owner: str | None) -> tuple[str, ...]:
+def _sources(found: Topic | Files | Table | None, owner: str | None) -> tuple[str, ...]:
     if isinstance(found, Topic):
         return (f"kafka:{found.topic}",)
+    if isinstance(found, Files):
+        return (f"files:{found.pattern}",)
     if found is not None:
         return found.sources
     return (owner,) if owner else ()
@@ -165,13 +169,13 @@ def _read_by(project: Project, name: str) -> tuple[str, ...]:
     return (*tables, *(alert.name for alert in project.alerts.values() if alert.source == name))
 
 
-def _limits(project: Project, definition: Topic | Table) -> dict[str, Any]:
+def _limits(project: Project, definition: Topic | Files | Table) -> dict[str, Any]:
     conf, limits = project.conf, definition.limits
     return {
         "parallelism": limits.parallelism or conf.parallelism,
         "max_rows_per_batch": limits.max_rows_per_batch or conf.max_rows_per_batch,
         "max_bytes_per_batch": conf.max_bytes_per_batch,
-        "trigger": limits.trigger or (conf.trigger if isinstance(definition, Topic) else None),
+        "trigger": limits.trigger or (None if isinstance(definition, Table) else conf.trigger),
     }
 
 

@@ -6,8 +6,10 @@ from headwater.project import Project
 
 
 def edges(project: Project) -> list[tuple[str, str]]:
-    """Every arrow of the graph, from what is read to what reads it; topics of Kafka are `kafka:<topic>`."""
+    """Every arrow of the graph, from what is read to what reads it; topics of Kafka are `kafka:<topic>`,
+    files `files:<pattern>`."""
     arrows = [(f"kafka:{t.topic}", t.name) for t in project.topics.values()]
+    arrows += [(f"files:{f.pattern}", f.name) for f in project.files.values()]
     arrows += [(source, t.name) for t in project.tables.values() for source in t.sources]
     for alert in project.alerts.values():
         topic = project.topics[alert.source].topic

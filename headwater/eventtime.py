@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -134,8 +135,14 @@ class Lateness:
         return F.unix_micros(named(self.column).cast("timestamp"))
 
 
-def times(files: Sequence[str], column: str) -> dict[str, Times]:
-    """{partition → the times of its rows} of Parquet files, rows without an event time aside."""
+def times(files: Sequence[str], column: str, columns: pa.Schema) -> dict[str, Times]:
+    """{partition → the times of its rows} of Parquet files, rows without an event time aside.
+
+    Args:
+        files: the files.
+        column: the event time.
+        columns: of the table that the files are of.
+    """
     if not files:
         return {}
     name = memory.quoted(column)
@@ -143,7 +150,7 @@ def times(files: Sequence[str], column: str) -> dict[str, Times]:
     with memory.connection() as connection:
         found = connection.execute(
             f"SELECT {partition}, epoch_us(min({name})), epoch_us(max({name})), epoch_us(max(ingested_at)) "
-            f"FROM read_parquet($files, hive_partitioning = false) WHERE {name} IS NOT NULL GROUP BY 1",
+            f"FROM {memory.parquet(connection, columns)} WHERE {name} IS NOT NULL GROUP BY 1",
             {"files": list(files)},
         ).fetchall()
     return {partition: Times(*values) for partition, *values in found}

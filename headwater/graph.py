@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from headwater.definitions import Alert, Declaration, Emit, Sink, StoreSink, Table, Topic
+from headwater.definitions import Alert, Declaration, Emit, Files, Format, Sink, StoreSink, Table, Topic
 from headwater.errors import ConfError, ProjectError
 from headwater.flows.reading import interval
 from headwater.quality.suite import Suite
@@ -33,7 +33,7 @@ def check_names(declared: Iterable[Declaration]) -> None:
         seen[declaration.name] = declaration
 
 
-def _check_intervals(definition: Topic | Table) -> None:
+def _check_intervals(definition: Topic | Files | Table) -> None:
     try:
         interval(definition.limits.trigger or "0s")
         interval(definition.skew if isinstance(definition, Table) else "0s")
@@ -43,7 +43,7 @@ def _check_intervals(definition: Topic | Table) -> None:
 
 
 def check(
-    topics: Mapping[str, Topic],
+    raw: Mapping[str, Topic | Files],
     tables: Mapping[str, Table],
     alerts: Mapping[str, Alert],
     sinks: Mapping[str, Sink],
@@ -54,9 +54,12 @@ def check(
     Raises:
         ProjectError: an unknown source, a cycle, or sources that no flow can read; with file and fix.
     """
-    flows = [*topics, *tables]
-    for topic in topics.values():
-        _check_intervals(topic)
+    flows = [*raw, *tables]
+    for bronze in raw.values():
+        _check_intervals(bronze)
+        if isinstance(bronze, Files) and bronze.format not in get_args(Format):
+            known = ", ".join(get_args(Format))
+            raise ProjectError(f"{bronze.file}: {bronze.name}: format = '{bronze.format}'; known: {known}")
     for table in tables.values():
         _check_intervals(table)
         if table.on_error not in ("bisect", "stop"):
@@ -70,9 +73,9 @@ def check(
         for source in table.sources:
             _known(table, source, [*flows, *references])
         for flow in table.flows or (table,):
-            _check_streams(flow, topics, references)
+            _check_streams(flow, raw, references)
     for alert in alerts.values():
-        _known(alert, alert.source, list(topics))
+        _known(alert, alert.source, [name for name, found in raw.items() if isinstance(found, Topic)])
     for sink in sinks.values():
         _known(sink, sink.table, list(tables))
         if sink.on not in get_args(Emit):
@@ -88,7 +91,9 @@ def check(
         raise ProjectError(f"{first.file}: {' → '.join([*cycle, cycle[0]])} is a cycle; cut it") from None
 
 
-def _check_streams(table: Table, topics: Mapping[str, Topic], references: Mapping[str, Reference]) -> None:
+def _check_streams(
+    table: Table, raw: Mapping[str, Topic | Files], references: Mapping[str, Reference]
+) -> None:
     """A flow can read these sources."""
     streams = [s for s in table.sources if s not in references]
     if table.view:
@@ -101,9 +106,9 @@ def _check_streams(table: Table, topics: Mapping[str, Topic], references: Mappin
         )
     if table.sql and table.sql.streams != tuple(streams):
         raise ProjectError(f"{table.file}: {table.name} reads {streams[0]} as a table; write FROM STREAM")
-    if table.decode and streams[0] not in topics:
+    if table.decode and streams[0] not in raw:
         raise ProjectError(f"{table.file}: {table.name} decodes {streams[0]}, which is no bronze table")
-    if streams[0] in topics and not table.decode and table.sql:
+    if streams[0] in raw and not table.decode and table.sql:
         raise ProjectError(
             f"{table.file}: {table.name} reads undecoded {streams[0]}; read a silver table, "
             "or decode it in Python"

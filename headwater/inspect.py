@@ -14,9 +14,10 @@ from pyspark.sql.types import StructType
 
 from headwater import log
 from headwater.aggregate import PARTIAL
-from headwater.definitions import Table
+from headwater.definitions import Files, Table
 from headwater.eventtime import late_name, state_name
 from headwater.lake import Lake, Place
+from headwater.landing.ledger import ledger_name
 from headwater.project import Project
 from headwater.quarantine import quarantine_name, resolved_name
 from headwater.reference import CLOCK
@@ -53,8 +54,9 @@ class Line:
 
     Attributes:
         name: `<layer>.<name>`.
-        kind: `topic` (from Kafka), `python` or `sql` (derived), `view`, `quarantine`, `late`,
-            `state` (open windows), `engine`, `reference`, or `unknown`, where the definition is gone.
+        kind: `topic` (from Kafka), `files`, `python` or `sql` (derived), `view`, `quarantine`, `late`,
+            `state` (open windows), `ledger` (of files), `engine`, `reference`, or `unknown`, where the
+            definition is gone.
         source: what it reads.
         status: `written`, `not written yet`, or `no definition`: the lake has it, the project has not.
         state: what it holds; None where nothing is written, and for a CSV file.
@@ -95,6 +97,8 @@ def kind(project: Project, name: str) -> str:
     """What the table `name` is, in a word; see `Line`."""
     if name in project.topics:
         return "topic"
+    if name in project.files:
+        return "files"
     if name in project.references:
         return "reference"
     table = project.tables.get(name)
@@ -109,7 +113,9 @@ def kind(project: Project, name: str) -> str:
 def reads(project: Project, name: str) -> str:
     """What the table `name` reads, in a line."""
     found = project.definition(name)
-    return ", ".join(found.sources) if isinstance(found, Table) else f"kafka:{found.topic}"
+    if isinstance(found, Table):
+        return ", ".join(found.sources)
+    return f"files:{found.pattern}" if isinstance(found, Files) else f"kafka:{found.topic}"
 
 
 def state(place: Place) -> State:
@@ -161,6 +167,7 @@ def beside(table: str) -> dict[str, str]:
         resolved_name(table): "quarantine",
         late_name(table): "late",
         state_name(table): "state",
+        ledger_name(table): "ledger",
     }
 
 

@@ -11,7 +11,9 @@ old ones or all of the new.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import shutil
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +27,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, write_deltalake
 
-from headwater import log
+from headwater import failpoints, log
 from headwater.errors import ProjectError
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -80,7 +82,7 @@ class Lake:
     def flow_folder(self, flow: str, table: str | None = None) -> Path:
         """The folder of what a flow keeps beside the generation of its table: of its own name, or another."""
         place = self.places().get(table or flow)
-        return self._flow_folder(flow, place.generation if place else 1)
+        return self.flow_at(flow, place.generation if place else 1)
 
     def places(self) -> dict[str, Place]:
         """Every table's live generation, by name."""
@@ -156,18 +158,54 @@ class Lake:
             rows = [self._row(place) for place in {**kept, **places}.values()]
             self._write(rows, "overwrite")
 
+    def drop(self, tables: Iterable[str], flows: Iterable[str]) -> None:
+        """Have tables no more, in one commit; `finish` deletes what they held, and their flows' folders."""
+        names = list(tables)
+        folders = [self.at(name, 1).parent for name in names]
+        folders += [self.flow_at(flow, 1).parent for flow in flows]
+        note = {"tables": names, "folders": [str(folder.relative_to(self.root)) for folder in folders]}
+        half = self.root / f"_drop.{names[0]}.part"
+        half.write_text(json.dumps(note), encoding="utf-8")
+        os.replace(half, half.with_suffix(".json"))
+        failpoints.reach("noted", names[0])
+        self.swap({}, without=names)
+
+    def finish(self) -> int:
+        """Delete what is left of dropped tables, before others may have their names; how many there were."""
+        notes = list(self.root.glob("_drop.*.json"))
+        if not notes:
+            return 0
+        found = 0
+        with _LOCK, self.alone():
+            for file in filter(Path.exists, notes):
+                note = json.loads(file.read_bytes())
+                if not self.places().keys() & set(
+                    note["tables"]
+                ):  # else the drop was killed before its commit
+                    found += len(note["tables"])
+                    for folder in note["folders"]:
+                        shutil.rmtree(self.root / folder, ignore_errors=True)
+                file.unlink()
+        return found
+
     def at(self, name: str, generation: int) -> Path:
         """Where a generation of a table lies."""
         return self.root / name.replace(".", "/") / f"g{generation:04d}"
 
-    def _flow_folder(self, flow: str, generation: int) -> Path:
+    def flow_at(self, flow: str, generation: int) -> Path:
+        """Where what a flow keeps beside a generation of its table lies."""
         return self.root / "_flows" / flow / f"g{generation:04d}"
 
     def _new(self, name: str) -> Place:
         """Where a table will lie that is not there, or not any more."""
         gone = self.places().get(name)
-        generation = gone.generation if gone else 1
+        generation = gone.generation if gone else self._unused(name)
         return Place(name, generation, self.at(name, generation), uuid.uuid4().hex)
+
+    def _unused(self, name: str) -> int:
+        """The first generation of a table after those that hold something."""
+        folders = self.at(name, 1).parent.glob("g[0-9]*")
+        return 1 + max((int(folder.name[1:]) for folder in folders if log.head(folder) > 0), default=0)
 
     def _register(self, place: Place) -> Place:
         """Note in the catalog where a table lies."""

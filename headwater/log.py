@@ -9,25 +9,40 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
+from deltalake import DeltaTable
+
 from headwater.errors import CommitError
 
 IDENTITY_KEY = "headwater"
+_heads: dict[Path, int] = {}  # the newest version of each table when it was last looked for
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A Parquet file that a commit added: absolute path, size in bytes, rows (-1: not recorded)."""
+    """A Parquet file that a commit added.
+
+    Attributes:
+        path: absolute.
+        size: in bytes.
+        rows: how many it has; -1: not recorded.
+        order: the files of an appended table have come in the order of these numbers (`modificationTime`:
+            milliseconds since the epoch, or a little later: no two are the same).
+    """
 
     path: str
     size: int
     rows: int
+    order: int = 0
 
 
 @dataclass(frozen=True)
@@ -41,7 +56,12 @@ class Commit:
         added: the files whose rows are new (`dataChange` only).
         removed: how many files whose rows are gone (`dataChange` only).
         changes: the change feed's files, where the table keeps one.
+        left: the paths of all files that are not the table's any more: also those whose rows others hold now.
         flows: {flow → identity}, as `headwater.commit` writes it.
+        ours: whether the engine made it; of what only makes a table that is not known.
+        batches: {flow → its batch that this is}; none of what is no batch.
+        files: how many files it added and removed, be the rows in them other ones or not.
+        parameters, metrics: what Delta says of the operation.
     """
 
     version: int
@@ -50,7 +70,13 @@ class Commit:
     added: tuple[DataFile, ...] = ()
     removed: int = 0
     changes: tuple[DataFile, ...] = ()
+    left: tuple[str, ...] = ()
     flows: dict[str, Any] = field(default_factory=dict)
+    ours: bool = False
+    batches: dict[str, int] = field(default_factory=dict)
+    files: tuple[int, int] = (0, 0)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
 
 
 def exists(table: Path) -> bool:
@@ -59,16 +85,22 @@ def exists(table: Path) -> bool:
 
 
 def head(table: Path) -> int:
-    """The newest version; -1 when there is no table."""
-    newest = -1
-    try:
-        with os.scandir(table / "_delta_log") as entries:
-            for entry in entries:
-                if len(entry.name) == 25 and entry.name.endswith(".json"):
-                    newest = max(newest, int(entry.name[:20]))
-    except FileNotFoundError:
-        return -1
+    """The newest version; -1 when there is no table.
+
+    The one that was found last is where to look for it: to list a long log takes as long as a small commit.
+    """
+    newest = _heads.get(table, -1)
+    if newest < 0 or not _commit(table, newest).exists():
+        newest = max(_versions(table), default=-1)
+    while newest >= 0 and _commit(table, newest + 1).exists():
+        newest += 1
+    _heads[table] = newest
     return newest
+
+
+def first(table: Path) -> int:
+    """The oldest version whose commit is still in the log; -1 when there is no table."""
+    return min(_versions(table), default=-1)
 
 
 def commits(table: Path, *, after: int, upto: int) -> Iterator[Commit]:
@@ -87,21 +119,24 @@ def read(table: Path, version: int) -> Commit:
     Raises:
         CommitError: its file is gone.
     """
-    path = table / "_delta_log" / f"{version:020d}.json"
+    path = _commit(table, version)
     try:
         actions = [json.loads(line) for line in path.read_bytes().splitlines() if line]
     except FileNotFoundError:
         raise CommitError(
             f"{path}: version {version} is gone from the log; rebuild the tables below"
         ) from None
-    added, changes, removed, info = [], [], 0, {}
+    added, changes, left, removed, info, batches = [], [], [], 0, {}, {}
     for action in actions:
         if "add" in action and action["add"]["dataChange"]:
             added.append(_file(table, action["add"]))
         elif "cdc" in action:
             changes.append(_file(table, action["cdc"]))
-        elif "remove" in action and action["remove"]["dataChange"]:
-            removed += 1
+        elif "remove" in action:
+            left.append(str(table / unquote(action["remove"]["path"])))
+            removed += action["remove"]["dataChange"]
+        elif "txn" in action:
+            batches[action["txn"]["appId"]] = int(action["txn"]["version"])
         elif "commitInfo" in action:
             info = action["commitInfo"]
     return Commit(
@@ -111,8 +146,31 @@ def read(table: Path, version: int) -> Commit:
         added=tuple(added),
         removed=removed,
         changes=tuple(changes),
+        left=tuple(left),
         flows=json.loads(info.get(IDENTITY_KEY, "{}")),
+        ours=IDENTITY_KEY in info,
+        batches=batches,
+        files=(sum("add" in action for action in actions), sum("remove" in action for action in actions)),
+        parameters=info.get("operationParameters") or {},
+        metrics=info.get("operationMetrics") or {},
     )
+
+
+def write(table: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
+    """Make a version, where there is none yet.
+
+    Raises:
+        CommitError: there is one.
+    """
+    path = _commit(table, version)
+    half = path.with_suffix(f".{uuid.uuid4().hex}.part")
+    half.write_text("".join(json.dumps(action) + "\n" for action in actions), encoding="utf-8")
+    try:
+        os.link(half, path)  # as a rename, but never over another
+    except FileExistsError:
+        raise CommitError(f"{path}: something else made version {version}; only headwater may") from None
+    finally:
+        half.unlink()
 
 
 def flows(table: Path) -> dict[str, Any]:
@@ -121,13 +179,46 @@ def flows(table: Path) -> dict[str, Any]:
     return read(table, newest).flows if newest >= 0 else {}
 
 
+def snapshot(table: Path, version: int) -> tuple[DataFile, ...]:
+    """The files of a version, in the order in which their rows came."""
+    actions = pa.table(DeltaTable(table, version=version).get_add_actions(flatten=True))
+    if "num_records" not in actions.column_names:
+        actions = actions.append_column("num_records", pa.nulls(len(actions), pa.int64()))
+    found = actions.select(["modification_time", "path", "size_bytes", "num_records"]).to_pylist()
+    found.sort(key=lambda file: file["modification_time"])
+    return tuple(
+        DataFile(
+            str(table / unquote(file["path"])),
+            file["size_bytes"],
+            -1 if file["num_records"] is None else file["num_records"],
+            file["modification_time"],
+        )
+        for file in found
+    )
+
+
 def last(flows: Mapping[str, Any], flow: str) -> int:
     """The number of a flow's last batch, by `flows`; -1 where it has none."""
     return int(flows[flow]["sequence"]) if flow in flows else -1
 
 
+def _commit(table: Path, version: int) -> Path:
+    return table / "_delta_log" / f"{version:020d}.json"
+
+
+def _versions(table: Path) -> Iterator[int]:
+    """The versions whose commits are in the log, in no order."""
+    with suppress(FileNotFoundError), os.scandir(table / "_delta_log") as entries:
+        for entry in entries:
+            if len(entry.name) == 25 and entry.name.endswith(".json"):
+                yield int(entry.name[:20])
+
+
 def _file(table: Path, action: dict[str, Any]) -> DataFile:
     stats = json.loads(action.get("stats") or "{}")
     return DataFile(
-        str(table / unquote(action["path"])), int(action["size"]), int(stats.get("numRecords", -1))
+        str(table / unquote(action["path"])),
+        int(action["size"]),
+        int(stats.get("numRecords", -1)),
+        int(action.get("modificationTime", 0)),
     )

@@ -8,8 +8,13 @@ from contextlib import contextmanager
 from functools import cache
 
 import duckdb
+import pyarrow as pa
 
 _LOCK = threading.Lock()
+
+FLOAT_DIGITS = 9  # sums of DOUBLE depend on the order of addition in their last digits
+# Averages often lie half-way between two decimals, where the last digit decides which way they are rounded.
+OFF_TIES = "(1 + 3.14159e-10)"
 
 
 @contextmanager
@@ -25,6 +30,32 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 def quoted(name: str) -> str:
     """A column's name as DuckDB reads it whole."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def comparable(column: str, kind: pa.DataType) -> str:
+    """A column as two computations of it are compared: doubles by so many digits, all else as it is."""
+    name = quoted(column)
+    if not pa.types.is_floating(kind):
+        return name
+    digits = f"{FLOAT_DIGITS} - 1 - CAST(floor(log10(abs({name}))) AS INT)"
+    rounded = f"round({name} * {OFF_TIES}, {digits})"
+    return f"CASE WHEN isfinite({name}) AND {name} <> 0 THEN {rounded} ELSE {name} END AS {name}"
+
+
+def parquet(
+    connection: duckdb.DuckDBPyConnection, columns: pa.Schema, files: str = "files", options: str = ""
+) -> str:
+    """SQL that reads Parquet files which were written before some of the columns were added.
+
+    Args:
+        connection: where it will be executed.
+        columns: those to read; NULL where a file has them not.
+        files: the parameter that holds the files' paths.
+        options: further ones of `read_parquet`.
+    """
+    connection.register(f"no_{files}", columns.empty_table())
+    read = f"read_parquet(${files}, hive_partitioning = false, union_by_name = true{options})"
+    return f"(FROM no_{files} UNION ALL BY NAME FROM {read})"
 
 
 @cache

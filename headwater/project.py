@@ -16,6 +16,7 @@ from headwater.conf import Conf
 from headwater.definitions import (
     Alert,
     Declaration,
+    Files,
     KafkaSink,
     OpenSearchSink,
     PostgresSink,
@@ -48,18 +49,24 @@ class Project:
     references: dict[str, Reference]
     suites: dict[str, Suite] = field(default_factory=dict)
     digest: str = ""  # of all files of its layers and suites, helpers too, as they were loaded
+    files: dict[str, Files] = field(default_factory=dict)
+
+    @property
+    def raw(self) -> dict[str, Topic | Files]:
+        """The bronze tables, whose rows come from outside the lake as they are."""
+        return {**self.topics, **self.files}
 
     def names(self) -> list[str]:
         """The names of all tables that flows feed, each after what it reads."""
-        return [*self.topics, *self.tables]
+        return [*self.raw, *self.tables]
 
-    def definition(self, name: str) -> Topic | Table:
+    def definition(self, name: str) -> Topic | Files | Table:
         """The definition of the table `name`.
 
         Raises:
             ProjectError: there is none.
         """
-        found = self.topics.get(name) or self.tables.get(name)
+        found = self.raw.get(name) or self.tables.get(name)
         if found is None:
             raise ProjectError(f"unknown table '{name}'; known: {', '.join(self.names())}")
         return found
@@ -99,22 +106,23 @@ def load(root: Path | None, env: str = "local") -> Project:
     graph.check_names(declared)
     tables = {d.name: d for d in declared if isinstance(d, Table)}
     topics = {d.name: d for d in declared if isinstance(d, Topic)}
+    files = {d.name: d for d in declared if isinstance(d, Files)}
     alerts = {d.name: d for d in declared if isinstance(d, Alert)}
     sinks = {d.name: d for d in [*declared, *_published(tables)] if isinstance(d, Sink)}
     tables = _fed(tables)
     finals = _finals(tables, sinks)
     tables |= finals
     sinks = {name: _of_finals(sink, finals) for name, sink in sinks.items()}
-    order = graph.check(topics, tables, alerts, sinks, references)
+    order = graph.check({**topics, **files}, tables, alerts, sinks, references)
     known = {"postgres": list(conf.postgres), "opensearch": list(conf.opensearch)}
     graph.check_connections(sinks, known, root / "conf" / f"{env}.yaml")
     sinks = {name: sink for name, sink in sinks.items() if not _is_off(sink, conf)}
     ordered = {name: tables[name] for name in order}
     suites = {suite.table: suite for suite in find_suites(root)}
-    graph.check_suites(suites, [*topics, *ordered])
-    suites |= {name: of_whole_table(suites[name]) for name in topics if name in suites}
+    graph.check_suites(suites, [*topics, *files, *ordered])
+    suites |= {name: of_whole_table(suites[name]) for name in [*topics, *files] if name in suites}
     digest = _digest(root)
-    return Project(root, env, conf, topics, ordered, alerts, sinks, references, suites, digest)
+    return Project(root, env, conf, topics, ordered, alerts, sinks, references, suites, digest, files)
 
 
 def _digest(root: Path) -> str:

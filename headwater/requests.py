@@ -3,7 +3,8 @@
     _flows/<table>/<generation>/requests/<id>.json     what is asked for; renamed to <id>.taken by who does it
     _flows/<table>/<generation>/requests/<id>.answer   what came of it
 
-Whoever holds the table's lease takes its requests between two batches. A request that nobody takes is
+Whoever holds the table's lease takes its requests: between two batches, or beside them where they are of
+another kind, which has a folder of its own. A request that nobody takes is
 withdrawn by who asked.
 """
 
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headwater import lease
+from headwater.definitions import Format
 from headwater.errors import FlowError
 
 POLL = 0.05  # seconds
@@ -27,32 +29,37 @@ POLL = 0.05  # seconds
 
 @dataclass(frozen=True)
 class Request:
-    """What to do with a table's open quarantined records.
+    """What to do with a table.
 
     Attributes:
-        action: `replay` them, or `discard` them for good.
+        action: `replay` its open quarantined records, or `discard` them for good; `backfill` it; or
+            `maintain` it.
         rule: only those that fail this rule; None: all.
         why: the reason of discarding.
         digest: of the project's files, as the one who asks reads them.
+        pattern, format: of a backfill: which files, absolute, and what is in them.
     """
 
-    action: Literal["replay", "discard"]
-    rule: str | None
-    why: str | None
-    digest: str
+    action: Literal["replay", "discard", "backfill", "maintain"]
+    rule: str | None = None
+    why: str | None = None
+    digest: str = ""
+    pattern: str = ""
+    format: Format = "json"
 
 
 Answer = dict[str, Any]  # {"done": …}, or {"error": why not}
 
 
-def ask(folder: Path, request: Request) -> Answer | None:
+def ask(folder: Path, request: Request, kind: str = "requests") -> Answer | None:
     """The answer of the process that writes the table; None when there is none, or it ended unanswering.
 
     Args:
         folder: the flow's.
         request: what is asked for.
+        kind: the folder below it that such requests wait in.
     """
-    requests = folder / "requests"
+    requests = folder / kind
     requests.mkdir(parents=True, exist_ok=True)
     made = requests / f"{uuid.uuid4().hex}.json"
     half = made.with_suffix(".part")
@@ -70,10 +77,10 @@ def ask(folder: Path, request: Request) -> Answer | None:
             left.unlink(missing_ok=True)
 
 
-def take(folder: Path) -> Iterator[tuple[Request, Path]]:
+def take(folder: Path, kind: str = "requests") -> Iterator[tuple[Request, Path]]:
     """The requests that wait, each taken, with the file that its answer goes to (see `reply`)."""
     try:
-        with os.scandir(folder / "requests") as entries:
+        with os.scandir(folder / kind) as entries:
             found = sorted(entry.path for entry in entries if entry.name.endswith(".json"))
     except FileNotFoundError:
         return

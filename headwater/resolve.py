@@ -74,7 +74,8 @@ def _here(project: Project, lake: Lake, table: str, request: Request) -> Answer:
             board=Board(None),
         )
         flow = DerivedFlow(context, project.tables[table])
-        flow.recover()  # a record whose batch is half committed is in the table already
-        return flow.resolve(request)
+        with context.turn(table):
+            flow.recover()  # a record whose batch is half committed is in the table already
+            return flow.resolve(request)
     finally:
         mine.release()

@@ -14,7 +14,7 @@ from types import FrameType
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from headwater import analysis, kafka, requests
+from headwater import analysis, copies, kafka, requests
 from headwater import spark as sessions
 from headwater.broker import Topic as KafkaTopic
 from headwater.broker import create_topics, list_topics
@@ -23,12 +23,9 @@ from headwater.errors import HeadwaterError, LeaseError, SinkUnavailable, descri
 from headwater.flows import realtime
 from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Flow, flow_of
-from headwater.flows.ranged import RangedFlow
 from headwater.flows.reading import interval, starting
 from headwater.flows.schedule import Schedule
-from headwater.flows.source import SourceFlow
-from headwater.flows.union import UnionFlow
-from headwater.flows.view import ViewFlow
+from headwater.flows.upkeep import Committing, Upkeep
 from headwater.lake import Lake
 from headwater.lease import Lease
 from headwater.progress import Board
@@ -74,8 +71,9 @@ class Run:
         self._project = project
         self._options = options
         tables = project.above(list(options.tables))
-        self._alerts = [a for a in project.alerts.values() if a.source in tables]
-        self._sinks = [s for s in project.sinks.values() if s.table in tables]
+        self._copy = copies.mark(project.conf.lake)  # nothing of which leaves it
+        self._alerts = [a for a in project.alerts.values() if a.source in tables and not self._copy]
+        self._sinks = [s for s in project.sinks.values() if s.table in tables and not self._copy]
         self._names = [*tables, *(a.name for a in self._alerts), *(s.name for s in self._sinks)]
         self._flows: dict[str, Flow] = {}
         self._threads: list[threading.Thread] = []
@@ -97,6 +95,12 @@ class Run:
         starting(self._options.start)
         interval(self._options.trigger or project.conf.trigger)
         lake = Lake(project.conf.lake)
+        lake.finish()
+        if self._copy and (project.alerts or project.sinks):
+            self.board.say(
+                f"{lake.root} is a copy of {self._copy.of}: no alert and no sink runs until its "
+                f"{copies.MARK} is removed"
+            )
         try:
             for name in self._names:
                 self._leases[name] = Lease(name, lake.flow_folder(name))
@@ -110,8 +114,8 @@ class Run:
 
     def _run_flows(self, lake: Lake) -> None:
         project = self._project
-        bootstrap = kafka.ensure_running(project.root, project.conf)
-        slots = self._prepare_topics(bootstrap)
+        bootstrap = kafka.ensure_running(project.root, project.conf) if self._uses_kafka() else ""
+        slots = self._prepare_topics(bootstrap) if bootstrap else 0
         spark = sessions.start(project.conf, realtime_slots=0 if self._options.once else slots)
         context = Context(
             project=project,
@@ -128,15 +132,21 @@ class Run:
         )
         for alert in project.alerts.values():
             realtime.check(spark, alert)
-        schedule = Schedule(context, self._names)
+        schedule, upkeep = Schedule(context, self._names), Upkeep(context, self._flows)
         self._threads = [self._worker(context, name) for name in self._names]
         for thread in self._threads:
             thread.start()
         if not self._options.once:
             threading.Thread(target=schedule.run, name="quality", daemon=True).start()
+            threading.Thread(target=upkeep.run, name="maintain", daemon=True).start()
         self._wait(context)
         if self._options.once and not self._stop.is_set():
             self._validate(context, schedule)
+
+    def _uses_kafka(self) -> bool:
+        """Whether a flow of the run reads or writes a topic."""
+        sinks = any(isinstance(sink, KafkaSink) for sink in self._sinks)
+        return sinks or bool(self._alerts) or any(name in self._project.topics for name in self._names)
 
     def _prepare_topics(self, bootstrap: str) -> int:
         """Create the topics that the definitions ask for; how many slots the real-time flows hold."""
@@ -207,7 +217,7 @@ class Run:
         if isinstance(error, HeadwaterError):
             return describe(error)
         project = self._project
-        declared = {**project.topics, **project.tables, **project.alerts, **project.sinks}
+        declared = {**project.raw, **project.tables, **project.alerts, **project.sinks}
         return f"{declared[name].file}: {describe(error)}"
 
     def _wait(self, context: Context) -> None:
@@ -232,7 +242,7 @@ class Run:
         """What is due beside the flows: checkpoints of the Delta logs, which would hold up a commit, and
         answers to those who ask something of a flow that has failed."""
         for flow in list(self._flows.values()):
-            if isinstance(flow, SourceFlow | RangedFlow | UnionFlow | ViewFlow):
+            if isinstance(flow, Committing):
                 flow.committer.checkpoint()
         for name in self.board.failed():
             for _, answer in requests.take(context.lake.flow_folder(name)):

@@ -12,6 +12,8 @@ from headwater.broker import list_topics
 from headwater.definitions import Table
 from headwater.errors import BrokerError
 from headwater.lake import Lake
+from headwater.landing.folder import find
+from headwater.landing.ledger import Ledger, ledger_name
 from headwater.progress import Board
 from headwater.project import Project
 from headwater.ranges import Position
@@ -53,6 +55,9 @@ class Standing:
         committed: when its newest version was made (UTC); None where nothing is written yet.
         watermark: see `headwater.state.Kept`.
         keys: how many groups, windows or keys it keeps between batches; None where it keeps none.
+        unread: of a table that files feed, how many of them are not in it yet.
+        amiss: how many files are not, or not wholly, in the table, and will not be: they could not be read,
+            or were changed after they were taken; `<table>__files` says which and why.
     """
 
     table: str
@@ -62,6 +67,8 @@ class Standing:
     committed: datetime | None
     watermark: datetime | None
     keys: int | None
+    unread: int | None = None
+    amiss: int = 0
 
 
 def standings(project: Project) -> list[Standing]:
@@ -79,6 +86,7 @@ def standings(project: Project) -> list[Standing]:
             newest = datetime.fromtimestamp(max(times) / 1000, UTC) if times else None
             committed = commit.at if commit.version else None
         known = ends is not None or name not in project.topics
+        ledger = Ledger.of(lake, name) if ledger_name(name) in places or name in project.files else None
         found.append(
             Standing(
                 table=name,
@@ -88,9 +96,19 @@ def standings(project: Project) -> list[Standing]:
                 committed=committed,
                 watermark=keeps.watermark if keeps else None,
                 keys=keeps.keys if keeps else None,
+                unread=_unread(project, ledger, name) if ledger else None,
+                amiss=len(ledger.amiss()) if ledger else 0,
             )
         )
     return found
+
+
+def _unread(project: Project, ledger: Ledger, name: str) -> int | None:
+    """How many files a table has yet to take; None where it is not files that feed it."""
+    files = project.files.get(name)
+    if files is None:
+        return None
+    return len(ledger.see(find(project.root, files.pattern), files.pattern).new)
 
 
 def _ends(project: Project) -> dict[str, int] | None:
@@ -145,6 +163,8 @@ def lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> int
     if name not in places:
         return None
     mine = log.flows(places[name].path).get(name)
+    if name in project.files:
+        return None  # nobody has counted the records of files that were not read
     if name in project.topics:
         topic = project.topics[name].topic
         read = sum(mine["consumed"].get(topic, {}).values()) if mine else 0

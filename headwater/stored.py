@@ -16,6 +16,15 @@ def schema(columns: StructType) -> pa.Schema:
     return pa.schema([_nullable(field) for field in to_arrow_schema(columns, timezone="UTC")])
 
 
+def fitted(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Rows of a file by a table's columns: NULL in those that it got after the file was written."""
+    values = [
+        rows[name] if name in rows.column_names else pa.nulls(len(rows), kind)
+        for name, kind in zip(columns.names, columns.types, strict=True)
+    ]
+    return pa.table(values, names=columns.names).cast(columns)
+
+
 def _nullable(field: pa.Field) -> pa.Field:
     return pa.field(field.name, _type(field.type), nullable=True)
 

@@ -11,17 +11,19 @@ import json
 import os
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
@@ -70,7 +72,7 @@ class Target:
         self.place = place
         self._table = DeltaTable(place.path)
         newest = log.read(place.path, self.version)
-        if self.version > 0 and not newest.flows:
+        if self.version > 0 and not newest.ours:
             raise CommitError(
                 f"{place.name}: something else made version {self.version} ({newest.operation}) of "
                 f"{place.path}; only headwater may write there: find that writer, then start the table and "
@@ -79,6 +81,7 @@ class Target:
         self.flows: dict[str, Any] = newest.flows
         self._checkpoint = _last_checkpoint(place.path)
         self._mutex = threading.Lock()
+        self._order: int | None = None  # of the newest files
 
     @property
     def version(self) -> int:
@@ -99,6 +102,28 @@ class Target:
                 f"{file}: {self.place.name} now differs from its table in {', '.join(changed)}; undo the "
                 f"change, or build the table and those below it anew: headwater rebuild"
             )
+
+    def add(self, columns: pa.Schema) -> list[str]:
+        """Add those of the columns that the table has not, behind its own, in one commit; their names.
+
+        Rows that are there have NULL in them. What the flows have done stays as it is.
+
+        Raises:
+            CommitError: the table is not at the version it was left at: another writer was here.
+        """
+        have = pa.schema(self._table.schema().to_arrow()).names
+        lacking = pa.schema([column for column in columns if column.name not in have])
+
+        def commit(properties: CommitProperties) -> None:
+            self._table.alter.add_columns(
+                Schema.from_arrow(lacking).fields,
+                commit_properties=properties,
+                post_commithook_properties=NO_HOOKS,
+            )
+
+        if lacking.names:
+            self._commit_as(commit, self.flows, [])
+        return list(lacking.names)
 
     def done(self, identity: Identity) -> bool:
         """Whether this batch, or one after it, is in the table."""
@@ -186,7 +211,7 @@ class Target:
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
-        adds = [self._add(path) for path in files]
+        adds = [self._add(path, self._next()) for path in files]
 
         def commit(properties: CommitProperties) -> None:
             self._table.create_write_transaction(
@@ -272,9 +297,17 @@ class Target:
             if not mine[rare]:
                 del mine[rare]
         flows = {**self.flows, identity.flow: mine}
+        return self._commit_as(commit, flows, [Transaction(identity.flow, identity.sequence)])
+
+    def _commit_as(
+        self,
+        commit: Callable[[CommitProperties], None],
+        flows: dict[str, Any],
+        transactions: list[Transaction],
+    ) -> int:
         properties = CommitProperties(
             custom_metadata={log.IDENTITY_KEY: json.dumps(flows)},
-            app_transactions=[Transaction(identity.flow, identity.sequence)],
+            app_transactions=transactions,
             max_commit_retries=0,
         )
         with self._mutex:
@@ -290,17 +323,67 @@ class Target:
             self.flows = flows
             return self.version
 
-    def _add(self, path: str) -> AddAction | None:
+    def rewrite(self, before: Sequence[str], after: Sequence[str], order: int) -> bool:
+        """Let files that `write` wrote hold the rows which others held; whether those were still the table's.
+
+        Args:
+            before: the absolute paths of those that go.
+            after: the paths below the table of those that come.
+            order: see `log.DataFile`.
+
+        Raises:
+            CommitError: the table is not at the version it was left at: another writer was here.
+        """
+        now = int(datetime.now(UTC).timestamp() * 1000)
+        with self._mutex:
+            held = {unquote(path): path for path in self._table.file_uris()}
+            if not all(path in held for path in before):
+                return False
+            info = {"timestamp": now, "operation": "OPTIMIZE", log.IDENTITY_KEY: json.dumps(self.flows)}
+            gone = [
+                {
+                    "path": quote(os.path.relpath(path, self.place.path)),
+                    "deletionTimestamp": now,
+                    "dataChange": False,
+                    "partitionValues": {},
+                    "size": os.path.getsize(path),
+                }
+                for path in before
+            ]
+            come = [
+                {
+                    "path": path,
+                    "partitionValues": {},
+                    "size": (self.place.path / path).stat().st_size,
+                    "modificationTime": order,
+                    "dataChange": False,
+                    "stats": stats.of(self.place.path / path)[1],
+                }
+                for path in after
+            ]
+            actions = [{"commitInfo": info}, *({"remove": each} for each in gone)]
+            log.write(self.place.path, self.version + 1, [*actions, *({"add": each} for each in come)])
+            self._table.update_incremental()
+            return True
+
+    def _next(self) -> int:
+        """What tells that a file comes after all that the table has; see `log.DataFile`."""
+        if self._order is None:
+            actions = pa.table(self._table.get_add_actions(flatten=True))
+            self._order = pc.max(actions["modification_time"]).as_py() or 0
+        self._order = max(self._order + 1, time.time_ns() // 1_000_000)
+        return self._order
+
+    def _add(self, path: str, order: int) -> AddAction | None:
         file = self.place.path / path
         rows, text = stats.of(file)
         if rows == 0:
             return None
-        stat = file.stat()
         return AddAction(
             path=path,
-            size=stat.st_size,
+            size=file.stat().st_size,
             partition_values={},
-            modification_time=int(stat.st_mtime * 1000),
+            modification_time=order,
             data_change=True,
             stats=text,
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from headwater import log
 from headwater.errors import ProjectError
@@ -111,3 +111,13 @@ def test_two_processes_register_the_same_tables_once(tmp_path: Path) -> None:
     rows = DeltaTable(tmp_path / "_catalog").to_pyarrow_table().to_pylist()
     assert sorted(row["name"] for row in rows) == sorted(names)
     assert all(log.head(place.path) == 0 for place in Lake(tmp_path).places().values())
+
+
+def test_a_table_that_left_the_catalog_is_made_anew_and_not_taken_up_again(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    first = lake.create("silver.t", COLUMNS, properties={})
+    write_deltalake(first.path, pa.table({"n": [1]}), mode="append")
+    lake.swap({}, without=["silver.t"])
+    again = lake.create("silver.t", COLUMNS, properties={})
+    assert (again.generation, log.head(again.path)) == (2, 0) and again.id != first.id
+    assert lake.create("silver.t", COLUMNS, properties={}) == again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -97,3 +98,23 @@ def test_a_commit_half_written_by_a_checkpoint_or_a_stray_file_is_no_head(place:
     ):
         (folder / name).write_text("")
     assert log.head(place.path) == 3
+
+
+def test_the_newest_version_is_that_of_the_table_that_is_there_now(tmp_path: Path) -> None:
+    logs = tmp_path / "_delta_log"
+
+    def make(*versions: int) -> None:
+        logs.mkdir(exist_ok=True)
+        for version in versions:
+            (logs / f"{version:020d}.json").touch()
+
+    make(*range(4))
+    assert (log.first(tmp_path), log.head(tmp_path)) == (0, 3)
+    make(4, 5)
+    for version in range(5):  # its beginning is forgotten
+        (logs / f"{version:020d}.json").unlink()
+    assert (log.first(tmp_path), log.head(tmp_path)) == (5, 5)
+    shutil.rmtree(logs)
+    assert (log.first(tmp_path), log.head(tmp_path)) == (-1, -1)
+    make(0, 1)
+    assert (log.first(tmp_path), log.head(tmp_path)) == (0, 1)

@@ -53,8 +53,8 @@ CHANGES = [
         "silver/visits.py",
         'raw.where("n >= 0")',
         'raw.where("n >= 0").withColumn("more", F.lit(1))',
-        dict.fromkeys(DERIVED, "rebuild"),
-        "columns: + more int32",
+        {VISITS: "resumes"},
+        "column more added: NULL in the rows before; a rebuild fills them",
     ),
     (
         "gold/counts.sql",

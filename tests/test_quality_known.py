@@ -77,3 +77,19 @@ def test_of_a_new_key_nothing_is_read(tmp_path: Path) -> None:
     Path(next(iter(files.rows))).unlink()  # which nobody looks at
     other = pa.Table.from_pylist([{**drawn(random.Random(1)), "n": 2}], COLUMNS)
     assert len(index.rows(list(files.rows), other)) == 0
+
+
+def test_files_of_before_a_column_was_added_have_null_in_it(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    rows: list[dict[str, Any]] = [
+        {"id": None, "at": T0, "price": None, "n": n, "place": None} for n in (1, 2)
+    ]
+    older = pa.Table.from_pylist([{"at": T0, "n": 0}], pa.schema([COLUMNS.field("at"), COLUMNS.field("n")]))
+    pq.write_table(older, tmp_path / "000 x.parquet", store_schema=False)
+    index = KeyIndex(("id", "at"), COLUMNS)
+    batch = pa.Table.from_pylist([{"at": T0, "n": 9}], COLUMNS)
+    (only,) = index.rows([str(tmp_path / "000 x.parquet")], batch).to_pylist()
+    assert only == {"id": None, "at": T0, "price": None, "n": 0, "place": None}
+    files.add(rows)
+    found = index.rows([str(tmp_path / "000 x.parquet"), *files.rows], batch)
+    assert (found.schema, sorted(found["n"].to_pylist())) == (COLUMNS, [0, 1, 2])

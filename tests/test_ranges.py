@@ -39,8 +39,15 @@ def names(found: Range) -> list[str]:
     return [Path(file).name for file in found.files]
 
 
-def take(table: Path, start: Position, *, max_rows: int = 10**9, max_bytes: int = 10**12) -> Range | None:
-    return ranges.take(table, "silver.t", start, max_rows=max_rows, max_bytes=max_bytes)
+def take(
+    table: Path,
+    start: Position,
+    *,
+    max_rows: int = 10**9,
+    max_bytes: int = 10**12,
+    upto: Position | None = None,
+) -> Range | None:
+    return ranges.take(table, "silver.t", start, max_rows=max_rows, max_bytes=max_bytes, upto=upto)
 
 
 FILES = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 1000)), max_size=8)
@@ -74,6 +81,27 @@ def test_takes_give_every_file_once_in_order_and_within_the_bounds(
             at = found.upto
         assert seen == list(sizes)
         assert at == Position(1, len(commits) - 1, 0)
+
+
+@settings(max_examples=150, deadline=None, print_blob=True)
+@given(st.lists(FILES, max_size=6), st.integers(1, 250), st.integers(-1, 6), st.integers(0, 9))
+def test_takes_end_exactly_at_a_bound(
+    commits: list[list[tuple[int, int]]], max_rows: int, version: int, files: int
+) -> None:
+    bound = Position(1, version, files)
+    with TemporaryDirectory() as folder:
+        table, at, seen = Path(folder), START, []
+        for number, each in enumerate(commits):
+            commit(table, number, each)
+        while (found := take(table, at, max_rows=max_rows, upto=bound)) is not None:
+            assert found.upto != at and found.upto.reaches(at)
+            seen += names(found)
+            at = found.upto
+        every = [f"v{v}-{n}.parquet" for v, files_ in enumerate(commits) for n in range(len(files_))]
+        inside = [name for name in every if not left(name, bound, len(commits))]
+        assert seen == inside
+        rest = take(table, at)
+        assert [*seen, *(names(rest) if rest else ())] == every
 
 
 def left(name: str, at: Position, head: int) -> bool:

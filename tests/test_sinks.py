@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from headwater.errors import ConfError, FlowError, ProjectError, SinkUnavailable
 from headwater.flows.context import Context
 from headwater.flows.publish import PublishFlow
 from headwater.lake import Lake
+from headwater.maintain.clean import clean
 from headwater.progress import Board
 from headwater.target import Identity, Target
 
@@ -360,3 +362,22 @@ def test_a_table_in_sql_says_its_connection_by_a_property(tmp_path: Path, store:
         )
     sinks = projects.load(case.root).sinks
     assert [sink.target for sink in sinks.values()] == ["mine", f"{store}:dwh.gold.a", f"{store}:dwh.raw.b"]
+
+
+@pytest.mark.parametrize("changing", [False, True])
+def test_a_sink_that_comes_when_the_log_has_lost_its_beginning_gets_all_rows(
+    tmp_path: Path, changing: bool
+) -> None:
+    case = Case(tmp_path / "project", changing=changing)
+    for n in range(5):
+        case.commit((f"h{n % 3}", n))
+    DeltaTable(case.target.place.path).create_checkpoint()
+    case.commit(("h9", 9))
+    assert clean(case.target.place.path, upto=6, before=datetime.now(UTC)).commits == 5
+    want = {"h0": 3, "h1": 5, "h2": 2, "h9": 9}
+    rows = want.items() if changing else [("h0", 0), ("h1", 1), ("h2", 2), ("h0", 3), ("h1", 4), ("h9", 9)]
+    (wrote,) = [said for said in case.run() if said[0] == "write"]
+    assert wrote[1:3] == [6, 6]
+    assert sorted(wrote[3]) == sorted([6, "upsert", host, n] for host, n in rows)
+    case.commit(("h0", 1))
+    assert [said for said in case.run() if said[0] == "write"][-1][1:3] == [7, 7]

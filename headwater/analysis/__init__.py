@@ -16,13 +16,13 @@ from headwater.analysis.analysed import BRONZE, Analysed
 from headwater.analysis.fingerprint import fingerprint
 from headwater.analysis.gates import gate_of
 from headwater.analysis.timing import late_columns, lateness_of
-from headwater.definitions import Table
+from headwater.definitions import Files, Table, Topic
 from headwater.errors import ProjectError, first_line
 from headwater.project import Project
 from headwater.quality.suite import of_whole_table
 from headwater.target import GONE
 
-__all__ = ["BRONZE", "Analysed", "analyse", "apply", "fingerprint", "input_columns"]
+__all__ = ["BRONZE", "Analysed", "analyse", "apply", "fingerprint", "input_columns", "of_raw"]
 
 
 def analyse(spark: SparkSession, project: Project) -> dict[str, Analysed]:
@@ -32,16 +32,18 @@ def analyse(spark: SparkSession, project: Project) -> dict[str, Analysed]:
         ProjectError: a wrong column, a missing watermark, or what can't be done on a stream.
     """
     found: dict[str, Analysed] = {}
-    for topic in project.topics.values():
-        found[topic.name] = Analysed(
-            topic.name, BRONZE, stored.schema(BRONZE), (), None, fingerprint(project, topic)
-        )
+    found |= {raw.name: of_raw(project, raw) for raw in project.raw.values()}
     for table in project.tables.values():
         if table.flows:
             found |= _of_flows(spark, project, table, found)
         else:
             found[table.name] = _analyse(spark, project, table, found)
     return found
+
+
+def of_raw(project: Project, raw: Topic | Files) -> Analysed:
+    """A bronze table; it takes no session to tell."""
+    return Analysed(raw.name, BRONZE, stored.schema(BRONZE), (), None, fingerprint(project, raw))
 
 
 def _of_flows(
@@ -147,7 +149,7 @@ def _analyse(
             )
         return Analysed(
             table.name,
-            result.schema,
+            result.schema.toNullable(),
             stored.schema(result.schema),
             table.keys,
             None,
@@ -174,7 +176,7 @@ def _analyse(
     final = table.emit == "final"
     return Analysed(
         table.name,
-        result.schema,
+        result.schema.toNullable(),
         stored.schema(result.schema) if final else aggregate.schema(result, where),
         maintained.keys,
         maintained,
@@ -230,7 +232,9 @@ def _view(project: Project, table: Table, result: DataFrame, maintained: Aggrega
     if table.name in project.suites:
         of_whole_table(project.suites[table.name])
     columns = aggregate.schema(result, where) if maintained else stored.schema(result.schema)
-    return Analysed(table.name, result.schema, columns, keys, maintained, fingerprint(project, table))
+    return Analysed(
+        table.name, result.schema.toNullable(), columns, keys, maintained, fingerprint(project, table)
+    )
 
 
 def _check_keys(table: Table, result: DataFrame) -> None:

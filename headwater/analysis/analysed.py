@@ -43,7 +43,7 @@ class Analysed:
 
     Attributes:
         name: `<layer>.<name>`.
-        columns: what readers of the table see.
+        columns: what readers of the table see; all may be NULL, as in rows of before they were added.
         stored: what the Delta table holds: the columns, and partial results behind them.
         keys: the columns that identify a row; none for a table of appended rows.
         aggregate: how it is maintained; None where rows are appended.

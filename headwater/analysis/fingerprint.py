@@ -7,7 +7,7 @@ import inspect
 import json
 from dataclasses import asdict, replace
 
-from headwater.definitions import Declaration, Table, Topic
+from headwater.definitions import Declaration, Files, Table, Topic
 from headwater.project import Project
 
 
@@ -18,6 +18,8 @@ def fingerprint(project: Project, definition: Declaration) -> str:
     """
     if isinstance(definition, Topic):
         text = definition.topic
+    elif isinstance(definition, Files):
+        text = f"{definition.pattern} {definition.format}"
     elif isinstance(definition, Table) and definition.sql is not None:
         text = f"{definition.sql.text} {definition.emit} {definition.allowed_lateness}"
     elif isinstance(definition, Table) and definition.flows:

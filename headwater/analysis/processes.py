@@ -73,7 +73,7 @@ def analyse(table: Table, process: Process, source: StructType, fingerprint: str
     late = StructType([*source, StructField(WATERMARK, TimestampType()), StructField(LATENESS, DoubleType())])
     return Analysed(
         table.name,
-        columns,
+        columns.toNullable(),
         stored.schema(columns),
         (),
         None,

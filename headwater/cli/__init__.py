@@ -9,9 +9,15 @@ import sys
 import typer
 
 from headwater.cli import (
+    backfill,
+    copy,
     demo,
+    diff,
+    drop,
+    history,
     kafka,
     lateness,
+    maintain,
     plan,
     produce,
     project,
@@ -19,7 +25,9 @@ from headwater.cli import (
     quarantine,
     query,
     rebuild,
+    reconcile,
     run,
+    savepoint,
     state,
     status,
 )
@@ -32,8 +40,16 @@ app.command("produce")(produce.produce)
 app.command("run")(run.run)
 app.command("plan")(plan.plan)
 app.command("rebuild")(rebuild.rebuild)
+app.command("maintain")(maintain.maintain)
+app.command("backfill")(backfill.backfill)
+app.command("reconcile")(reconcile.reconcile)
+app.add_typer(savepoint.app, name="savepoint")
+app.command("copy")(copy.copy)
 app.command("demo")(demo.demo)
 app.command("query")(query.query)
+app.command("history")(history.history)
+app.command("diff")(diff.diff)
+app.command("drop")(drop.drop)
 app.command("lateness")(lateness.lateness)
 app.command("status")(status.status)
 app.command("state")(state.state)

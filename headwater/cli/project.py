@@ -15,6 +15,7 @@ from rich.text import Text
 from headwater import tables
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
+from headwater.landing import FILES
 
 if TYPE_CHECKING:
     from headwater.describe import Description
@@ -85,7 +86,7 @@ def graph(
     project: Project = None,
     env: Env = "local",
 ) -> None:
-    """Draw what reads what, from Kafka's topics to the last table."""
+    """Draw what reads what, from Kafka's topics and files to the last table."""
     from headwater import drawing
     from headwater import project as projects
 
@@ -135,7 +136,7 @@ _EMIT = {
 
 
 def _expectations(found: Description) -> str:
-    if found.kind in ("quarantine", "late", "state", "engine", "unknown"):
+    if found.kind in ("quarantine", "late", "state", "ledger", "engine", "unknown"):
         return ""
     return "none" if found.expectations is None else str(found.expectations)
 
@@ -148,13 +149,15 @@ def _batch(found: Description) -> str:
     every = f", every {limits['trigger']}" if limits["trigger"] else ""
     if found.kind == "topic":
         return f"{rows}, {tasks}{every}"
+    if found.kind == "files":
+        return f"{rows} or {_size(limits['max_bytes_per_batch'])}{every}"
     return f"{rows} or {_size(limits['max_bytes_per_batch'])}, {tasks}{every}"
 
 
 def _position(name: str, position: dict[str, Any]) -> str:
     if "version" not in position:
         offsets = " ".join(f"{partition}:{offset}" for partition, offset in position.items())
-        return f"kafka:{name} to offsets {offsets}"
+        return f"{name if name.startswith(FILES) else f'kafka:{name}'} to offsets {offsets}"
     part = f" and {position['files']} files of the next" if position.get("files") else ""
     return f"{name} to version {position['version']}{part}"
 

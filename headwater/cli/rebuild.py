@@ -17,7 +17,7 @@ def rebuild(
         list[str] | None, typer.Argument(help="Tables; all that is derived from them is rebuilt too.")
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Compare old and new rows; swap only if they are the same.")
+        bool, typer.Option("--verify", help="Compare with the live rows; swap only if they are the same.")
     ] = False,
     swap: Annotated[
         bool, typer.Option("--swap/--no-swap", help="Whether the new tables shall take the old ones' place.")
@@ -69,11 +69,14 @@ def rebuild(
         for one in done.differences:
             listing.add_row(one.table, *(f"{n:,}" for n in (one.before, one.after, one.gone, one.new)))
         listings.show([listing], sys.stdout)
+    for note in done.notes:
+        typer.echo(f"not told by comparing: {note}")
     if not done.swapped:
         typer.echo(
             "not swapped: headwater rebuild "
             f"{' '.join(tables)} swaps, headwater rebuild --abort removes what was built"
         )
         raise typer.Exit(0 if not verify or not any(done.differences) else 1)
+    typer.echo(f"live flows of these tables rested for {done.held:.1f} s")
     for name, generation in done.tables.items():
         typer.echo(f"{name} is generation {generation} now")

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
 
 from headwater import tables
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
+
+if TYPE_CHECKING:
+    from headwater.status import Standing
 
 
 def status(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
@@ -20,14 +26,26 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
         print_json([asdict(one) for one in found])
         return
     titles = ["table", "written by", "rows behind", "newest record", "last commit", "watermark", "keeps"]
-    listing = tables.table(titles, right=[2, 6])
+    amiss = any(one.amiss for one in found)
+    listing = tables.table([*titles, "files amiss"] if amiss else titles, right=[2, 6, 7])
     listing.columns[0].no_wrap = True
     for one in found:
         listing.add_row(
             one.table,
             f"process {one.writer}" if one.writer else "",
-            "?" if one.behind is None else f"{one.behind:,}",
+            _behind(one),
             *(when(at) if at else "" for at in (one.newest, one.committed, one.watermark)),
             "" if one.keys is None else f"{one.keys:,}",
+            *([f"{one.amiss:,}" if one.amiss else ""] if amiss else []),
         )
     tables.show([listing], sys.stdout)
+    for one in found:
+        if one.amiss:
+            where = "WHERE outcome IN ('unreadable', 'changed')"
+            typer.echo(f'\nheadwater query "SELECT path, reason, noted_at FROM {one.table}__files {where}"')
+
+
+def _behind(one: Standing) -> str:
+    if one.unread is not None:
+        return f"{one.unread:,} files"
+    return "?" if one.behind is None else f"{one.behind:,}"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from headwater import hold, plan
 from headwater.analysis import Analysed
 from headwater.definitions import Table
 from headwater.errors import FlowError
+from headwater.flows.bounds import Bounds
 from headwater.lake import Lake
-from headwater.plan import accept
 from headwater.progress import Board
 from headwater.project import Project
 from headwater.target import Target
@@ -35,6 +39,7 @@ class Context:
         bootstrap: Kafka's address; "" where no flow of the run needs it.
         once: whether the run ends when all is drained.
         close: whether windows that are open then are over, too.
+        bounds: how far flows read.
         start: where a source that has read nothing yet begins: earliest, latest or ISO 8601.
         trigger: how often Kafka is read; None: as the definitions say.
         board: where the flows say what they do.
@@ -54,6 +59,7 @@ class Context:
     trigger: str | None
     board: Board
     close: bool = False
+    bounds: Bounds = field(default_factory=Bounds)
     heads: Heads = field(default_factory=Heads)
     stop: threading.Event = field(default_factory=threading.Event)
     refused: dict[str, str] = field(default_factory=dict)
@@ -66,20 +72,48 @@ class Context:
             ProjectError: its columns are not those of its definition.
         """
         analysed = self.tables[table.name]
-        accept(self.project, self.lake, table.name, analysed)
+        plan.accept(self.project, self.lake, table.name, analysed)
         properties = dict(table.properties)
         if not analysed.appended:
             properties["delta.enableChangeDataFeed"] = "true"
         place = self.lake.create(table.name, analysed.stored, comment=table.comment, properties=properties)
         target = Target(place)
+        if plan.kind(table, analysed) == "rows":
+            target.add(analysed.stored)
         target.require(analysed.stored, table.file)
         self.opened[table.name] = place.generation
         return target
+
+    def open_beside(self, table: str, name: str, columns: pa.Schema, comment: str) -> Target:
+        """A table that the flow of `table` writes beside it: made if it is missing.
+
+        Raises:
+            Moved: the next generation of `table` is the live one, and so perhaps is what was found.
+        """
+        place = self.lake.create(name, columns, comment=comment, properties={})
+        self.check(table)
+        return Target(place)
 
     def refuse(self, table: str, why: str) -> None:
         """Let the flow of a table stop before its next batch."""
         self.refused[table] = why
         self.heads.announce()
+
+    @contextmanager
+    def turn(self, table: str) -> Iterator[bool]:
+        """Begin a batch of a table's flow, once nobody holds it at rest; False: the run ended before.
+
+        Raises:
+            FlowError, Moved: see `check`.
+        """
+        if table not in self.opened:
+            self.check(table)
+            yield True
+            return
+        with hold.turn(self.lake.flow_folder(table), self.stop) as mine:
+            if mine:
+                self.check(table)
+            yield mine
 
     def check(self, table: str) -> None:
         """Go on only where nothing refused the table, and its generation is the live one.

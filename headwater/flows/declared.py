@@ -7,6 +7,7 @@ from typing import Protocol
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
+from headwater.flows.files import FilesFlow
 from headwater.flows.final import FinalFlow
 from headwater.flows.processed import ProcessFlow
 from headwater.flows.publish import PublishFlow
@@ -30,6 +31,8 @@ def flow_of(context: Context, name: str) -> Flow:
     project = context.project
     if name in project.topics:
         return SourceFlow(context, project.topics[name])
+    if name in project.files:
+        return FilesFlow(context, project.files[name])
     if name in project.alerts:
         return RealtimeFlow(context, project.alerts[name])
     if name in project.sinks:

@@ -126,6 +126,6 @@ class DerivedFlow(RangedFlow):
     def _open_quarantine(self, name: str) -> Target:
         comment = f"Rows that {self.name} could not take, as they came, with the reason"
         columns = stored.schema(HELD)
-        target = Target(self._context.lake.create(name, columns, comment=comment, properties={}))
+        target = self._context.open_beside(self._place.name, name, columns, comment)
         target.require(columns, self._definition.file)
         return target

@@ -10,18 +10,19 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from headwater import kafka, log, memory
+from headwater import kafka, log, memory, stored
 from headwater.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.turns import take_turns
-from headwater.lake import Place, files
+from headwater.lake import Lake, Place, files
 from headwater.memory import quoted
 from headwater.progress import Batch
 from headwater.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
@@ -46,7 +47,7 @@ class PublishFlow:
         self._keys = analysed.keys
         names = analysed.columns.fieldNames()
         self._columns = pa.schema([analysed.stored.field(name) for name in names])
-        self._file = context.lake.flow_folder(sink.name) / "position.json"
+        self._file = _file(context.lake, sink.name)
         self._open: Target | None = None
         self._at = Position(0, -1)
 
@@ -112,10 +113,12 @@ class PublishFlow:
     def _opened(self, target: Target, place: Place) -> Position:
         """Where the sink is."""
         own = target.open(Published(self.name, place.name, self._columns, self._keys, place.id))
-        return own if own is not None else self._position()
+        return own if own is not None else sent(self._context.lake, self.name)
 
     def _changes(self, place: Place, at: Position) -> Changes | None:
         """The next versions, as many as a batch may have; None where there is none."""
+        if at.version < 0 and log.first(place.path) > 0:
+            return self._whole(place)
         parts: list[tuple[Position, pa.Table]] = []
         rows = 0
         for commit in log.commits(place.path, after=at.version, upto=log.head(place.path)):
@@ -125,6 +128,12 @@ class PublishFlow:
             parts.append((Position(place.generation, commit.version), changed))
             rows += len(changed)
         return Changes(parts) if parts else None
+
+    def _whole(self, place: Place) -> Changes:
+        """All rows, in one change: the commits that they came with are gone from the log."""
+        head = log.head(place.path)
+        rows = self._held(place.path, head)
+        return Changes([(Position(place.generation, head), _marked(rows, [UPSERT] * len(rows)))])
 
     def _difference(self, place: Place, at: Position) -> Changes:
         """What is other in this generation than in the one that the sink has, in one change.
@@ -172,9 +181,9 @@ class PublishFlow:
         for file in commit.changes or commit.added:
             found = pq.read_table(file.path, partitioning=None)
             kinds = found["_change_type"].to_pylist() if commit.changes else ["insert"] * len(found)
-            became = pa.array([_BECAME.get(kind) for kind in kinds], pa.string())
-            rows = found.select(self._columns.names).cast(self._columns).append_column(CHANGE, became)
-            parts.append(rows.filter(became.is_valid()))
+            rows = stored.fitted(found, self._columns)
+            marked = _marked(rows, [_BECAME.get(kind) for kind in kinds])
+            parts.append(marked.filter(marked[CHANGE].is_valid()))
         return (
             pa.concat_tables(parts)
             if parts
@@ -194,16 +203,26 @@ class PublishFlow:
             )
         return changes.last
 
-    def _position(self) -> Position:
-        """The last version that was sent."""
-        try:
-            kept = json.loads(self._file.read_bytes())
-        except FileNotFoundError:
-            return Position(0, -1)
-        return Position(int(kept["generation"]), int(kept["version"]))
-
     def _keep(self, at: Position) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         half = Path(f"{self._file}.part")
         half.write_text(json.dumps({"generation": at.generation, "version": at.version}))
         os.replace(half, self._file)
+
+
+def _marked(rows: pa.Table, changes: Sequence[str | None]) -> pa.Table:
+    """Rows, with what became of each."""
+    return rows.append_column(CHANGE, pa.array(changes, pa.string()))
+
+
+def sent(lake: Lake, sink: str) -> Position:
+    """What a sink was last sent, as is kept here; generation 0 where nothing is."""
+    try:
+        kept = json.loads(_file(lake, sink).read_bytes())
+    except FileNotFoundError:
+        return Position(0, -1)
+    return Position(int(kept["generation"]), int(kept["version"]))
+
+
+def _file(lake: Lake, sink: str) -> Path:
+    return lake.flow_folder(sink) / "position.json"

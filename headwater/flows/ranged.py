@@ -62,7 +62,9 @@ class RangedFlow:
         Raises:
             FlowError, CommitError: what trying again will not mend.
         """
-        self.recover()
+        with self._context.turn(self.name) as mine:
+            if mine:
+                self.recover()
         take_turns(self._context, self.name, [self._stream], self._turn, self._apart)
 
     def recover(self) -> None:
@@ -103,6 +105,7 @@ class RangedFlow:
             self._position,
             max_rows=self._max_rows,
             max_bytes=self._context.project.conf.max_bytes_per_batch,
+            upto=self._context.bounds.upto(self._place.name, self.name, self._stream),
         )
         if found is None:
             return False

@@ -197,7 +197,7 @@ class Replay:
 
     def _open(self, name: str) -> Target:
         comment = f"What became of the records in {quarantine_name(self._table.place.name)}"
-        return Target(self._context.lake.create(name, RESOLVED, comment=comment, properties={}))
+        return self._context.open_beside(self._table.place.name, name, RESOLVED, comment)
 
 
 def _nothing(_: Intent) -> Built:

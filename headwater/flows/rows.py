@@ -68,7 +68,8 @@ class Work:
         """The rows that the function returned with what the gate knows of each."""
         assert self.gate is not None
         files = self.written() if self.gate.keyed else ()
-        return self.gate.judge(rows, self.spark.read.parquet(*files) if files else None)
+        columns = rows.schema.toNullable()  # that the oldest files may lack
+        return self.gate.judge(rows, self.spark.read.schema(columns).parquet(*files) if files else None)
 
     def judge_few(self, rows: DataFrame) -> DataFrame:
         """The same of few rows, which are computed first where that tells which of the table's matter."""
@@ -79,7 +80,7 @@ class Work:
         computed = rows.toArrow()
         computed = computed if len(computed) else computed.schema.empty_table()
         alike = pa.concat_tables([index.rows(files, computed) for index in self.indexes])
-        written = self.spark.createDataFrame(alike, rows.schema) if len(alike) else None
+        written = self.spark.createDataFrame(alike, rows.schema.toNullable()) if len(alike) else None
         return self.gate.judge(self.spark.createDataFrame(computed, rows.schema).coalesce(1), written)
 
 

@@ -10,23 +10,26 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import asdict
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headwater import kafka
+from headwater import kafka, requests
 from headwater import spark as sessions
 from headwater.commit import Built, Committer
 from headwater.definitions import Topic
-from headwater.errors import FlowError
+from headwater.errors import FlowError, HeadwaterError, describe
+from headwater.flows.backfill import Backfill
 from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval, starting
 from headwater.flows.rows import FEW, FEW_BYTES
 from headwater.intent import Intent, IntentFile
 from headwater.plan import accept
 from headwater.progress import Batch
+from headwater.requests import Answer, Request
 from headwater.target import Target
 
 # Payloads, offsets and times hardly repeat: looking for repetition and bounds in them costs a third.
@@ -57,6 +60,7 @@ class SourceFlow:
         self._parallelism = topic.limits.parallelism or context.project.conf.parallelism
         self._spark: SparkSession = sessions.child(context.spark, parallelism=self._parallelism)
         self._checkpoint = self._folder / "checkpoint"
+        self._backfill = Backfill(context.project, context.lake, topic, self._table)
         self._busy = threading.Lock()
         self._failure: Exception | None = None
         self._row_bytes = 0.0  # of the records last read, on average
@@ -70,6 +74,7 @@ class SourceFlow:
             Exception: what made the query fail.
         """
         self._check_checkpoint()
+        self._backfill.recover()
         while not self._run_query() and not self._context.stop.is_set():
             pass
 
@@ -82,6 +87,8 @@ class SourceFlow:
                 self._context.check(self.name)
                 if self._context.stop.is_set() or self._outgrown():
                     break
+                for request, answer in requests.take(self._folder):
+                    requests.reply(answer, self._answer(request))
         except Exception:
             if self._failure is not None:
                 raise self._failure from None
@@ -90,6 +97,23 @@ class SourceFlow:
             with self._busy:
                 query.stop()
         return not self._outgrown()
+
+    def _answer(self, request: Request) -> Answer:
+        """Do what another process asks for, in turns with the query's batches."""
+        context = self._context
+        try:
+            done = self._backfill(
+                request.pattern,
+                request.format,
+                turn=self._busy,
+                stopped=context.stop.is_set,
+                announce=context.heads.announce,
+            )
+            return {"done": asdict(done)}
+        except HeadwaterError as e:
+            return {"error": str(e)}
+        except Exception as e:
+            return {"error": f"{self._topic.file}: {self.name}: {describe(e)}"}
 
     def _outgrown(self) -> bool:
         return self._bound > 2 * self._admitted()

@@ -14,10 +14,9 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater import eventtime
+from headwater import eventtime, stored
 from headwater.commit import Committer, Merge
 from headwater.definitions import Table
-from headwater.errors import BrokerError
 from headwater.eventtime import NEVER, EventTime, Times, late_name, state_name
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
@@ -51,12 +50,13 @@ class TimedFlow(RangedFlow):
         above = self._context.project.above([self.name])
         whole = not self._context.stop.is_set() and not set(above) & set(self._context.board.failed())
         if self.waits and self._context.close and whole:  # else rows may be left that come with the next run
-            while self._close(self._end(), set()):
-                pass
+            with self._context.turn(self.name) as mine:
+                while mine and self._close(self._end(), set()):
+                    pass
 
     def step(self) -> bool:
         """Take one batch, or do what time alone has brought; whether there was either."""
-        return super().step() or (self.waits and not self._context.once and self._tick())
+        return super().step() or (self.waits and (self._is_told() or self._tick()))
 
     def _due(self) -> pa.ChunkedArray:
         """When each thing that waits is over: microseconds since the epoch, without the delay."""
@@ -86,7 +86,9 @@ class TimedFlow(RangedFlow):
         return self._opened(name, self._analysed.late, comment)
 
     def _opened(self, name: str, columns: pa.Schema, comment: str) -> Target:
-        target = Target(self._context.lake.create(name, columns, comment=comment, properties={}))
+        target = self._context.open_beside(self.name, name, columns, comment)
+        if name == late_name(self.name):  # it holds rows of the input, which may have got columns
+            target.add(columns)
         target.require(columns, self._definition.file)
         return target
 
@@ -107,7 +109,8 @@ class TimedFlow(RangedFlow):
         """The event times of a batch's files."""
         assert self._lateness is not None
         if self._times is None or self._times[0] != list(files):
-            self._times = (list(files), eventtime.times(files, self._lateness.column))
+            columns = stored.schema(self._applied.columns)
+            self._times = (list(files), eventtime.times(files, self._lateness.column, columns))
         return self._times[1]
 
     def _may_be_late(self, intent: Intent) -> bool:
@@ -116,9 +119,20 @@ class TimedFlow(RangedFlow):
             return False
         return not self._lateness.none(self._event_time(), self._times_of(intent.files))
 
+    def _is_told(self) -> bool:
+        """Do what is over because the bounds of the run say so; whether they say more than is known."""
+        told, before = self._context.bounds.closed(self.name), self._event_time()
+        if told is None or told.closed <= before.closed:
+            return False
+        self._carry_out(self._intent(self._nothing(), before.closing(told.closed, told.idle)))
+        return True
+
+    def _nothing(self) -> Range:
+        return Range((), 0, self._position, None)
+
     def _tick(self) -> bool:
         """Do what is over although no row comes; whether there was anything."""
-        if not len(self._due()):
+        if self._context.once or not len(self._due()):
             return False
         before = self._event_time()
         partitions, idle = self._partitions(before, self._position)
@@ -131,10 +145,7 @@ class TimedFlow(RangedFlow):
         held_back = partitions > silent and reached.low(partitions - silent) > reached.low(partitions)
         if not silent or not (held_back or partitions == silent):
             return partitions, set()
-        try:
-            return partitions, self._upstream.quiet(upto, silent)
-        except BrokerError:  # what it holds is not known, so all wait
-            return partitions, set()
+        return partitions, self._upstream.quiet(upto, silent)
 
     def _close(self, upto: int, idle: set[str]) -> bool:
         """Do what is over at a time; whether there was anything."""
@@ -143,9 +154,8 @@ class TimedFlow(RangedFlow):
         over = due.filter(pc.less(pc.add(due, delay), pa.scalar(upto, pa.int64())))
         if not len(over):
             return False
-        nothing = Range((), 0, self._position, None)
         closed = self._event_time().closing(pc.max(over).as_py() + delay + 1, idle)
-        self._carry_out(self._intent(nothing, closed))
+        self._carry_out(self._intent(self._nothing(), closed))
         return True
 
 

@@ -25,10 +25,11 @@ def take_turns(
     """
     heads = context.heads
     while not context.stop.is_set():
-        context.check(flow)
         beat, began = heads.beat(), time.monotonic()
         ended = all(map(heads.ended, inputs))
-        if step():
+        with context.turn(flow) as mine:
+            worked = mine and step()
+        if worked:
             if not context.once:
                 context.stop.wait(began + apart - time.monotonic())
             continue

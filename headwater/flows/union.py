@@ -27,8 +27,9 @@ class UnionFlow:
         Raises:
             FlowError, CommitError: what trying again will not mend.
         """
-        for flow in self._flows:
-            flow.recover()
+        with self._context.turn(self.name) as mine:
+            for flow in self._flows if mine else ():
+                flow.recover()
         take_turns(self._context, self.name, self._inputs, self.step, self._apart)
 
     def step(self) -> bool:

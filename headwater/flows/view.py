@@ -65,9 +65,10 @@ class ViewFlow:
         Raises:
             FlowError, CommitError: what trying again will not mend.
         """
-        left = self.committer.unsealed()
-        if left is not None:
-            self._carry_out(left)
+        with self._context.turn(self.name) as mine:
+            left = self.committer.unsealed() if mine else None
+            if left is not None:
+                self._carry_out(left)
         take_turns(self._context, self.name, self._inputs, self.step, self._apart)
 
     def step(self) -> bool:
@@ -75,11 +76,14 @@ class ViewFlow:
         places = self._context.lake.places()
         if any(name not in places for name in self._inputs):
             return False
-        heads = {name: log.head(places[name].path) for name in self._inputs}
+        heads = {name: self._head(name, places[name]) for name in self._inputs}
+        if min(heads.values(), default=0) < 0:
+            return False
         upto = {name: Position(places[name].generation, head, 0).json() for name, head in heads.items()}
-        pinned = self._references.pinnable()
+        bound = self._context.bounds.references(self.name)
+        pinned = self._references.pinnable() if bound is None else bound
         consumed = {**upto, **{name: {"version": version} for name, version in pinned.items()}}
-        new = self._is_new(consumed, places)
+        new = self._is_new(consumed, places) or (bound is not None and consumed != self._consumed())
         if not new and not self._is_time():
             return False
         flows = [
@@ -100,6 +104,17 @@ class ViewFlow:
         self._carry_out(intent)
         return True
 
+    def _head(self, name: str, place: Place) -> int:
+        """The version of an input that is read next; -1: none yet."""
+        bound = self._context.bounds.upto(self.name, self.name, name)
+        head = log.head(place.path)
+        return head if bound is None else min(head, bound.version)
+
+    def _consumed(self) -> dict[str, Any] | None:
+        """What the last batch has read."""
+        consumed: dict[str, Any] | None = self._table.flows.get(self.name, {}).get("consumed")
+        return consumed
+
     def _is_time(self) -> bool:
         """Whether to look at what the clock alone has changed."""
         if CLOCK not in self._references or (self._context.once and self._looked):
@@ -111,7 +126,7 @@ class ViewFlow:
 
     def _is_new(self, consumed: dict[str, Any], places: Mapping[str, Place]) -> bool:
         """Whether anything has changed in what the view reads; commits without rows change nothing."""
-        seen = self._seen or self._table.flows.get(self.name, {}).get("consumed")
+        seen = self._seen or self._consumed()
         if seen is None or seen.keys() != consumed.keys():  # the first batch, or one of another definition
             return True
         if any(consumed[name] != seen[name] for name in consumed if name not in (CLOCK, *self._inputs)):

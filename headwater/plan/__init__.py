@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+from deltalake import DeltaTable
+
 from headwater import analysis, inspect, log
 from headwater import spark as sessions
 from headwater.analysis import Analysed
 from headwater.definitions import Table
 from headwater.errors import ProjectError
+from headwater.eventtime import state_name
 from headwater.lake import Lake, Place
 from headwater.plan import facts as definitions
+from headwater.plan.facts import kind
 from headwater.plan.verdict import Effect, Verdict, judge
 from headwater.project import Project
 
+__all__ = ["Line", "accept", "kind", "plan", "verdict"]
+
+_GONE = "nothing writes it any more; its rows stay until headwater drop removes it"
 RECENT = 200  # commits by which a table's speed is judged
 NEEDS_A_PERSON: tuple[Effect, ...] = ("rebuild", "loses")
 
@@ -50,7 +58,7 @@ def plan(project: Project) -> list[Line]:
     known = {name for table in project.names() for name in (table, *inspect.beside(table))}
     for name in sorted(lake.places().keys() - known):
         if not name.startswith("ops."):
-            lines.append(Line(name, Verdict("gone", ("nothing writes it any more; its rows stay",))))
+            lines.append(Line(name, Verdict("gone", (_GONE,))))
     return lines
 
 
@@ -62,7 +70,21 @@ def verdict(project: Project, lake: Lake, name: str, analysed: Analysed) -> Verd
     before = definitions.read(lake.flow_folder(name))
     if before is None:  # nothing has run with it yet
         return Verdict("new") if log.head(place.path) == 0 else Verdict("unchanged")
-    return judge(before, definitions.facts(project, name, analysed))
+    found = judge(before, definitions.facts(project, name, analysed))
+    if found.effect in ("unchanged", "resumes") and not _keeps_the_same(lake, name, analysed):
+        why = f"{state_name(name)}, where rows of its input wait, would have other columns"
+        return Verdict("rebuild", (why,))
+    return found
+
+
+def _keeps_the_same(lake: Lake, name: str, analysed: Analysed) -> bool:
+    """Whether the columns of what the table keeps between batches are those that it would have now."""
+    place = lake.places().get(state_name(name))
+    if analysed.state is None or place is None or not log.exists(place.path):
+        return True
+    have = pa.schema(DeltaTable(place.path).schema().to_arrow())
+    before, now = ({field.name: str(field.type) for field in schema} for schema in (have, analysed.state))
+    return before == now
 
 
 def accept(project: Project, lake: Lake, name: str, analysed: Analysed) -> None:
@@ -99,7 +121,7 @@ def _line(project: Project, lake: Lake, name: str, found: Verdict) -> Line:
 def _speed(place: Place, table: Table) -> float | None:
     """Rows per second that the table's flow has read, in its fastest batch of late."""
     head, best = log.head(place.path), 0.0
-    for commit in log.commits(place.path, after=max(0, head - RECENT), upto=head):
+    for commit in log.commits(place.path, after=max(log.first(place.path), head - RECENT), upto=head):
         mine = commit.flows.get(table.name, {})
         seconds = mine.get("seconds", 0.0)
         if mine.get("rows", 0) >= 1000 and seconds:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.analysis.analysed import Analysed
-from headwater.definitions import Table, Topic
+from headwater.definitions import Files, Table, Topic
 from headwater.project import Project
 
 Facts = dict[str, str]
@@ -25,8 +25,10 @@ def facts(project: Project, name: str, analysed: Analysed) -> Facts:
     definition = project.definition(name)
     if isinstance(definition, Topic):
         return {"kind": "topic", "topic": definition.topic}
+    if isinstance(definition, Files):
+        return {"kind": "files", "files": definition.pattern, "format": definition.format}
     found = {
-        "kind": _kind(definition, analysed),
+        "kind": kind(definition, analysed),
         "sources": ", ".join(name for name in definition.sources if name not in project.references),
         "reference tables": ", ".join(name for name in definition.sources if name in project.references),
         "columns": _columns(analysed.stored),
@@ -66,12 +68,25 @@ def write(folder: Path, kept: Facts) -> None:
     os.replace(half, folder / FILE)
 
 
-def _kind(table: Table, analysed: Analysed) -> str:
+def kind(table: Table, analysed: Analysed) -> str:
+    """How a table is kept, in words; of one of `rows`, each is appended and never changes."""
     if table.process is not None:
         return "process"
     if analysed.aggregate is not None:
         return "final windows" if table.emit == "final" else "aggregate"
     return "view" if table.view else "rows"
+
+
+def columns_of(text: str) -> dict[str, str]:
+    """{column → type} of a table, as its facts write its columns."""
+    found, begin, depth = {}, 0, 0
+    for at, character in enumerate(f"{text},"):
+        depth += (character in "<[(") - (character in ">])")
+        if character == "," and not depth:
+            name, _, kind = text[begin:at].strip().partition(" ")
+            found[name] = kind
+            begin = at + 1
+    return found
 
 
 def _columns(schema: pa.Schema) -> str:

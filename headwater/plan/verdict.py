@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from headwater.plan.facts import Facts
+from headwater.plan.facts import Facts, columns_of
 
 Effect = Literal["new", "unchanged", "resumes", "rebuild", "loses", "gone"]
 
@@ -17,6 +18,8 @@ _FROM_HERE_ON = {
     "skew",
     "expectations",
     "time to live",
+    "files",
+    "format",
 }
 # Of tables whose rows are appended one by one: no row that is there has to change with the next.
 _OF_ROWS = {"definition", "fields"}
@@ -47,32 +50,56 @@ def judge(before: Facts, now: Facts) -> Verdict:
         return Verdict(
             "loses",
             (
-                f"its rows are of the topic {before.get('topic')}, of which what has not been read would be "
-                f"lost; give {now.get('topic')} a table of its own",
+                f"its rows are of {_origin(before)}, of which what has not been read would be "
+                f"lost; give {_origin(now)} a table of its own",
             ),
         )
     if now["kind"] == "view" and before["kind"] == "view" and not {"columns", "keys"} & set(changed):
         return Verdict("resumes", (f"{_listed(changed)} changed: it is computed anew",))
-    free = _FROM_HERE_ON | (_OF_ROWS if now["kind"] == "rows" and before["kind"] == "rows" else set())
+    of_rows = now["kind"] == "rows" and before["kind"] == "rows"
+    evolved = _evolved(before, now) if of_rows and "columns" in changed else ()
+    free = _FROM_HERE_ON | (_OF_ROWS if of_rows else set()) | ({"columns"} if evolved else set())
     stuck = [what for what in changed if what not in free]
-    if not stuck:
-        return Verdict(
-            "resumes", (f"{_listed(changed)} changed: for rows from here on; a rebuild applies it to all",)
-        )
-    return Verdict("rebuild", tuple(_said(what, before, now) for what in stuck))
+    if stuck:
+        return Verdict("rebuild", tuple(_said(what, before, now) for what in stuck))
+    others = [what for what in changed if what != "columns"]
+    ahead = f"{_listed(others)} changed: for rows from here on; a rebuild applies it to all" if others else ""
+    return Verdict("resumes", (*evolved, *filter(None, [ahead])))
+
+
+def _evolved(before: Facts, now: Facts) -> tuple[str, ...]:
+    """What becomes of a table of rows whose columns have changed; empty where it can't go on with them."""
+    ours, theirs = columns_of(before["columns"]), columns_of(now["columns"])
+    if any(theirs.get(name) != kind for name, kind in ours.items()):
+        return ()
+    added = [name for name in theirs if name not in ours]
+    if not added:
+        return ("the order of its columns changed: it keeps the one it has; a rebuild applies it",)
+    return tuple(f"column {name} added: NULL in the rows before; a rebuild fills them" for name in added)
+
+
+def _origin(facts: Facts) -> str:
+    return f"the topic {facts['topic']}" if "topic" in facts else f"the files {facts.get('files')}"
 
 
 def _listed(names: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
+def _differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    """How {column → type} of a table became another, in a line: what is gone, what is other, what is new."""
+    gone = [f"- {name} {ours[name]}" for name in ours if name not in theirs]
+    other = [
+        f"{name} {kind} → {theirs[name]}" for name, kind in ours.items() if theirs.get(name, kind) != kind
+    ]
+    new = [f"+ {name} {theirs[name]}" for name in theirs if name not in ours]
+    return ", ".join([*gone, *other, *new])
+
+
 def _said(what: str, before: Facts, now: Facts) -> str:
     old, new = before.get(what, "none"), now.get(what, "none")
     if what == "columns":
-        ours, theirs = (set(text.split(", ")) for text in (old, new))
-        moved = [f"- {column}" for column in sorted(ours - theirs)]
-        moved += [f"+ {column}" for column in sorted(theirs - ours)]
-        return f"columns: {', '.join(moved) or 'their order'}"
+        return f"columns: {_differing(columns_of(old), columns_of(new)) or 'their order'}"
     if what == "definition":
         return "its query or function changed, and what it has made can't be told apart from what it will"
     return f"{what}: {old} → {new}"

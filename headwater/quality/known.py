@@ -67,7 +67,7 @@ class KeyIndex:
             connection.register("wanted", pa.table({"h": hashes}))
             names = ", ".join(map(quoted, self._columns.names))
             rows = connection.execute(
-                f"SELECT {names} FROM read_parquet($files, hive_partitioning = false) "
+                f"SELECT {names} FROM {memory.parquet(connection, self._columns)} "
                 f"WHERE {self._hash} IN (SELECT h FROM wanted)",
                 {"files": [self._files[at] for at in owners]},
             ).to_arrow_table()
@@ -83,9 +83,9 @@ class KeyIndex:
             return
         numbers = pa.array(range(len(self._files), len(self._files) + len(new)), pa.int32())
         connection.register("names", pa.table({"name": new, "number": numbers}))
+        rows = memory.parquet(connection, self._columns, options=", filename = true")
         found: dict[str, Any] = connection.execute(
-            f"SELECT {self._hash} AS h, number FROM read_parquet($files, filename = true, "
-            "hive_partitioning = false) JOIN names ON names.name = filename",
+            f"SELECT {self._hash} AS h, number FROM {rows} JOIN names ON names.name = filename",
             {"files": new},
         ).fetchnumpy()
         self._files += new

@@ -101,7 +101,7 @@ def suggest(project: Project, table: str) -> dict[str, Any]:
     rows = profiles[0].rows
     if not rows:
         raise QualityError(f"{table} holds no rows yet; run: headwater run {table} --once")
-    whole = table in project.topics or inspect.changes_in_place(place)
+    whole = table in project.raw or inspect.changes_in_place(place)
     expectations = [*_of_table(rows, _keys(project, table), profiles)] if whole else []
     for profile in profiles:
         expectations += _of_column(profile)
@@ -171,7 +171,7 @@ def _is_set(profile: Profile) -> bool:
 
 def _keys(project: Project, table: str) -> tuple[str, ...]:
     """The columns that identify a row: where Kafka had it, or what an aggregate groups by (starts Spark)."""
-    if table in project.topics:
+    if table in project.raw:
         return ("cluster", "topic", "partition", "offset")
     from headwater import spark as sessions
 

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from headwater import conf as configuration
-from headwater.paths import find_project
 from headwater.query import on_duckdb, sources
 from headwater.query.result import Result
 
@@ -49,8 +47,7 @@ def run(
         QueryError: an unknown table, a statement that is no query, a wrong parameter, or no such past.
         HeadwaterError: there is no project here, or its configuration is not valid.
     """
-    root = find_project(project)
-    found = sources.Sources(root, env, configuration.load(root, env))
+    found = sources.of_project(project, env)
     if engine == "spark":
         from headwater.query import on_spark
 
@@ -68,8 +65,7 @@ def connect(project: Path | None = None, *, env: str = "local") -> duckdb.DuckDB
     Raises:
         HeadwaterError: there is no project here, or its configuration is not valid.
     """
-    root = find_project(project)
-    return on_duckdb.connect(sources.Sources(root, env, configuration.load(root, env)))
+    return on_duckdb.connect(sources.of_project(project, env))
 
 
 def spark(project: Path | None = None, *, env: str = "local") -> SparkSession:
@@ -80,5 +76,4 @@ def spark(project: Path | None = None, *, env: str = "local") -> SparkSession:
     """
     from headwater.query import on_spark
 
-    root = find_project(project)
-    return on_spark.session(sources.Sources(root, env, configuration.load(root, env)))
+    return on_spark.session(sources.of_project(project, env))

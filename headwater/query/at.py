@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,12 +11,13 @@ from headwater.errors import QueryError
 from headwater.query.sources import Source
 
 
-def versions(tables: Sequence[Source], at: str | None) -> dict[str, int | None]:
+def versions(tables: Sequence[Source], at: str | None, option: str = "--at") -> dict[str, int | None]:
     """{table → the version to read}; None: the newest, and for a CSV file as it is.
 
     Args:
         tables: the tables that the query names.
         at: a version, which belongs to one table, or an ISO 8601 time (UTC unless it names a zone).
+        option: what it was given by, for messages.
 
     Raises:
         QueryError: neither of them, a version for several tables, or a past that the log does not have.
@@ -26,49 +26,43 @@ def versions(tables: Sequence[Source], at: str | None) -> dict[str, int | None]:
         return {table.name: None for table in tables}
     versioned = [table for table in tables if table.is_delta]
     if not at.isdecimal():
-        moment = _moment(at)
-        found = {table.name: _version_at(table, moment) for table in versioned}
+        moment = _moment(at, option)
+        found = {table.name: _version_at(table, moment, option) for table in versioned}
     elif len(versioned) == 1:
         found = {versioned[0].name: _existing(versioned[0], int(at))}
     else:
         names = ", ".join(table.name for table in versioned) or "none"
         raise QueryError(
-            f"--at {at} is a version of one table, but the query names {len(versioned)} ({names}); "
-            "write a time: --at 2026-01-31T06:00:00Z"
+            f"{option} {at} is a version of one table, but the query names {len(versioned)} ({names}); "
+            f"write a time: {option} 2026-01-31T06:00:00Z"
         )
     return {table.name: found.get(table.name) for table in tables}
 
 
-def _moment(at: str) -> datetime:
+def _moment(at: str, option: str) -> datetime:
     try:
         moment = datetime.fromisoformat(at)
     except ValueError:
-        raise QueryError(f"--at {at}: write a version or a time like 2026-01-31T06:00:00Z") from None
+        raise QueryError(f"{option} {at}: write a version or a time like 2026-01-31T06:00:00Z") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _existing(table: Source, version: int) -> int:
-    first, newest = _first(table), log.head(table.path)
+    first, newest = log.first(table.path), log.head(table.path)
     if not first <= version <= newest:
         raise QueryError(f"{table.name} has no version {version}; it has {first} to {newest}")
     return version
 
 
-def _version_at(table: Source, moment: datetime) -> int:
+def _version_at(table: Source, moment: datetime, option: str) -> int:
     """The newest version not made after `moment`. Searched by halving: logs are long, commits in order."""
-    first, newest = _first(table), log.head(table.path)
+    first, newest = log.first(table.path), log.head(table.path)
     found = range(first, newest + 1)
     index = bisect_right(found, moment, key=lambda version: log.read(table.path, version).at)
     if index == 0:
         begin = log.read(table.path, first).at
         raise QueryError(
             f"{table.name} begins at {begin:%Y-%m-%dT%H:%M:%S.%fZ}, which is after "
-            f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}; write a later --at"
+            f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}; write a later {option}"
         )
     return found[index - 1]
-
-
-def _first(table: Source) -> int:
-    """The oldest version whose commit is still in the log."""
-    names = (entry.name for entry in os.scandir(table.path / "_delta_log"))
-    return min(int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json"))

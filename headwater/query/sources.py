@@ -11,10 +11,12 @@ from pathlib import Path
 from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
+from headwater import conf as configuration
 from headwater.aggregate import PARTIAL
 from headwater.conf import Conf
 from headwater.errors import QueryError
 from headwater.lake import Lake
+from headwater.paths import find_project
 from headwater.reference import Reference, find_references
 
 
@@ -42,6 +44,16 @@ class Source:
             ProjectError: the DDL file is missing or is not DDL, or the header has other names.
         """
         return Reference(self.name, self.path).csv_columns()
+
+
+def of_project(project: Path | None, env: str) -> Sources:
+    """The tables of the project at a folder, or above it (default: the current one).
+
+    Raises:
+        HeadwaterError: there is no project here, or its configuration is not valid.
+    """
+    root = find_project(project)
+    return Sources(root, env, configuration.load(root, env))
 
 
 class Sources:

@@ -1,10 +1,13 @@
 """Rebuilding tables from the history of what they read, beside the live ones, and swapping all in one commit.
 
 1. **Plan**: the tables and all below them get a next generation each; a small file says which.
-2. **Build**: the same flows as in a run, from the start of what they read, as far as it goes; bronze and all
-   that is not rebuilt are read as they are. Live flows go on beside it.
-3. **Compare** what was built with what is live, where that is asked for.
-4. **Swap**: one commit of the catalog. Readers see all old tables or all new ones. A running `headwater run`
+2. **Verify**, where that is asked for: what is built ends where the live tables were at one moment (see
+   `rebuild.cut`), and is compared with what they held then.
+3. **Build**: the same flows as in a run, from the start of what they read, or on from the cut, as far as it
+   goes; bronze and all that is not rebuilt are read as they are. Live flows go on beside it.
+4. **Hold**: live flows of these tables rest between two batches while what is built takes what came last, so
+   that no reader sees a table go back. They go on by themselves when this process is killed.
+5. **Swap**: one commit of the catalog. Readers see all old tables or all new ones. A running `headwater run`
    goes on in the new ones, from what they have read.
 
 Killed anywhere, the same command goes on where it was, or `abort` removes what was built. The generations
@@ -14,32 +17,30 @@ that were live stay where they are until they are removed.
 from __future__ import annotations
 
 import shutil
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from headwater import analysis, failpoints
-from headwater import spark as sessions
-from headwater.errors import FlowError, ProjectError, describe
-from headwater.flows.context import Context
-from headwater.flows.declared import Flow, flow_of
+from headwater import failpoints, log
+from headwater.errors import FlowError, ProjectError
+from headwater.eventtime import EventTime, state_name
 from headwater.flows.replay import replay_name
+from headwater.hold import hold
 from headwater.inspect import beside
 from headwater.lake import Lake
 from headwater.lease import Lease
 from headwater.progress import Board
 from headwater.project import Project
-from headwater.rebuild.compare import Difference, compare
+from headwater.rebuild.build import Builder, Now, Progress
+from headwater.rebuild.compare import Difference
+from headwater.rebuild.cut import Cut, choose
 from headwater.rebuild.shadow import Plan, Shadow, generations
-from headwater.status import lag
-from headwater.wake import Heads
+from headwater.rebuild.verify import differences, unprovable
 
-CLOSE_ENOUGH = 1.0  # seconds of the last pass: what comes in that time, the live flows take after the swap
-PASSES = 8  # at most; each takes what came during the one before
-
-Progress = Callable[[int, int], None]  # rows read, and rows to read
+CLOSE_ENOUGH = 1.0  # seconds of a pass after which the live flows are held for the last one
+PASSES = 8  # at most, and while each takes half as long: it takes what came during the one before
+REST = 30.0  # seconds that batches of live flows may take to end; then there is another pass
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Rebuilt:
         rows: how many rows were read in all.
         seconds: how long building took.
         differences: per table, how the new rows differ from the old; empty where they were not compared.
+        notes: what can't be told by comparing.
+        held: how many seconds the live flows of these tables rested.
         swapped: whether the new generations are the live ones.
     """
 
@@ -58,6 +61,8 @@ class Rebuilt:
     rows: int
     seconds: float
     differences: list[Difference] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    held: float = 0.0
     swapped: bool = True
 
 
@@ -83,27 +88,39 @@ def rebuild(
     Raises:
         ProjectError: an unknown table, a bronze table, or another rebuild is under way.
         LeaseError: another process is at it.
-        FlowError: a flow failed.
+        FlowError: a flow failed, or a live one did not come to rest.
     """
     lake = Lake(project.conf.lake)
-    plan = _planned(project, lake, tables)
+    lake.finish()
+    plan = _planned(project, lake, tables, verify)
     names = [name for name in project.names() if name in plan.tables]
     shadow = Shadow(lake, plan)
     board = notices or Board()
-    with _held(shadow, names):
+    with held(shadow, names):
         failpoints.reach("planned", "rebuild")
-        began = time.monotonic()
-        rows = _Builder(project, shadow, names, board, progress)()
-        seconds = time.monotonic() - began
-        failpoints.reach("rebuilt", "rebuild")
-        differences = compare(project, lake, shadow, names) if verify else []
+        builder = Builder(project, shadow, names, board, progress)
+        seconds, found, notes = 0.0, list[Difference](), list[str]()
+        if verify:
+            cut = Cut(project, lake, shadow, plan.cut or {})
+            seconds += builder(cut)
+            found = differences(project, lake, shadow, names, cut)
+            notes = unprovable(project, lake, names, builder.context.tables, cut)
         built = {name: plan.tables[name] for name in names}
-        if not swap or any(differences):
-            return Rebuilt(built, rows, seconds, differences, swapped=False)
-        lake.swap(shadow.built(), without=plan.tables)
-        failpoints.reach("swapped", "rebuild")
+        if any(found):
+            return Rebuilt(built, builder.rows(), seconds, found, notes, swapped=False)
+        before = float("inf")
+        for _ in range(PASSES):
+            last = builder(Now(project, shadow, names))
+            seconds += last
+            if last < CLOSE_ENOUGH or last > before / 2:
+                break
+            before = last
+        failpoints.reach("rebuilt", "rebuild")
+        if not swap:
+            return Rebuilt(built, builder.rows(), seconds, found, notes, swapped=False)
+        last, rested = _swap(project, lake, shadow, plan, builder)
         plan.forget(lake)
-        return Rebuilt(built, rows, seconds, differences)
+        return Rebuilt(built, builder.rows(), seconds + last, found, notes, rested)
 
 
 def abort(project: Project) -> list[str]:
@@ -119,15 +136,16 @@ def abort(project: Project) -> list[str]:
         raise ProjectError("no rebuild is under way")
     shadow = Shadow(lake, plan)
     names = [name for name in project.names() if name in plan.tables]
-    with _held(shadow, names):
-        if not _is_swapped(lake, plan):
+    with held(shadow, names):
+        if not is_swapped(lake, plan):
             shadow.remove(_flows(project, names))
         plan.forget(lake)
     return names
 
 
 def clean(project: Project) -> int:
-    """Remove the generations that are neither live nor being built; how many there were.
+    """Remove the generations that are neither live nor being built, and what is left of dropped tables; how
+    many there were.
 
     A sink that has last sent one of them can't go on from it.
     """
@@ -135,7 +153,7 @@ def clean(project: Project) -> int:
     live, under_way = lake.places(), Plan.read(lake)
     kept = {place.path for place in live.values()}
     kept |= {lake.at(*each) for each in under_way.tables.items()} if under_way else set()
-    found = 0
+    found = lake.finish()
     for name in live:
         for path in lake.at(name, 1).parent.glob("g[0-9]*"):
             if path not in kept:
@@ -144,41 +162,86 @@ def clean(project: Project) -> int:
     return found
 
 
+def _swap(project: Project, lake: Lake, shadow: Shadow, plan: Plan, builder: Builder) -> tuple[float, float]:
+    """Take what came last, with the live flows at rest, and swap; the seconds of building, and of resting.
+
+    Raises:
+        FlowError: a flow failed, or a live one did not come to rest.
+    """
+    seconds, names = 0.0, builder.names
+    for _ in range(PASSES):
+        began = time.monotonic()
+        with hold([lake.flow_folder(name) for name in names], REST) as at_rest:
+            if at_rest:
+                failpoints.reach("holding", "rebuild")
+                seconds += builder(Now(project, shadow, names, _over(lake, names), builder.context.heads))
+                lake.swap(shadow.built(), without=plan.tables)
+                failpoints.reach("swapped", "rebuild")
+                return seconds, time.monotonic() - began
+        seconds += builder(Now(project, shadow, names))
+    raise FlowError(
+        f"the flows of {', '.join(names)} did not come to rest within {REST:.0f} s, so nothing was swapped; "
+        "run the same again when less is to be done"
+    )
+
+
+def _over(lake: Lake, names: list[str]) -> dict[str, EventTime]:
+    """{table → what is over of it now}, of those that wait for the end of something."""
+    places = lake.places()
+    flows = {name: log.flows(places[name].path) for name in names if {name, state_name(name)} <= {*places}}
+    return {name: EventTime.parse(of.get(name, {}).get("event_time")) for name, of in flows.items()}
+
+
 @contextmanager
-def _held(shadow: Shadow, names: list[str]) -> Iterator[None]:
-    """Be the only one that writes what is built of these tables."""
+def held(shadow: Shadow, names: Sequence[str]) -> Iterator[None]:
+    """Be the only one that writes what is built of these tables.
+
+    Raises:
+        LeaseError: another process does.
+    """
     with ExitStack() as leases:
         for name in names:
             leases.callback(Lease(name, shadow.flow_folder(name)).release)
         yield
 
 
-def _planned(project: Project, lake: Lake, tables: Sequence[str]) -> Plan:
+def _planned(project: Project, lake: Lake, tables: Sequence[str], verify: bool) -> Plan:
     """The rebuild that is asked for: the one that is under way, or a new one."""
     for name in tables:
         project.definition(name)
-        if name in project.topics:
+        if name in project.raw:
             raise ProjectError(
                 f"{name} is the history that others are rebuilt from; name a table below it: "
                 f"{', '.join(t for t in project.below([name]) if t != name) or 'there is none'}"
             )
     names = project.below(list(tables))
     under_way = Plan.read(lake)
-    if under_way is not None and _is_swapped(lake, under_way):
+    if under_way is not None and is_swapped(lake, under_way):
         under_way.forget(lake)  # a kill came between the two
         under_way = None
     if under_way is None:
         every = [each for name in names for each in (name, *beside(name))]
-        plan = Plan(generations(lake, every), project.digest)
+        cut = choose(project, lake, [name for name in project.names() if name in names]) if verify else None
+        plan = Plan(generations(lake, every), project.digest, cut=cut)
         lake.root.mkdir(parents=True, exist_ok=True)
         plan.write(lake)
         return plan
+    if under_way.savepoint:
+        raise ProjectError(
+            f"the restore of savepoint {under_way.savepoint} is under way, or was killed; run it again, or "
+            "headwater rebuild --abort removes what it made"
+        )
     before = [name for name in project.names() if name in under_way.tables]
     if before != names or under_way.digest != project.digest:
         what = "with other definitions" if before == names else f"of {', '.join(before)}"
         raise ProjectError(
             f"a rebuild {what} is under way; end that one first (headwater rebuild --abort removes what it "
             "built)"
+        )
+    if verify and under_way.cut is None:
+        raise ProjectError(
+            f"a rebuild of {', '.join(before)} is under way that has not stopped where it could be compared; "
+            "swap it without --verify, or begin again (headwater rebuild --abort removes what it built)"
         )
     return under_way
 
@@ -190,87 +253,10 @@ def _flows(project: Project, names: list[str]) -> dict[str, str]:
     return {**own, **into, **{replay_name(flow): flow for flow in own}}
 
 
-def _is_swapped(lake: Lake, plan: Plan) -> bool:
-    """Whether its tables are the live ones."""
+def is_swapped(lake: Lake, plan: Plan) -> bool:
+    """Whether the tables of a plan are the live ones."""
     places = lake.places()
     return any(name in places and places[name].generation == plan.tables[name] for name in plan.tables)
 
 
-class _Builder:
-    """The flows of the tables that are rebuilt."""
-
-    def __init__(
-        self, project: Project, shadow: Shadow, names: list[str], board: Board, progress: Progress | None
-    ) -> None:
-        self._shadow, self._names, self._board = shadow, names, board
-        self._progress = progress
-        spark = sessions.start(project.conf)
-        self._context = Context(
-            project=project,
-            tables=analysis.analyse(spark, project),
-            spark=spark,
-            lake=shadow,
-            bootstrap="",
-            once=True,
-            start="earliest",
-            trigger=None,
-            board=board,
-            heads=Heads(),
-        )
-        for name in project.names():
-            if name not in names:
-                self._context.heads.end(name)
-        self._errors: dict[str, Exception] = {}
-
-    def __call__(self) -> int:
-        """Build until all is there; how many rows were read."""
-        flows = {name: flow_of(self._context, name) for name in self._names}
-        for _ in range(PASSES):
-            began = time.monotonic()
-            self._pass(flows)
-            if time.monotonic() - began < CLOSE_ENOUGH:
-                break
-        return self._read()
-
-    def _pass(self, flows: dict[str, Flow]) -> None:
-        """Take all that there is."""
-        self._context.heads.begin(self._names)
-        threads = [
-            threading.Thread(target=self._run, args=(name, flow), name=name, daemon=True)
-            for name, flow in flows.items()
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.2)
-                self._tell()
-        if self._errors:
-            name, error = next(iter(self._errors.items()))
-            raise FlowError(f"the rebuild of {name} stopped: {describe(error)}; then run the same again")
-
-    def _run(self, name: str, flow: Flow) -> None:
-        self._context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
-        try:
-            flow.run()
-        except Exception as e:
-            self._errors[name] = e
-            self._context.stop.set()
-            self._context.heads.announce()
-        finally:
-            self._context.heads.end(name)
-
-    def _read(self) -> int:
-        return sum(flow.rows_in for flow in list(self._board.flows.values()))
-
-    def _tell(self) -> None:
-        if self._progress is not None:
-            read = self._read()
-            self._progress(read, read + self._left())
-
-    def _left(self) -> int:
-        """How many rows of their inputs the tables have not read."""
-        return sum(lag(self._context.project, self._shadow, name, {}) or 0 for name in self._names)
-
-
-__all__ = ["Difference", "Rebuilt", "abort", "clean", "rebuild"]
+__all__ = ["Difference", "Rebuilt", "abort", "clean", "held", "is_swapped", "rebuild"]

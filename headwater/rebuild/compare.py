@@ -1,19 +1,25 @@
-"""How the rows of a generation that is built differ from those of the live one."""
+"""How the rows of one generation of a table differ from those of another, each at a version."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+from typing import Any
 
+import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headwater import inspect, memory
+from headwater import log, memory
 from headwater.aggregate import PARTIAL
+from headwater.errors import FlowError
+from headwater.eventtime import late_name, state_name
+from headwater.flows.replay import replay_name
 from headwater.lake import Lake, Place, files
-from headwater.memory import quoted
-from headwater.project import Project
+from headwater.memory import comparable, quoted
+from headwater.quarantine import quarantine_name, resolved_name
 
-FLOAT_DIGITS = 9  # sums of DOUBLE depend on the order of addition in their last digits
+_PLACE = ", ".join(map(quoted, ("cluster", "topic", "partition", "offset")))
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,7 @@ class Difference:
         before, after: how many rows each has.
         gone: how many rows only the live one has; `new`: only the other. A row that changed counts in both.
         columns: what only one of them has; rows are compared by those that both have.
+        only_before, only_after: some of these rows.
     """
 
     table: str
@@ -33,57 +40,125 @@ class Difference:
     gone: int
     new: int
     columns: tuple[str, ...] = ()
+    only_before: tuple[dict[str, Any], ...] = ()
+    only_after: tuple[dict[str, Any], ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.gone or self.new or self.columns)
 
 
-def compare(project: Project, live: Lake, built: Lake, names: list[str]) -> list[Difference]:
-    """The tables, each compared; one that is not live yet counts as empty."""
-    return [_compare(name, live.places().get(name), built.places().get(name)) for name in names]
+@dataclass(frozen=True)
+class Side:
+    """Rows to compare.
+
+    Attributes:
+        files: which hold them; none where there is no table.
+        columns: {column → its type}.
+        settled: files of the ledger of the records among them that count no more; see `headwater.quarantine`.
+    """
+
+    files: list[str] = field(default_factory=list)
+    columns: dict[str, pa.DataType] = field(default_factory=dict)
+    settled: list[str] = field(default_factory=list)
 
 
-def _compare(name: str, live: Place | None, built: Place | None) -> Difference:
-    old, new = (_files(place) for place in (live, built))
-    ours, theirs = (_columns(place) for place in (live, built))
-    common = [column for column in ours if column in theirs]
-    apart = tuple(sorted({*ours, *theirs} - set(common))) if live and built else ()
-    if not common:
-        return Difference(name, old[1], new[1], old[1], new[1], apart)
-    kinds = {**ours, **theirs}
-    values = ", ".join(_value(column, kinds[column]) for column in common)
+NOTHING = Side()
+
+
+def sides(lake: Lake, name: str, version: int | None, after: int = 0) -> Iterator[tuple[str, Side]]:
+    """The rows of a table at a version, and those that its flow had written beside it by then.
+
+    Args:
+        lake: where it lies.
+        name: the table.
+        version: which; None: it is not there.
+        after: only what versions after this one added.
+    """
+    places = lake.places()
+    flows: dict[str, Any] = {}
+    if version is not None:
+        yield name, _side(places[name], version, after)
+        flows = log.read(places[name].path, version).flows
+    else:
+        yield name, NOTHING
+    started = log.read(places[name].path, after).flows if after else {}
+    for other in (late_name(name), state_name(name), quarantine_name(name)):
+        place = places.get(other)
+        if place is None or version is None:
+            yield other, NOTHING
+            continue
+        own = {"quarantined_at"} if other == quarantine_name(name) else set()
+        upto, since = _by(place, name, flows), _by(place, name, started) if after else 0
+        side = _side(place, upto, since, own)
+        ledger = places.get(resolved_name(name)) if own else None
+        if ledger is not None:
+            side = Side(side.files, side.columns, files(ledger.path, _by(ledger, replay_name(name), flows)))
+        yield other, side
+
+
+def _by(beside: Place, flow: str, flows: dict[str, Any]) -> int:
+    """The version of a table beside another one whose flows had come so far."""
+    last = log.last(flows, flow)
+    version = log.head(beside.path)
+    while version > 0 and log.last(log.read(beside.path, version).flows, flow) > last:
+        version -= 1
+    return version
+
+
+def _side(place: Place, version: int, after: int = 0, without: Set[str] = frozenset()) -> Side:
+    schema = pa.schema(DeltaTable(place.path, version=version).schema().to_arrow())
+    columns = {field.name: field.type for field in schema if field.name not in {PARTIAL, *without}}
+    if not after:
+        return Side(files(place.path, version), columns)
+    commits = log.commits(place.path, after=after, upto=version)
+    return Side([file.path for commit in commits for file in commit.added], columns)
+
+
+def compare(name: str, live: Side, built: Side, limit: int = 0) -> Difference:
+    """How the rows of two sides differ; of those that do, so many are shown.
+
+    Raises:
+        FlowError: a file can't be read.
+    """
+    common = [column for column in live.columns if column in built.columns]
+    apart = set(live.columns) ^ set(built.columns) if live.columns and built.columns else set()
+    kinds = {**live.columns, **built.columns}
+    values = ", ".join(comparable(column, kinds[column]) for column in common or kinds)
     with memory.connection() as connection:
 
-        def only(one: list[str], other: list[str]) -> int:
-            if not one:
-                return 0
-            rows = "SELECT {} FROM read_parquet({}, hive_partitioning = false, union_by_name = true)"
-            text = rows.format(values, "$one")
-            if other:
-                text += f" EXCEPT ALL {rows.format(values, '$other')}"
-            parameters = {"one": one, **({"other": other} if other else {})}
-            found = connection.execute(f"SELECT count(*) FROM ({text})", parameters).fetchone()
-            return int(found[0]) if found else 0
+        def ask(text: str) -> list[dict[str, Any]]:
+            try:
+                found: list[dict[str, Any]] = connection.execute(text).to_arrow_table().to_pylist()
+                return found
+            except duckdb.Error as e:
+                raise FlowError(f"{name}: its rows can't be compared: {e}") from e
 
-        return Difference(name, old[1], new[1], only(old[0], new[0]), only(new[0], old[0]), apart)
+        def only(one: Side, other: Side) -> tuple[int, tuple[dict[str, Any], ...]]:
+            if not one.files:
+                return 0, ()
+            text = _rows(one, values)
+            if other.files:
+                text += f" EXCEPT ALL {_rows(other, values)}"
+            count = int(ask(f"SELECT count(*) AS n FROM ({text})")[0]["n"])
+            some = ask(f"SELECT * FROM ({text}) ORDER BY ALL LIMIT {limit}") if count and limit else []
+            return count, tuple(some)
 
-
-def _value(column: str, kind: pa.DataType) -> str:
-    name = quoted(column)
-    if not pa.types.is_floating(kind):
-        return name
-    digits = f"{FLOAT_DIGITS} - 1 - CAST(floor(log10(abs({name}))) AS INT)"
-    return f"CASE WHEN isfinite({name}) AND {name} <> 0 THEN round({name}, {digits}) ELSE {name} END"
-
-
-def _files(place: Place | None) -> tuple[list[str], int]:
-    if place is None:
-        return [], 0
-    return files(place.path), inspect.state(place).rows or 0
+        before, after = (
+            int(ask(_rows(side, "count(*) AS n"))[0]["n"]) if side.files else 0 for side in (live, built)
+        )
+        gone, only_before = only(live, built)
+        new, only_after = only(built, live)
+    return Difference(name, before, after, gone, new, tuple(sorted(apart)), only_before, only_after)
 
 
-def _columns(place: Place | None) -> dict[str, pa.DataType]:
-    if place is None:
-        return {}
-    schema = pa.schema(DeltaTable(place.path).schema().to_arrow())
-    return {field.name: field.type for field in schema if field.name != PARTIAL}
+def _rows(side: Side, values: str) -> str:
+    text = f"SELECT {values} FROM {_read(side.files)}"
+    if not side.settled:
+        return text
+    done = f"SELECT {_PLACE} FROM {_read(side.settled)} WHERE outcome <> 'discarded'"
+    return f"{text} ANTI JOIN ({done}) USING ({_PLACE})"
+
+
+def _read(paths: list[str]) -> str:
+    listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+    return f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"

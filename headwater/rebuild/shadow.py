@@ -15,16 +15,20 @@ from headwater.lake import Lake, Place
 
 @dataclass(frozen=True)
 class Plan:
-    """What a rebuild rebuilds; kept beside the lake until it is swapped or aborted.
+    """What a rebuild, or a restore, makes; kept beside the lake until it is swapped or aborted.
 
     Attributes:
         tables: {table → its generation that is built}, tables that a flow writes beside its own among them,
             whether they will be written or not.
         digest: of the project's files that it began with.
+        cut: {table → the live version that it is compared with}; None where nothing is compared.
+        savepoint: the one that is restored into them; "" where they are rebuilt.
     """
 
     tables: dict[str, int]
     digest: str
+    cut: dict[str, int] | None = None
+    savepoint: str = ""
 
     @classmethod
     def read(cls, lake: Lake) -> Plan | None:
@@ -55,22 +59,22 @@ class Shadow(Lake):
 
     def __init__(self, live: Lake, plan: Plan) -> None:
         super().__init__(live.root)
-        self._plan = plan
+        self.plan = plan
 
     def places(self) -> dict[str, Place]:
         """Of each table the generation that is built, once it is made, or the live one."""
         live = super().places()
-        others = {name: place for name, place in live.items() if name not in self._plan.tables}
+        others = {name: place for name, place in live.items() if name not in self.plan.tables}
         return {**others, **self.built()}
 
     def built(self) -> dict[str, Place]:
         """The generations that are built, of those tables that are made."""
-        places = {name: self._new(name) for name in self._plan.tables}
+        places = {name: self._new(name) for name in self.plan.tables}
         return {name: place for name, place in places.items() if (place.path / "_delta_log").is_dir()}
 
     def flow_folder(self, flow: str, table: str | None = None) -> Path:
         """The folder of what a flow keeps beside the generation that is built."""
-        return self._flow_folder(flow, self._plan.tables[table or flow])
+        return self.flow_at(flow, self.plan.tables[table or flow])
 
     def remove(self, flows: Mapping[str, str]) -> None:
         """Remove what was built.
@@ -78,13 +82,13 @@ class Shadow(Lake):
         Args:
             flows: {flow → the table that it writes}.
         """
-        for name, generation in self._plan.tables.items():
+        for name, generation in self.plan.tables.items():
             shutil.rmtree(self.at(name, generation), ignore_errors=True)
         for flow, table in flows.items():
-            shutil.rmtree(self._flow_folder(flow, self._plan.tables[table]), ignore_errors=True)
+            shutil.rmtree(self.flow_at(flow, self.plan.tables[table]), ignore_errors=True)
 
     def _new(self, name: str) -> Place:
-        generation, known = self._plan.tables[name], super().places().get(name)
+        generation, known = self.plan.tables[name], super().places().get(name)
         return Place(name, generation, self.at(name, generation), known.id if known else uuid.uuid4().hex)
 
     def _register(self, place: Place) -> Place:
@@ -92,15 +96,44 @@ class Shadow(Lake):
         return place
 
 
+class Trial(Shadow):
+    """A lake in which one table is built in a folder apart, `<lake>/_reconcile/<table>`, and never swapped.
+
+    Args:
+        live: the lake itself.
+        name: the table.
+        plan: it, those beside it, and the version to build it up to.
+    """
+
+    def __init__(self, live: Lake, name: str, plan: Plan) -> None:
+        super().__init__(live, plan)
+        self.folder = live.root / "_reconcile" / name
+
+    def at(self, name: str, generation: int) -> Path:
+        """Where the table, or one beside it, is built."""
+        return self.folder / "tables" / name
+
+    def clear(self) -> None:
+        """Remove all that was built."""
+        for part in ("tables", "flows"):
+            shutil.rmtree(self.folder / part, ignore_errors=True)
+
+    def flow_at(self, flow: str, generation: int) -> Path:
+        return self.folder / "flows" / flow
+
+
 def generations(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
-    """{table → a generation of it that no folder has yet}."""
+    """{table → a generation of it that no folder has yet}.
+
+    Of a table that is not live the next one is left to the live flow, which may make it meanwhile.
+    """
     found = {}
     for name in tables:
         live = lake.places().get(name)
         newest = live.generation if live else 0
         for folder in lake.at(name, 1).parent.glob("g[0-9]*"):
             newest = max(newest, int(folder.name[1:]))
-        found[name] = newest + 1
+        found[name] = newest + (1 if live else 2)
     return found
 
 

@@ -204,12 +204,11 @@ class Project:
         return {name: log.head(place.path) for name, place in Lake(self.conf.lake).places().items()}
 
     def written(self, table: str) -> int:
-        """The rows that the table's log says were added to it."""
+        """The rows that a table has, to which rows are only added, as its log says."""
         place = Lake(self.conf.lake).places().get(table)
         if place is None:
             return 0
-        commits = log.commits(place.path, after=-1, upto=log.head(place.path))
-        return sum(file.rows for commit in commits for file in commit.added)
+        return sum(file.rows for file in log.snapshot(place.path, log.head(place.path)))
 
     def caught_up(self) -> bool:
         """Whether bronze and silver hold all that was produced, and gold has read all of that."""

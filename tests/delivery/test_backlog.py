@@ -31,10 +31,10 @@ def bounded(batches: list[Event], bound: int, count: int) -> None:
 
 
 def test_a_backlog_is_taken_in_bounded_batches(tmp_path: Path) -> None:
-    project = Project(tmp_path / "project", max_rows_per_batch=20_000)
+    project = Project(tmp_path / "project", max_rows_per_batch=8_000)
     try:
-        project.produce(200_000)
-        bounded(project.once(), 20_000, 200_000)
+        project.produce(80_000)
+        bounded(project.once(), 8_000, 80_000)
         assert_lake_equals_oracle(project)
     finally:
         project.broker.stop()

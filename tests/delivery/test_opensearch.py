@@ -75,7 +75,8 @@ def assert_opensearch_equals_lake(project: Project, server: Server) -> None:
     assert_same("silver in OpenSearch", want, once_each("opensearch", rows, 2))
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.torture)])
+@pytest.mark.torture
+@pytest.mark.parametrize("kills", [1, 12])
 def test_each_row_is_one_document_whatever_is_killed(project: Project, server: Server, kills: int) -> None:
     draw = random.Random(kills)
     with project.producing(rate=500):

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness import BRONZE, FINAL, GOLD, HOT, SEED, SILVER, Project, assert_lake_equals_oracle
 
 from headwater import query
 from headwater.lake import Lake
+from headwater.query import Engine
 
 REBUILT = {SILVER, GOLD, FINAL, HOT}
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    project = Project(tmp_path / "project")
+    project = Project(tmp_path / "project", maintain={"every": "2s", "keep": "15s"})
     try:
         yield project
     finally:
@@ -26,29 +31,49 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 class Reader(threading.Thread):
-    """Polls two tables that are swapped together, and keeps what it saw."""
+    """Polls tables that are swapped together by one engine, and keeps what it saw.
 
-    def __init__(self, project: Project) -> None:
+    Each poll is one query of all: the rows of each table, and how far its event time has come.
+    """
+
+    def __init__(self, project: Project, engine: Engine, every: float) -> None:
         super().__init__(daemon=True)
-        self._project = project
+        self._project, self._engine, self._every = project, engine, every
         self._stopped = threading.Event()
         self.seen: list[tuple[int, int]] = []  # generations of silver and gold, at once
-        self.rows: list[int] = []
+        self.marks: list[tuple[Any, ...]] = []
         self.error: Exception | None = None
 
     def run(self) -> None:
+        times = {SILVER: "event_time", GOLD: "window_start", FINAL: "window_start"}
+        parts = [
+            f"(SELECT count(*) FROM {name}), (SELECT max({at}) FROM {name})" for name, at in times.items()
+        ]
+        text = f"SELECT {', '.join(parts)}, (SELECT max(avg_usage) FROM {HOT})"
         try:
-            while not self._stopped.wait(0.1):
+            while not self._stopped.wait(self._every):
                 places = Lake(self._project.conf.lake).places()
                 self.seen.append((places[SILVER].generation, places[GOLD].generation))
-                text = f"SELECT count(*) FROM {SILVER} JOIN (SELECT count(*) FROM {GOLD}) ON true"
-                self.rows.append(query.run(text, project=self._project.root).rows[0][0])
+                found = query.run(text, project=self._project.root, engine=self._engine)
+                self.marks.append(found.rows[0][:6])
         except Exception as e:
             self.error = e
 
-    def stop(self) -> None:
+    def __enter__(self) -> Reader:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
-        self.join(30)
+        self.join(60)
+
+    def check(self) -> None:
+        """No error, no mix, no gap; and no table ever went back."""
+        assert self.error is None
+        assert all(silver == gold for silver, gold in self.seen), "readers saw a mix"
+        assert len(set(self.seen)) > 1
+        for earlier, later in pairwise(self.marks):
+            assert all(now >= before for before, now in zip(earlier, later, strict=True)), (earlier, later)
 
 
 def generations(project: Project) -> dict[str, int]:
@@ -58,27 +83,71 @@ def generations(project: Project) -> dict[str, int]:
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.torture)])
 def test_a_rebuild_under_load(project: Project, kills: int) -> None:
     draw = random.Random(SEED)
-    project.produce(30_000)
+    project.produce(30_000 if kills > 1 else 10_000)
     with project.run() as live:
         live.until(project.caught_up, "the first records")
-        reader = Reader(project)
-        reader.start()
-        for _ in range(kills):
-            step, flow = draw.choice(
-                [("rebuilt", "rebuild"), ("swapped", "rebuild"), ("built", SILVER), ("committed", GOLD)]
+        polls: dict[Engine, float] = {"duckdb": 0.1, "spark": 0.5} if kills > 1 else {"duckdb": 0.5}
+        with ExitStack() as beside:
+            readers = [beside.enter_context(Reader(project, *each)) for each in polls.items()]
+            beside.enter_context(project.producing(200 if kills > 1 else 50))
+            for _ in range(kills):
+                step, flow = draw.choice(
+                    [("rebuilt", "rebuild"), ("swapped", "rebuild"), ("built", SILVER), ("committed", GOLD)]
+                )
+                tried = project.tried("rebuild", SILVER, fail=f"{step}:{flow}:1=python")
+                assert tried.returncode == -9, (step, flow, tried.stderr)
+            done = project.headwater("rebuild", SILVER)
+            assert "rested for" in done
+            live.until(
+                lambda: all(len(set(r.seen)) > 1 or r.error for r in readers), "a look at the new tables"
             )
-            tried = project.tried("rebuild", SILVER, fail=f"{step}:{flow}:1=python")
-            assert tried.returncode == -9, (step, flow, tried.stderr)
-            project.produce(2_000)
-        done = project.headwater("rebuild", SILVER)
-        project.produce(5_000)
+            for reader in readers:  # some more, when the flows have gone on in the new tables
+                looks = len(reader.marks)
+                live.until(lambda r=reader, n=looks: len(r.marks) > n + 2 or r.error, "more looks")
+        maintained = {one["table"]: one for one in json.loads(project.headwater("maintain", "--json"))}
+        assert maintained.keys() >= {BRONZE, *REBUILT}
+        assert maintained[BRONZE]["first"] > 0, "its log has lost its beginning"
         live.until(project.caught_up, "all records")
-        reader.stop()
         assert not [event for event in live.events if event.get("state") == "failed"], live.said()
-    assert reader.error is None
-    assert all(silver == gold for silver, gold in reader.seen), "readers saw a mix"
+    for reader in readers:
+        reader.check()
     now = generations(project)
     assert now[BRONZE] == 1 and len({now[name] for name in REBUILT}) == 1 and now[SILVER] > 1, done
-    assert len(set(reader.seen)) > 1
+    project.once()
+    assert_lake_equals_oracle(project)
+
+
+@pytest.mark.torture
+def test_verified_beside_a_run_under_load(project: Project) -> None:
+    project.produce(20_000)
+    with project.run() as live:
+        live.until(project.caught_up, "the first records")
+        with project.producing(300):
+            before = len(live.batches(SILVER))
+            tried = project.tried("rebuild", SILVER, "--verify")
+            assert tried.returncode == 0, tried.stdout + tried.stderr
+        assert len(live.batches(SILVER)) > before, live.said()
+        live.until(project.caught_up, "all records")
+    assert generations(project)[SILVER] == 2
+    project.once()
+    assert_lake_equals_oracle(project)
+
+
+@pytest.mark.torture
+def test_a_rebuild_that_is_killed_while_it_holds_holds_nothing(project: Project) -> None:
+    project.produce(5_000)
+    with project.run() as live:
+        live.until(project.caught_up, "the first records")
+        for _ in range(3):
+            tried = project.tried("rebuild", SILVER, fail="holding:rebuild:1=python")
+            assert tried.returncode == -9, tried.stderr
+            done = len(live.batches(SILVER))
+            project.produce(1_000)
+            live.batch(SILVER, after=done)
+            live.until(project.caught_up, "all records")
+        project.headwater("rebuild", SILVER)
+        project.produce(1_000)
+        live.until(project.caught_up, "all records, in the new tables")
+        assert not [event for event in live.events if event.get("state") == "failed"], live.said()
     project.once()
     assert_lake_equals_oracle(project)

@@ -1,0 +1,127 @@
+"""`headwater backfill`: by the process that writes the table, else by this one."""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from headwater import analysis, lease, requests
+from headwater.definitions import Files, Format, Topic
+from headwater.errors import HeadwaterError, ProjectError, describe
+from headwater.flows.backfill import Backfill, Backfilled
+from headwater.lake import Lake
+from headwater.landing import formats
+from headwater.landing.folder import File, find
+from headwater.landing.ledger import Ledger
+from headwater.lease import Lease
+from headwater.plan import accept
+from headwater.project import Project
+from headwater.requests import Answer, Request
+from headwater.target import Target
+
+State = Literal["new", "taken", "unreadable", "changed"]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A file that a backfill would look at.
+
+    Attributes:
+        path: its absolute path.
+        size: in bytes.
+        state: `new`: it would be taken; `taken`: it is in the table; `unreadable`: it would be tried again;
+            `changed`: it was taken and is another now, and would not be read.
+    """
+
+    path: str
+    size: int
+    state: State
+
+
+def plan(project: Project, table: str, pattern: str) -> list[Planned]:
+    """What a backfill would do, file by file, in its order. Changes nothing, and opens no file.
+
+    Args:
+        project: the definitions.
+        table: the bronze table.
+        pattern: which files; a relative one stands below the current folder.
+
+    Raises:
+        ProjectError: no table of a topic, or no such file.
+    """
+    _topic(project, table)
+    whole = os.path.abspath(pattern)
+    files = _found(whole)
+    seen = Ledger.of(Lake(project.conf.lake), table).see(files, whole)
+    states: dict[File, State] = dict.fromkeys(seen.new, "new")
+    states |= dict.fromkeys(seen.unreadable, "unreadable")
+    states |= dict.fromkeys((file for file, _ in seen.changed), "changed")
+    return [Planned(file.path, file.size, states.get(file, "taken")) for file in files]
+
+
+def backfill(project: Project, table: str, pattern: str, form: Format | None = None) -> Backfilled:
+    """Take records from files into the bronze table of a topic: each file once, whatever is asked for.
+
+    A running `headwater run` that writes the table does it between its batches; without one this process
+    takes the table's lease and does it itself.
+
+    Args:
+        project: the definitions.
+        table: the bronze table.
+        pattern: which files; a relative one stands below the current folder. Those of one pattern are one
+            partition, in the order of their names.
+        form: what is in them; None: as their names say.
+
+    Raises:
+        ProjectError: no table of a topic, no such file, or names that do not say one format.
+        FlowError: it could not be done; the message says what to do.
+        LeaseError: another process has just begun to write the table.
+    """
+    topic = _topic(project, table)
+    whole = os.path.abspath(pattern)
+    found = _found(whole)
+    form = form or formats.of(file.path for file in found)
+    request = Request("backfill", None, None, project.digest, pattern=whole, format=form)
+    lake = Lake(project.conf.lake)
+    folder = lake.flow_folder(table)
+    answer = requests.ask(folder, request) if lease.holder(folder) is not None else None
+    return Backfilled(**requests.done(answer or _here(project, lake, topic, whole, form)))
+
+
+def _topic(project: Project, table: str) -> Topic:
+    found = project.definition(table)
+    if isinstance(found, Files):
+        raise ProjectError(f"{found.file}: {table} takes what lies at {found.pattern}: put the files there")
+    if not isinstance(found, Topic):
+        raise ProjectError(
+            f"{found.file}: {table} follows from {', '.join(found.sources)}; history enters a table of "
+            f"bronze: {', '.join(project.topics) or 'there is none'}"
+        )
+    return found
+
+
+def _found(pattern: str) -> list[File]:
+    found = sorted(find(Path("/"), pattern), key=lambda file: file.path)
+    if not found:
+        raise ProjectError(f"no file is named {pattern} (files that begin with _ or . are left alone)")
+    return found
+
+
+def _here(project: Project, lake: Lake, topic: Topic, pattern: str, form: Format) -> Answer:
+    mine = Lease(topic.name, lake.flow_folder(topic.name))
+    try:
+        analysed = analysis.of_raw(project, topic)
+        accept(project, lake, topic.name, analysed)
+        place = lake.create(topic.name, analysed.stored, comment=topic.comment, properties={})
+        history = Backfill(project, lake, topic, Target(place))
+        done = history(pattern, form, turn=nullcontext(), stopped=lambda: False, announce=lambda: None)
+        return {"done": asdict(done)}
+    except HeadwaterError:
+        raise
+    except Exception as e:
+        return {"error": f"{topic.file}: {topic.name}: {describe(e)}"}
+    finally:
+        mine.release()

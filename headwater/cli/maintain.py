@@ -1,0 +1,44 @@
+"""`headwater maintain`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from headwater import tables as listings
+from headwater.cli.options import AsJson, Env, Project
+from headwater.cli.printing import print_json
+
+
+def maintain(
+    tables: Annotated[list[str] | None, typer.Argument(help="Tables [all]")] = None,
+    project: Project = None,
+    env: Env = "local",
+    as_json: AsJson = False,
+) -> None:
+    """Put small files together, and remove what only versions hold that are older than is kept."""
+    from headwater import maintain as maintenance
+    from headwater import project as projects
+
+    done = maintenance.maintain(projects.load(project, env), tables or ())
+    if as_json:
+        print_json([asdict(one) for one in done])
+        return
+    titles = [
+        "table",
+        "files fewer",
+        "versions forgotten",
+        "files removed",
+        "bytes",
+        "readable from",
+        "held by",
+    ]
+    listing = listings.table(titles, right=[1, 2, 3, 4, 5])
+    listing.columns[0].no_wrap = True
+    for one in done:
+        numbers = (one.compacted, one.commits, one.files, one.bytes, one.first)
+        listing.add_row(one.table, *(f"{number:,}" for number in numbers), one.held)
+    listings.show([listing], sys.stdout)

@@ -1,0 +1,95 @@
+"""`headwater reconcile`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater import tables as listings
+from headwater.cli.options import AsJson, Env, Project
+from headwater.cli.printing import print_json, when
+
+if TYPE_CHECKING:
+    from headwater.proofs import Standing
+    from headwater.reconcile import Reconciled
+
+
+def reconcile(
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="Tables [none: list what was proven, and when]")
+    ] = None,
+    since_last: Annotated[
+        bool,
+        typer.Option(
+            "--since-last/--full",
+            help="Of tables of rows, compare only what was added since the last proof; or all.",
+        ),
+    ] = False,
+    n: Annotated[int, typer.Option("-n", min=0, help="Rows to show, of those that only one side has.")] = 5,
+    project: Project = None,
+    env: Env = "local",
+    as_json: AsJson = False,
+) -> None:
+    """Compute tables again from exactly what they have read, and compare every row; 1 if any differ."""
+    from headwater import project as projects
+    from headwater import proofs
+    from headwater import reconcile as reconciling
+
+    loaded = projects.load(project, env)
+    if not tables:
+        _list(proofs.standings(loaded), as_json)
+        return
+    found = []
+    for one in reconciling.reconcile(loaded, tables, since_last=since_last, limit=n):
+        found.append(one)
+        if not as_json:
+            _show(one)
+    if as_json:
+        print_json([{**asdict(one), "same": one.same} for one in found])
+    if not all(one.same for one in found):
+        raise typer.Exit(1)
+
+
+def _list(found: list[Standing], as_json: bool) -> None:
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    listing = listings.table(["table", "proven", "at version", "newest version", ""], right=[2, 3])
+    listing.columns[0].no_wrap = True
+    for one in found:
+        numbers = ("" if number is None else f"{number:,}" for number in (one.proven, one.version))
+        listing.add_row(one.table, when(one.at) if one.at else "", *numbers, one.why)
+    listings.show([listing], sys.stdout)
+
+
+def _show(one: Reconciled) -> None:
+    from headwater.query.result import Result, write
+
+    what = "all rows" if one.since is None else f"what came after version {one.since}"
+    said = "the same" if one.same else "NOT the same"
+    typer.echo(
+        f"{one.table} version {one.version}: {what} computed again: {said} "
+        f"({one.rows:,} rows read in {one.seconds:.1f} s)"
+    )
+    for note in one.notes:
+        typer.echo(f"not told by comparing: {note}")
+    if one.same:
+        return
+    listing = listings.table(
+        ["table", "rows live", "rows computed", "only live", "only computed"], right=[1, 2, 3, 4]
+    )
+    for each in one.differences:
+        listing.add_row(
+            each.table, *(f"{count:,}" for count in (each.before, each.after, each.gone, each.new))
+        )
+    listings.show([listing], sys.stdout)
+    for each in one.differences:
+        if each.columns:
+            typer.echo(f"\n{each.table}: only one side has the columns {', '.join(each.columns)}")
+        for where, rows in (("live", each.only_before), ("computed", each.only_after)):
+            if rows:
+                typer.echo(f"\n{each.table}: only {where}")
+                write(Result(tuple(rows[0]), [tuple(row.values()) for row in rows]), "table", sys.stdout)

@@ -1,0 +1,131 @@
+"""A version of a Delta table as a table of its own, in another folder: linked or copied, never read."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from headwater import log
+from headwater.errors import CommitError
+from headwater.lake import Lake, files
+from headwater.plan.facts import FILE as DEFINITION
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_NO_LINKS = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP)  # why a file can't be linked there
+
+
+def take(
+    table: Path, version: int, into: Path, *, full: bool = False, flows: Mapping[str, Any] | None = None
+) -> None:
+    """Make `into` the table as it is at `version`, with its history as far as that is still there.
+
+    Its files are linked, so nothing that is removed later from either table is missing in the other; nothing
+    of the engine changes a file that is written.
+
+    Args:
+        table: the table.
+        version: the newest one that is taken.
+        into: a folder that has no table.
+        full: whether files are copied.
+        flows: what the newest commit is to say of the flows, where that is something else.
+
+    Raises:
+        CommitError: a file of the version is gone.
+    """
+    needed = {Path(path) for path in files(table, version)}
+    logs = table / "_delta_log"
+    found = {name: number for name, number in _numbered(logs, _COMMIT) if number <= version}
+    for path in sorted(needed | _history(table, found.values())):
+        try:
+            _bring(path, into / path.relative_to(table), full)
+        except FileNotFoundError:
+            if path in needed:
+                raise CommitError(
+                    f"{path}: version {version} of {table} needs this file, which is gone; if it was removed "
+                    "just now, run again"
+                ) from None
+    checkpoints = {name: number for name, number in _numbered(logs, _CHECKPOINT) if number <= version}
+    for name, number in {**checkpoints, **found}.items():
+        if number == version and name in found and flows is not None:
+            (into / "_delta_log").mkdir(parents=True, exist_ok=True)
+            (into / "_delta_log" / name).write_text(_saying(logs / name, flows), encoding="utf-8")
+        else:
+            _bring(logs / name, into / "_delta_log" / name, full)
+    if checkpoints:
+        _point(into / "_delta_log", max(checkpoints, key=lambda name: checkpoints[name]))
+
+
+def empty(table: Path, into: Path) -> None:
+    """Make `into` a table like another one that holds nothing."""
+    like = DeltaTable(table)
+    about = like.metadata()
+    DeltaTable.create(
+        into,
+        schema=like.schema(),
+        name=about.name,
+        description=about.description,
+        configuration=dict(about.configuration),
+        raise_if_key_not_exists=False,
+    )
+
+
+def definition(lake: Lake, name: str, generation: int, into: Path) -> None:
+    """Have the definition that a generation of a table was made by in the folder of another's flow."""
+    kept = lake.flow_at(name, generation) / DEFINITION
+    if kept.is_file():
+        into.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(kept, into / DEFINITION)
+
+
+def _history(table: Path, versions: Iterable[int]) -> set[Path]:
+    """The files that these commits added or keep changes in."""
+    commits = (log.read(table, version) for version in versions)
+    return {Path(file.path) for commit in commits for file in (*commit.added, *commit.changes)}
+
+
+def _numbered(logs: Path, name: re.Pattern[str]) -> Iterator[tuple[str, int]]:
+    """The files of a log whose names are such, with the versions they are of, in order."""
+    for each in sorted(os.listdir(logs)):
+        if match := name.fullmatch(each):
+            yield each, int(match[1])
+
+
+def _bring(path: Path, into: Path, full: bool) -> None:
+    """Link a file, or copy it where that is asked for or can't be done otherwise."""
+    into.parent.mkdir(parents=True, exist_ok=True)
+    if not full:
+        try:
+            os.link(path, into)
+            return
+        except OSError as e:
+            if e.errno not in _NO_LINKS:
+                raise
+    shutil.copy2(path, into)
+
+
+def _saying(commit: Path, flows: Mapping[str, Any]) -> str:
+    """A commit's file in which other things are said of the flows."""
+    lines = []
+    for line in commit.read_text(encoding="utf-8").splitlines():
+        action = json.loads(line)
+        if "commitInfo" in action:
+            action["commitInfo"][log.IDENTITY_KEY] = json.dumps(flows)
+            line = json.dumps(action)
+        lines.append(f"{line}\n")
+    return "".join(lines)
+
+
+def _point(logs: Path, checkpoint: str) -> None:
+    """Say which checkpoint is the newest, and how many actions it has."""
+    last = {"version": int(checkpoint[:20]), "size": pq.read_metadata(logs / checkpoint).num_rows}
+    (logs / "_last_checkpoint").write_text(json.dumps(last), encoding="utf-8")

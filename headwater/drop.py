@@ -1,0 +1,102 @@
+"""Removing a table that no definition makes any more, with the tables that its flow kept beside it.
+
+1. Note in a small file which tables, and which folders of flows, go.
+2. One commit of the catalog: they are there no more.
+3. Delete what they held, then the note.
+
+Killed before 2, nothing has happened; killed after it, whoever next drops a table, makes one of that name, or
+runs `headwater rebuild --clean` deletes what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from headwater import failpoints, inspect, log
+from headwater.errors import ProjectError
+from headwater.flows.replay import replay_name
+from headwater.lake import Lake, Place
+from headwater.lease import Lease
+from headwater.project import Project
+from headwater.rebuild.shadow import Plan
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What goes with a table.
+
+    Attributes:
+        tables: the table, and those beside it.
+        flows: the flows of which something is kept.
+        rows, bytes: what the tables hold.
+    """
+
+    tables: tuple[str, ...]
+    flows: tuple[str, ...]
+    rows: int
+    bytes: int
+
+
+def find(project: Project, name: str) -> Dropped:
+    """What would go with a table; what a drop left that was killed goes at once.
+
+    Raises:
+        ProjectError: there is no such table; or the project defines it, it stands beside another, is the
+            engine's, or is being rebuilt.
+    """
+    lake = Lake(project.conf.lake)
+    lake.finish()
+    places = lake.places()
+    if name in project.names():
+        below = [each for each in project.below([name]) if each != name]
+        read = f", which {', '.join(below)} read" if below else ""
+        raise ProjectError(
+            f"{project.definition(name).file}: the project defines {name}{read}; remove the definition first"
+        )
+    loose = _without_definition(project, places)
+    if name not in loose:
+        owner = next((each for each in [*project.names(), *loose] if name in inspect.beside(each)), None)
+        why = f"stands beside {owner}, and goes with it" if owner else "is no table that can be dropped"
+        raise ProjectError(f"{name} {why}; without a definition are: {', '.join(loose) or 'none'}")
+    under_way = Plan.read(lake)
+    if under_way is not None and name in under_way.tables:
+        raise ProjectError(f"{name} is being rebuilt; end that first: headwater rebuild --abort")
+    tables = tuple(each for each in (name, *inspect.beside(name)) if each in places)
+    states = [inspect.state(places[each]) for each in tables]
+    return Dropped(
+        tables=tables,
+        flows=_flows(project, lake, name),
+        rows=sum(state.rows or 0 for state in states),
+        bytes=sum(state.bytes for state in states),
+    )
+
+
+def drop(project: Project, found: Dropped) -> None:
+    """Remove what `find` found.
+
+    Raises:
+        LeaseError: a process writes the table.
+    """
+    lake, name = Lake(project.conf.lake), found.tables[0]
+    with ExitStack() as held:
+        held.callback(Lease(name, lake.flow_folder(name)).release)
+        lake.drop(found.tables, found.flows)
+        failpoints.reach("dropped", name)
+        lake.finish()
+
+
+def _without_definition(project: Project, places: Mapping[str, Place]) -> list[str]:
+    """The tables of the lake that nothing of the project writes, those beside another aside."""
+    known = {each for name in project.names() for each in (name, *inspect.beside(name))}
+    gone = [name for name in sorted(places) if name not in known and not name.startswith("ops.")]
+    return [name for name in gone if not any(name in inspect.beside(owner) for owner in gone)]
+
+
+def _flows(project: Project, lake: Lake, name: str) -> tuple[str, ...]:
+    """The flows of which something is kept: those that wrote the table, its replay's, and its sinks'."""
+    found = {name, replay_name(name), *log.flows(lake.place(name).path)}
+    found |= {folder.name for folder in lake.flow_folder(name).parent.parent.glob(f"{name}->*")}
+    others = {*project.names(), *(flow.name for table in project.tables.values() for flow in table.flows)}
+    return tuple(sorted(found - others))

@@ -1,0 +1,73 @@
+"""Files → bronze: a folder is looked at again and again, each file in it taken once; see `flows.intake`."""
+
+from __future__ import annotations
+
+import time
+
+from headwater.definitions import Files
+from headwater.flows.context import Context
+from headwater.flows.intake import Bounds, Intake
+from headwater.flows.reading import interval
+from headwater.landing.folder import folder
+from headwater.landing.ledger import ledger_name
+from headwater.plan import accept
+from headwater.progress import Batch
+from headwater.target import Target
+
+
+class FilesFlow:
+    """The flow of one bronze table that files feed."""
+
+    def __init__(self, context: Context, files: Files) -> None:
+        self.name = files.name
+        self._context = context
+        self._files = files
+        project, lake = context.project, context.lake
+        analysed = context.tables[files.name]
+        accept(project, lake, files.name, analysed)
+        table = Target(lake.create(files.name, analysed.stored, comment=files.comment, properties={}))
+        bounds = Bounds(
+            files.limits.max_rows_per_batch or project.conf.max_rows_per_batch,
+            project.conf.max_bytes_per_batch,
+        )
+        self._intake = Intake(self.name, files.topic, table, lake, project.root, bounds, analysed.fingerprint)
+        self.committer = self._intake.committer
+        trigger = context.trigger or files.limits.trigger or project.conf.trigger
+        self._every = interval(trigger) / 1000
+
+    def run(self) -> None:
+        """Take what arrives until the run ends; with `once`, what is there now.
+
+        Raises:
+            CommitError: what was taken is not known; see `Intake.recover`.
+        """
+        context = self._context
+        self._intake.recover()
+        where = folder(self._files.pattern)
+        if not (context.project.root / where).is_dir():
+            context.board.say(f"{self.name}: there is no folder {where} yet; it is waited for")
+        while not context.stop.is_set():
+            context.check(self.name)
+            self._intake.look(self._files.pattern, self._files.format, partition=0)
+            while not context.stop.is_set() and self._step():
+                context.check(self.name)
+            if context.once:
+                return
+            context.stop.wait(self._every)
+
+    def _step(self) -> bool:
+        """Take one batch; whether there was one."""
+        began = time.monotonic()
+        taken = self._intake.step()
+        if taken is None:
+            return False
+        self._context.heads.announce()
+        for path, why in taken.amiss.items():
+            self._context.board.say(f"{self.name}: {path}: {why}; see {ledger_name(self.name)}")
+        seconds, at = time.monotonic() - began, time.time()
+        self._context.board.batch(
+            Batch(
+                self.name, taken.sequence, taken.version, taken.rows, taken.rows, 0, seconds, at, taken.newest
+            )
+        )
+        return True

@@ -1,0 +1,79 @@
+"""Maintenance while a run goes on: every table when it is due, and when another process asks for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Protocol, runtime_checkable
+
+from headwater import maintain, requests, spans
+from headwater.commit import Committer
+from headwater.errors import describe
+from headwater.flows.context import Context
+from headwater.flows.declared import Flow
+from headwater.maintain import Maintained
+
+_POLL = 0.5  # seconds
+
+
+@runtime_checkable
+class Committing(Protocol):
+    """A flow that commits to tables."""
+
+    name: str
+    committer: Committer
+
+
+class Upkeep:
+    """Maintains the tables of a run.
+
+    Args:
+        context: the run.
+        flows: its flows, by name, as they are made.
+    """
+
+    def __init__(self, context: Context, flows: Mapping[str, Flow]) -> None:
+        every = context.project.conf.maintain.every
+        self._context = context
+        self._flows = flows
+        self._every = spans.parse(every) / 1e6 if every else None
+        self._due = time.monotonic() + (self._every or 0.0)
+
+    def run(self) -> None:
+        """Maintain until the run ends."""
+        while not self._context.stop.wait(_POLL):
+            for flow in list(self._flows.values()):
+                if isinstance(flow, Committing):
+                    self._answer(flow.name, flow)
+            for name in self._context.board.failed():
+                if name not in self._flows:
+                    self._answer(name, None)
+            if self._every is not None and time.monotonic() >= self._due:
+                self.step()
+                self._due = time.monotonic() + self._every
+
+    def step(self) -> None:
+        """Maintain each table once."""
+        for flow in list(self._flows.values()):
+            if isinstance(flow, Committing) and not self._context.stop.is_set():
+                self._maintain(flow)
+
+    def _answer(self, name: str, flow: Committing | None) -> None:
+        for _, answer in requests.take(self._context.lake.flow_folder(name), maintain.KIND):
+            done = self._maintain(flow) if flow else f"{name} has failed; mend it and start its run again"
+            if isinstance(done, str):
+                requests.reply(answer, {"error": done})
+            else:
+                requests.reply(answer, {"done": [asdict(one) for one in done]})
+
+    def _maintain(self, flow: Committing) -> list[Maintained] | str:
+        """What was done, or why not: the flows go on, and the next time may do better."""
+        context = self._context
+        try:
+            return maintain.targets_of(context.project, context.lake, flow.name, flow.committer.targets())
+        except Exception as e:
+            said = f"{flow.name} could not be maintained: {describe(e)}"
+            if not context.stop.is_set():
+                context.board.say(said)
+            return said

@@ -1,0 +1,135 @@
+"""Maintenance: what keeps a table's files few and its log short, beside the flow that writes it.
+
+1. **Compact**: small files are put together (`headwater.maintain.compact`).
+2. **Clean**: what only versions hold that are older than is kept, and that nobody reads any more, is removed
+   (`headwater.maintain.clean`, `headwater.maintain.horizon`).
+
+Neither changes a row, and neither stops a flow: the one commit that is made comes between two batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from headwater import inspect, lease, log, requests, spans
+from headwater.conf import Maintenance
+from headwater.intent import IntentFile
+from headwater.lake import Lake, Place
+from headwater.lease import Lease
+from headwater.maintain.clean import clean, forget_uncommitted
+from headwater.maintain.compact import compact
+from headwater.maintain.horizon import Hold, holds
+from headwater.plan import facts as definitions
+from headwater.project import Project
+from headwater.requests import Request
+from headwater.target import Target
+
+KIND = "maintenance"  # of requests, see `headwater.requests`
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """What was done for one table.
+
+    Attributes:
+        table: its name.
+        compacted: how many files fewer it has.
+        commits: how many versions were forgotten.
+        files, bytes: what was removed from the disk.
+        first: the oldest version that can still be read.
+        held: who is the reason that no more was forgotten; "" where nobody is.
+    """
+
+    table: str
+    compacted: int
+    commits: int
+    files: int
+    bytes: int
+    first: int
+    held: str = ""
+
+
+def maintain(project: Project, tables: Sequence[str] = ()) -> list[Maintained]:
+    """Maintain tables, and those that their flows write beside them; by default all of the lake.
+
+    Where a process writes a table, that one is asked to do it.
+
+    Raises:
+        ProjectError: an unknown table.
+        FlowError: the process that writes it could not do it.
+        LeaseError: another process has just begun to write it.
+    """
+    lake = Lake(project.conf.lake)
+    for name in tables:
+        project.definition(name)
+    found = []
+    for name in tables or project.names():
+        folder = lake.flow_folder(name)
+        asked = requests.ask(folder, Request("maintain"), KIND) if lease.holder(folder) is not None else None
+        if asked is not None:
+            found += [Maintained(**done) for done in requests.done(asked)]
+        elif name in lake.places():
+            mine = Lease(name, folder)
+            try:
+                own = [each for each in (name, *inspect.beside(name)) if each in lake.places()]
+                targets = [Target(lake.places()[each]) for each in own]
+                found += targets_of(project, lake, name, targets)
+            finally:
+                mine.release()
+    return found
+
+
+def targets_of(project: Project, lake: Lake, name: str, targets: Sequence[Target]) -> list[Maintained]:
+    """Maintain the table of a flow, and those beside it, by the process that writes them."""
+    held = holds(project, lake)
+    return [_maintain(project, lake, name, target, held) for target in targets]
+
+
+def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Sequence[Hold]) -> Maintained:
+    place = target.place
+    fewer = compact(target, _sorting(lake, name, place))
+    target.checkpoint()
+    mine = [hold for hold in held if (hold.table, hold.generation) == (place.name, place.generation)]
+    slowest = min(mine, key=lambda hold: hold.version, default=None)
+    before = datetime.now(UTC) - _kept(project.conf.maintain, place.name)
+    done = clean(place.path, upto=target.version if slowest is None else slowest.version, before=before)
+    left = forget_uncommitted(place.path, _intents(lake))
+    return Maintained(
+        table=place.name,
+        compacted=fewer,
+        commits=done.commits,
+        files=done.files + left.files,
+        bytes=done.bytes + left.bytes,
+        first=log.first(place.path),
+        held=slowest.who if slowest is not None and _is_held(place.path, slowest.version, before) else "",
+    )
+
+
+def _sorting(lake: Lake, owner: str, place: Place) -> list[str] | None:
+    """The columns that files of a table are sorted by; None where rows are only appended, in their order."""
+    if inspect.beside(owner).get(place.name) == "state":
+        return []
+    if not inspect.changes_in_place(place):
+        return None
+    facts = definitions.read(lake.flow_folder(owner)) or {}
+    return [key for key in facts.get("keys", "").split(", ") if key]
+
+
+def _kept(policy: Maintenance, table: str) -> timedelta:
+    one = policy.tables.get(table)
+    return timedelta(microseconds=spans.parse(one.keep if one else policy.keep))
+
+
+def _is_held(table: Path, version: int, before: datetime) -> bool:
+    """Whether rows that came before a time have not been read by who has read up to a version."""
+    after = max(version, log.first(table) - 1)
+    commits = log.commits(table, after=after, upto=log.head(table))
+    unread = next((commit for commit in commits if commit.added or commit.removed), None)
+    return unread is not None and unread.at <= before
+
+
+def _intents(lake: Lake) -> list[IntentFile]:
+    return [IntentFile(path.parent) for path in (lake.root / "_flows").glob("**/intent.json")]

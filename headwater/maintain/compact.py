@@ -1,0 +1,97 @@
+"""Many small files into few: what each batch of a stream leaves, put together in the order in which it came.
+
+Delta's OPTIMIZE packs files by size; here the order of rows has to stay, as it says which of a partition's
+rows came first. Of a table whose rows change in place the order means nothing: there rows are put together by
+their keys, and only files that merges have left alone for a while, as a merge writes those that it touches
+anew. The commit says `dataChange = false`, so those that read on from a version pass over it:
+https://github.com/delta-io/delta/blob/master/PROTOCOL.md#add-file-and-remove-file
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from headwater import failpoints, log, stored
+from headwater.log import DataFile
+from headwater.target import Target
+
+FILE = 128 * 1024 * 1024  # bytes that a file should have
+FEWEST = 10  # small files that are worth it
+SETTLED = 600.0  # seconds since a merge wrote a file
+_GROUP = 64 * 1024 * 1024  # bytes of rows in memory, and of one row group
+
+
+def compact(target: Target, keys: Sequence[str] | None, *, size: int = FILE, settled: float = SETTLED) -> int:
+    """Put small files of a table together; how many are gone.
+
+    Args:
+        target: the table.
+        keys: by which its rows are sorted, where they change in place; None where they are only appended.
+        size: bytes that a file should have.
+        settled: seconds since the last merge into a file, where rows change in place.
+
+    Raises:
+        CommitError: something else writes the table.
+    """
+    files = log.snapshot(target.place.path, target.version)
+    if keys is not None:
+        files = tuple(file for file in files if file.order / 1000 <= time.time() - settled)
+    return sum(_together(target, run, keys) for run in list(_runs(files, size)))
+
+
+def _runs(files: Sequence[DataFile], size: int) -> Iterator[list[DataFile]]:
+    """Neighbours that are worth putting together."""
+    run: list[DataFile] = []
+    for file in files:
+        if run and (file.size >= size / 2 or sum(each.size for each in run) + file.size > size):
+            if len(run) >= FEWEST:
+                yield run
+            run = []
+        if file.size < size / 2:
+            run.append(file)
+    if len(run) >= FEWEST:
+        yield run
+
+
+def _together(target: Target, run: list[DataFile], keys: Sequence[str] | None) -> int:
+    """Make one file of several; how many that leaves fewer, or none where one of them has gone meanwhile."""
+    folder = f"together-{uuid.uuid4().hex}"
+    path = target.place.path / folder / "part-00000.parquet"
+    path.parent.mkdir()
+    columns = pa.schema(DeltaTable(target.place.path).schema().to_arrow())
+    with pq.ParquetWriter(path, columns, compression="zstd", store_schema=False) as writer:
+        for rows in _sorted(run, columns, keys) if keys else _groups(run, columns):
+            writer.write_table(rows)
+    failpoints.reach("compacted", target.place.name)
+    if target.rewrite([file.path for file in run], [f"{folder}/{path.name}"], run[-1].order):
+        return len(run) - 1
+    shutil.rmtree(path.parent)
+    return 0
+
+
+def _groups(run: list[DataFile], columns: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of files, in their order, as many at once as a row group shall have."""
+    held: list[pa.Table] = []
+    for file in run:
+        held.append(_read(file, columns))
+        if sum(rows.nbytes for rows in held) >= _GROUP:
+            yield pa.concat_tables(held)
+            held = []
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _sorted(run: list[DataFile], columns: pa.Schema, keys: Sequence[str]) -> Iterator[pa.Table]:
+    rows = pa.concat_tables([_read(file, columns) for file in run])
+    yield rows.sort_by([(key, "ascending") for key in keys])
+
+
+def _read(file: DataFile, columns: pa.Schema) -> pa.Table:
+    return stored.fitted(pq.read_table(file.path, partitioning=None), columns)

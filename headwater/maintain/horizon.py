@@ -1,0 +1,99 @@
+"""How far the past of each table may be forgotten: no further than the slowest of those who still read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from headwater import inspect, log
+from headwater.flows.publish import sent
+from headwater.intent import IntentFile
+from headwater.lake import Lake
+from headwater.project import Project
+from headwater.ranges import Position
+from headwater.rebuild.shadow import Plan, Shadow
+from headwater.savepoints.kept import all_of, folder_of
+from headwater.savepoints.restoring import read_of_bronze
+
+
+@dataclass(frozen=True)
+class Hold:
+    """That someone has read a table up to a version, and will read on from there.
+
+    Attributes:
+        table: its name.
+        generation: which of its lives.
+        version: the last that was read; -1: the reader has begun with none yet.
+        who: the reader, for people.
+    """
+
+    table: str
+    generation: int
+    version: int
+    who: str
+
+
+def holds(project: Project, lake: Lake) -> list[Hold]:
+    """Who still reads the past of which tables: flows, a rebuild that is under way, savepoints, sinks.
+
+    Who has read nothing yet begins with a snapshot, and holds nothing.
+    """
+    found = [hold for name in project.tables for hold in _of_flows(project, lake, name)]
+    under_way = Plan.read(lake)
+    if under_way is not None:
+        shadow = Shadow(lake, under_way)
+        rebuilt = [name for name in project.tables if name in under_way.tables]
+        for hold in (hold for name in rebuilt for hold in _of_flows(project, shadow, name)):
+            found.append(replace(hold, who=f"the rebuild of {hold.who}"))
+        found += _compared(project, lake, under_way.cut or {})
+    for savepoint in all_of(lake):
+        kept = Lake(folder_of(lake, savepoint.name))
+        for source, at in read_of_bronze(savepoint, kept).items():
+            found.append(Hold(source, at.generation, at.version, f"the savepoint {savepoint.name}"))
+    for name, sink in project.sinks.items():
+        last = sent(lake, name)
+        if last.version >= 0:
+            found.append(Hold(sink.table, last.generation, last.version, f"the sink {name}"))
+    return found
+
+
+def _compared(project: Project, lake: Lake, cut: Mapping[str, int]) -> Iterator[Hold]:
+    """What a rebuild holds of the live tables that it will be compared with, and of what they have read."""
+    for name, version in cut.items():
+        place, who = lake.places().get(name), f"the rebuild of {name}, to be compared"
+        if place is None:
+            continue
+        yield Hold(name, place.generation, version, who)
+        for flow in log.read(place.path, version).flows.values():
+            yield from _inputs(project, lake, flow["consumed"], who)
+        for other in (lake.places()[each] for each in inspect.beside(name) if each in lake.places()):
+            yield Hold(other.name, other.generation, -1, who)
+
+
+def _of_flows(project: Project, lake: Lake, name: str) -> Iterator[Hold]:
+    """What the flows into a table hold of what they read."""
+    table, place = project.tables[name], lake.places().get(name)
+    committed = log.flows(place.path) if place is not None else {}
+    for flow in table.flows or (table,):
+        if flow.name in committed:
+            yield from _inputs(project, lake, committed[flow.name]["consumed"], flow.name)
+            continue
+        begun = IntentFile(lake.flow_folder(flow.name, name)).read()
+        if begun is not None and not begun.sealed:  # it has begun, and its table does not say so yet
+            for source in begun.consumed:
+                if source in lake.places():
+                    yield Hold(source, lake.places()[source].generation, -1, flow.name)
+
+
+def _inputs(project: Project, lake: Lake, consumed: dict[str, dict[str, int]], who: str) -> Iterator[Hold]:
+    """What a reader holds of its inputs; and of theirs, as far as its input's version has read them: how far
+    event time has come is looked up along that way (`headwater.flows.upstream`)."""
+    for source in (source for source in consumed if source in project.names()):
+        at, place = Position.parse(consumed[source]), lake.places().get(source)
+        if place is None or place.generation != at.generation:
+            continue
+        version = at.version if at.snapshot is None else at.snapshot
+        yield Hold(source, at.generation, version, who)
+        if source in project.tables and version >= 0:
+            for flow in log.read(place.path, version).flows.values():
+                yield from _inputs(project, lake, flow["consumed"], who)

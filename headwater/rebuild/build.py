@@ -1,0 +1,179 @@
+"""The flows of tables that are built beside the live ones: the same as in a run, in passes that end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from headwater import analysis, log
+from headwater import spark as sessions
+from headwater.analysis import Analysed
+from headwater.errors import FlowError, describe
+from headwater.eventtime import EventTime
+from headwater.flows.bounds import Bounds
+from headwater.flows.context import Context
+from headwater.flows.declared import Flow, flow_of
+from headwater.lake import Lake
+from headwater.progress import Board
+from headwater.project import Project
+from headwater.ranges import Position
+from headwater.rebuild.cut import is_at, positions
+from headwater.status import lag
+from headwater.wake import Heads
+
+Progress = Callable[[int, int], None]  # rows read, and rows to read
+
+
+class Now(Bounds):
+    """All that there is at a moment of the tables that are not built.
+
+    Args:
+        project: the definitions.
+        lake: as the flows see it.
+        names: the tables that are built.
+        over: {table → what is over of it when all is read}.
+        heads: which inputs have ended.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        lake: Lake,
+        names: Sequence[str],
+        over: Mapping[str, EventTime] | None = None,
+        heads: Heads | None = None,
+    ) -> None:
+        self._project, self._lake = project, lake
+        self._over, self._heads = over or {}, heads or Heads()
+        self._ends = {
+            name: Position(place.generation, log.head(place.path))
+            for name, place in lake.places().items()
+            if name not in names
+        }
+
+    def upto(self, table: str, flow: str, stream: str) -> Position | None:
+        """As far as it went then."""
+        return self._ends.get(stream)
+
+    def closed(self, table: str) -> EventTime | None:
+        """What is told, once all is read."""
+        if table not in self._over:
+            return None
+        place = self._lake.places()[table]
+        read = positions(self._project, table, log.read(place.path, log.head(place.path)))
+        all_of_it = all(self._is_read(stream, at) for (_, stream), at in read.items())
+        return self._over[table] if all_of_it else None
+
+    def _is_read(self, stream: str, at: Position) -> bool:
+        place = self._lake.places().get(stream)
+        if place is None:
+            return True
+        ended = self._heads.ended(stream)  # asked for first: then the head stays
+        end = self._ends.get(stream) or Position(place.generation, log.head(place.path))
+        return ended and is_at(place.path, at, end)
+
+
+class _Bounds(Bounds):
+    """Those of the pass that runs."""
+
+    def __init__(self) -> None:
+        self.now = Bounds()
+
+    def upto(self, table: str, flow: str, stream: str) -> Position | None:
+        return self.now.upto(table, flow, stream)
+
+    def references(self, table: str) -> dict[str, str] | None:
+        return self.now.references(table)
+
+    def closed(self, table: str) -> EventTime | None:
+        return self.now.closed(table)
+
+
+class Builder:
+    """The flows of tables that are built.
+
+    Args:
+        project: the definitions.
+        lake: as the flows see it.
+        names: the tables, in the order of the graph.
+        board: where the flows say what they do.
+        progress: told how far they are.
+        tables: the definitions, analysed, where they are already.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        lake: Lake,
+        names: list[str],
+        board: Board,
+        progress: Progress | None = None,
+        tables: dict[str, Analysed] | None = None,
+    ) -> None:
+        self._lake, self.names, self._board, self._progress = lake, names, board, progress
+        self._bounds = _Bounds()
+        spark = sessions.start(project.conf)
+        self.context = Context(
+            project=project,
+            tables=tables or analysis.analyse(spark, project),
+            spark=spark,
+            lake=lake,
+            bootstrap="",
+            once=True,
+            start="earliest",
+            trigger=None,
+            board=board,
+            bounds=self._bounds,
+            heads=Heads(),
+        )
+        for name in project.names():
+            if name not in names:
+                self.context.heads.end(name)
+        self._errors: dict[str, Exception] = {}
+        self._flows: dict[str, Flow] = {}
+
+    def __call__(self, bounds: Bounds) -> float:
+        """Build all that is within these bounds; how many seconds that took.
+
+        Raises:
+            FlowError: a flow failed.
+        """
+        began = time.monotonic()
+        self._bounds.now = bounds
+        self._flows = self._flows or {name: flow_of(self.context, name) for name in self.names}
+        self.context.heads.begin(self.names)
+        threads = [
+            threading.Thread(target=self._run, args=(name,), name=name, daemon=True) for name in self.names
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.2)
+                self._tell()
+        if self._errors:
+            name, error = next(iter(self._errors.items()))
+            raise FlowError(f"building {name} stopped: {describe(error)}; then run the same again")
+        return time.monotonic() - began
+
+    def rows(self) -> int:
+        """How many rows were read in all."""
+        return sum(flow.rows_in for flow in list(self._board.flows.values()))
+
+    def _run(self, name: str) -> None:
+        self.context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+        try:
+            self._flows[name].run()
+        except Exception as e:
+            self._errors[name] = e
+            self.context.stop.set()
+            self.context.heads.announce()
+        finally:
+            self.context.heads.end(name)
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            read = self.rows()
+            left = sum(lag(self.context.project, self._lake, name, {}) or 0 for name in self.names)
+            self._progress(read, read + left)

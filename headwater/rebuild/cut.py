@@ -1,0 +1,290 @@
+"""A consistent cut through live tables, and building others exactly as far as theirs have read.
+
+A cut is a version of each table, chosen downstream first: what a table has read of another one of the cut is
+no further than that one's version. A table that is built stops at each version that tables of the cut below
+it have read, and last at its own. It also stops where the live one had closed windows that its rows alone
+would not have closed (silent partitions, `--close`), and closes them there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from headwater import log
+from headwater.errors import CommitError, FlowError
+from headwater.eventtime import NEVER, EventTime, state_name
+from headwater.flows.bounds import Bounds
+from headwater.lake import Lake
+from headwater.project import Project
+from headwater.ranges import Position
+
+
+@dataclass(frozen=True)
+class Stop:
+    """What a live table had read at one of its versions.
+
+    Attributes:
+        version: which.
+        read: {(flow, input) → how far it had read it}.
+        references: the versions of the reference tables that a view had read.
+        event_time: what was over.
+    """
+
+    version: int
+    read: dict[tuple[str, str], Position]
+    references: dict[str, str] = field(default_factory=dict)
+    event_time: EventTime = field(default_factory=EventTime)
+
+
+def choose(project: Project, live: Lake, names: list[str]) -> dict[str, int]:
+    """{table → its version in a cut through these tables}, of those that are live.
+
+    Args:
+        project: the definitions.
+        live: the lake.
+        names: in the order of the graph.
+    """
+    places, found = live.places(), {}
+    for name in reversed(names):
+        if name in places:
+            found[name] = log.head(places[name].path)
+            while not _whole(project, live, names, name, found[name]):
+                found[name] -= 1
+    return found
+
+
+def _whole(project: Project, live: Lake, names: list[str], name: str, version: int) -> bool:
+    """Whether a version has read none of these tables in part of a commit: their files are cut otherwise."""
+    if version <= 0:
+        return True
+    places = live.places()
+    return all(
+        stream not in names
+        or (stream in places and at.files == 0 and _whole(project, live, names, stream, at.version))
+        for (_, stream), at in positions(project, name, log.read(places[name].path, version)).items()
+    )
+
+
+def _is_there(project: Project, live: Lake, name: str, version: int) -> bool:
+    """Whether what a version has read can be read up to there: logs lose their beginning."""
+    places = live.places()
+    if version < log.first(places[name].path):
+        return False
+    for (_, stream), at in positions(project, name, log.read(places[name].path, version)).items():
+        upto = at.version if at.snapshot is None else at.snapshot
+        if stream not in places or upto < 0:
+            continue
+        if upto < log.first(places[stream].path):
+            return False
+        if stream in project.tables and not _is_there(project, live, stream, upto):
+            return False
+    return True
+
+
+def positions(project: Project, name: str, commit: log.Commit) -> dict[tuple[str, str], Position]:
+    """{(flow, input) → how far it has been read}, of the table `name`."""
+    found = {}
+    for flow, streams in inputs(project, name).items():
+        consumed = commit.flows.get(flow, {}).get("consumed", {})
+        for stream in streams:
+            at = consumed.get(stream)
+            found[flow, stream] = Position.parse(at) if at else Position(generation=0)
+    return found
+
+
+def inputs(project: Project, name: str) -> dict[str, list[str]]:
+    """{flow into the table `name` → the tables that it reads, reference tables aside}."""
+    table = project.tables[name]
+    return {
+        flow.name: [source for source in flow.sources if source not in project.references]
+        for flow in table.flows or (table,)
+    }
+
+
+class Cut(Bounds):
+    """What flows read that build tables as far as a cut.
+
+    Args:
+        project: the definitions.
+        live: the lake.
+        built: the lake as the flows see it.
+        versions: the cut; see `choose`.
+    """
+
+    def __init__(self, project: Project, live: Lake, built: Lake, versions: Mapping[str, int]) -> None:
+        self._project = project
+        self._lake = live
+        self._live = dict(live.places())
+        self._built = built
+        self.versions = dict(versions)
+        self.notes: dict[str, list[str]] = {name: [] for name in versions}
+        self._stops = self._all_stops()
+        self._reached: dict[str, list[int]] = {name: [] for name in versions}
+        self._looked = dict.fromkeys(versions, 0)
+        self._lock = threading.RLock()
+
+    def built_at(self, name: str) -> int:
+        """The version of the table that is built that has read what the cut's has.
+
+        Raises:
+            CommitError: it has none: that is a defect.
+        """
+        if len(self._come(name)) < len(self._stops[name]):
+            raise CommitError(
+                f"{name} was not built as far as version {self.versions[name]}; that is a defect"
+            )
+        return self._reached[name][-1]
+
+    def upto(self, table: str, flow: str, stream: str) -> Position | None:
+        """As far as the next stop; of a table whose own stop is not reached, as far as that is by now."""
+        if table not in self.versions:
+            return None
+        at = self._next(table).read[flow, stream]
+        upto = self._where(stream, at)
+        if upto is not None:
+            return upto
+        place = self._built.places()[stream]
+        if self._project.tables[table].view:
+            return Position(place.generation)
+        head = log.head(place.path)  # looked at first: what is there by now is before the stop, or at it
+        return self._where(stream, at) or Position(place.generation, head)
+
+    def references(self, table: str) -> dict[str, str] | None:
+        """Those of the next stop."""
+        is_view = table in self.versions and self._project.tables[table].view
+        return self._next(table).references if is_view else None
+
+    def closed(self, table: str) -> EventTime | None:
+        """What is over at the next stop, once all is read."""
+        if table not in self.versions:
+            return None
+        stop, place = self._next(table), self._built.places()[table]
+        return (
+            stop.event_time
+            if self._has_read(table, log.read(place.path, log.head(place.path)), stop)
+            else None
+        )
+
+    def _next(self, table: str) -> Stop:
+        reached = len(self._come(table))
+        return self._stops[table][min(reached, len(self._stops[table]) - 1)]
+
+    def _come(self, table: str) -> list[int]:
+        """The versions of the table that is built that are at each of its first stops."""
+        with self._lock:
+            reached, stops, place = self._reached[table], self._stops[table], self._built.places().get(table)
+            head = log.head(place.path) if place is not None else -1
+            while place is not None and len(reached) < len(stops) and self._looked[table] <= head:
+                stop = stops[len(reached)]
+                commit = log.read(place.path, self._looked[table])
+                event_time = EventTime.parse(commit.flows.get(table, {}).get("event_time"))
+                over = event_time.closed >= stop.event_time.closed
+                if over and self._has_read(table, commit, stop):
+                    reached.append(commit.version)
+                elif self._looked[table] == head:
+                    break
+                else:
+                    self._looked[table] += 1
+            return reached
+
+    def _has_read(self, table: str, commit: log.Commit, stop: Stop) -> bool:
+        """Whether a commit to the table that is built has read what a stop says."""
+        is_view = self._project.tables[table].view
+        for (flow, stream), at in positions(self._project, table, commit).items():
+            upto = self._where(stream, stop.read[flow, stream])
+            never = at.generation == 0 and stop.read[flow, stream].generation > 0
+            if upto is None or (is_view and never):  # it may have rows of no rows
+                return False
+            place = self._built.places().get(stream)
+            if place is not None and not is_at(place.path, at, upto):
+                return False
+        consumed = commit.flows.get(table, {}).get("consumed", {})
+        return all(consumed.get(name) == {"version": at} for name, at in stop.references.items())
+
+    def _where(self, stream: str, at: Position) -> Position | None:
+        """Where a position of a live table lies in what the flows read; None: that is not built yet."""
+        place = self._built.places().get(stream)
+        generation = place.generation if place is not None else 1
+        if stream not in self.versions or at.version <= 0:
+            return replace(at, generation=generation)
+        index = [stop.version for stop in self._stops[stream]].index(at.version)
+        reached = self._come(stream)
+        return Position(generation, reached[index]) if index < len(reached) else None
+
+    def _all_stops(self) -> dict[str, list[Stop]]:
+        """{table → where it stops, in order}."""
+        wanted: dict[str, set[int]] = {name: {version} for name, version in self.versions.items()}
+        found: dict[str, list[Stop]] = {}
+        for name in reversed([name for name in self._project.names() if name in self.versions]):
+            wanted[name] |= set(self._closings(name))
+            found[name] = [self._stop(name, version) for version in sorted(wanted[name])]
+            for stop in found[name]:
+                for (_, stream), at in stop.read.items():
+                    if stream in self.versions and at.version > 0:
+                        wanted[stream].add(at.version)
+        return found
+
+    def _stop(self, name: str, version: int) -> Stop:
+        """What the live table had read at a version.
+
+        Raises:
+            FlowError: it is of a generation of an input that is not the live one.
+        """
+        commit = log.read(self._live[name].path, version)
+        read = positions(self._project, name, commit)
+        for (_, stream), at in read.items():
+            live = self._live.get(stream)
+            if live is not None and at.generation not in (0, live.generation):
+                raise FlowError(
+                    f"{name} has read generation {at.generation} of {stream}, of which {live.generation} is "
+                    f"live; run it first: headwater run {name} --once"
+                )
+        mine = commit.flows.get(name, {})
+        references = {
+            source: at["version"]
+            for source, at in mine.get("consumed", {}).items()
+            if source in self._project.references
+        }
+        return Stop(version, read, references, EventTime.parse(mine.get("event_time")))
+
+    def _closings(self, name: str) -> Iterator[int]:
+        """The versions of a live table after which rows are late that by the rows before are not: those of a
+        partition that had not come as far itself as what was closed."""
+        if state_name(name) not in self._live:
+            return
+        path, names = self._live[name].path, list(self.versions)
+        after: EventTime | None = None
+        for version in range(self.versions[name], 0, -1):
+            try:
+                mine = log.read(path, version).flows.get(name, {})
+            except CommitError:
+                self.notes[name].append(f"what was closed before version {version + 1} is gone from its log")
+                return
+            before = EventTime.parse(mine.get("event_time"))
+            spoke = (each for each, seen in (after or before).seen.items() if before.seen.get(each) != seen)
+            if any(before.closed > before.reached.get(each, NEVER) for each in spoke):
+                there = _is_there(self._project, self._lake, name, version)
+                if there and _whole(self._project, self._lake, names, name, version):
+                    yield version
+                else:
+                    self.notes[name].append(f"what version {version} closed by the clock can't be done again")
+            after = before
+
+
+def is_at(table: Path, at: Position, upto: Position) -> bool:
+    """Whether no commit has changed a table between two positions."""
+    if at.reaches(upto):
+        return True
+    if at.snapshot is not None:
+        return False
+    if at.version < 0 and log.first(table) > 0:  # who begins now begins with a snapshot
+        return not log.snapshot(table, upto.version if upto.snapshot is None else upto.snapshot)
+    for commit in log.commits(table, after=at.version, upto=upto.version + (upto.files > 0)):
+        first = at.files if commit.version == at.version + 1 else 0
+        last = upto.files if commit.version == upto.version + 1 else None
+        if commit.added[first:last] or commit.removed:
+            return False
+    return True

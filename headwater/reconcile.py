@@ -1,0 +1,211 @@
+"""Proving that live equals batch: a table computed again from exactly what it has read, and compared.
+
+1. **Cut**: the newest version of the live table says how far each input was read.
+2. **Build** the table alone, by the same flow, from the start of its inputs up to there, in a folder apart.
+3. **Compare** every row, and those of the tables beside it, with the live table at that version.
+4. Remove what was built; where nothing differs, keep that this version is proven.
+
+The live flow goes on meanwhile. Of a table of rows the part after the last proof may be enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headwater import analysis, log, proofs
+from headwater import spark as sessions
+from headwater.analysis import Analysed
+from headwater.errors import FlowError, ProjectError
+from headwater.flows.replay import replay_name
+from headwater.inspect import beside
+from headwater.lake import Lake, Place
+from headwater.lease import Lease
+from headwater.progress import Board
+from headwater.project import Project
+from headwater.proofs import Proof
+from headwater.rebuild.build import Builder
+from headwater.rebuild.compare import Difference
+from headwater.rebuild.cut import Cut, choose
+from headwater.rebuild.shadow import Plan, Trial
+from headwater.rebuild.verify import differences, unprovable
+from headwater.target import Identity
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """What comparing one table came to.
+
+    Attributes:
+        table: its name.
+        generation, version: what of it was compared.
+        since: the version after which rows were compared; None: all were.
+        rows: how many rows of its inputs were read.
+        seconds: how long computing it took.
+        differences: of it, and of the tables beside it.
+        notes: what can't be told by comparing.
+    """
+
+    table: str
+    generation: int
+    version: int
+    since: int | None
+    rows: int
+    seconds: float
+    differences: list[Difference]
+    notes: list[str]
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return not any(self.differences)
+
+
+def reconcile(
+    project: Project,
+    names: Sequence[str],
+    *,
+    since_last: bool = False,
+    limit: int = 0,
+) -> Iterator[Reconciled]:
+    """Compare tables with what their definitions make of what they have read, one after the other.
+
+    Args:
+        project: the definitions.
+        names: the tables.
+        since_last: whether what was added since the last proof is enough, of tables where that can be told.
+        limit: how many rows that differ to show, of each side of each table.
+
+    Raises:
+        ProjectError: an unknown table, one without a definition to compute it by, or nothing is written yet.
+        LeaseError: another process compares the table.
+        FlowError: computing it failed, or a file of it can't be read.
+    """
+    lake = Lake(project.conf.lake)
+    for name in names:
+        _check(project, lake, name)
+    spark = sessions.start(project.conf)
+    tables = analysis.analyse(spark, project)
+    for name in names:
+        trial = Trial(lake, name, _plan(project, lake, name))
+        held = Lease(name, trial.folder)
+        try:
+            trial.clear()
+            yield _Reconciling(project, lake, trial, name, tables)(since_last, limit)
+        finally:
+            trial.clear()
+            held.release()
+
+
+def _check(project: Project, lake: Lake, name: str) -> None:
+    if name in project.alerts:
+        raise ProjectError(f"{name} is an alert: what was sent in real time is kept nowhere to compare with")
+    project.definition(name)
+    if name in project.topics:
+        raise ProjectError(f"{name} is the history that others are computed from; name a table below it")
+    lake.place(name)
+
+
+def _plan(project: Project, lake: Lake, name: str) -> Plan:
+    return Plan(dict.fromkeys((name, *beside(name)), 1), project.digest, choose(project, lake, [name]))
+
+
+class _Reconciling:
+    """One table, computed again."""
+
+    def __init__(
+        self,
+        project: Project,
+        lake: Lake,
+        trial: Trial,
+        name: str,
+        tables: dict[str, Analysed],
+    ) -> None:
+        self._project, self._lake, self._trial, self._name = project, lake, trial, name
+        self._table, self._analysed = project.tables[name], tables[name]
+        self._places = self._all_places()
+        self._cut = Cut(project, lake, trial, trial.plan.cut or {})
+        self._builder = Builder(project, trial, [name], Board(), tables=tables)
+
+    def __call__(self, since_last: bool, limit: int) -> Reconciled:
+        name, version = self._name, self._cut.versions[self._name]
+        notes = unprovable(self._project, self._lake, [name], self._builder.context.tables, self._cut)
+        proof = proofs.read(self._lake.flow_folder(name)) if since_last else None
+        if since_last:
+            why = self._why_all(proof, version)
+            if why:
+                notes.append(f"{name} was compared as a whole: {why}")
+                proof = None
+        if proof is not None:
+            self._begin_after(proof)
+        seconds = self._builder(self._cut)
+        self._check_places()
+        found = differences(
+            self._project,
+            self._lake,
+            self._trial,
+            [name],
+            self._cut,
+            limit=limit,
+            after=proof.version if proof else 0,
+        )
+        place = self._places[name]
+        if version and not any(found):
+            rows = found[0].before + (proof.rows if proof else 0)
+            folder = self._lake.flow_folder(name)
+            proofs.write(folder, place.generation, version, rows, self._analysed.fingerprint)
+        since = proof.version if proof else None
+        return Reconciled(name, place.generation, version, since, self._builder.rows(), seconds, found, notes)
+
+    def _all_places(self) -> dict[str, Place]:
+        """Where the table and what it reads lie."""
+        live = self._lake.places()
+        return {each: live[each] for each in (self._name, *self._table.sources) if each in live}
+
+    def _check_places(self) -> None:
+        """Check that these are the generations that were live when it began.
+
+        Raises:
+            FlowError: they are not.
+        """
+        if self._all_places() != self._places:
+            raise FlowError(f"{self._name}, or what it reads, was swapped meanwhile; run the same again")
+
+    def _why_all(self, proof: Proof | None, version: int) -> str:
+        """Why the part after a proof is not enough; "" where it is."""
+        if proof is None or proof.generation != self._places[self._name].generation:
+            return "it was not proven before"
+        if proof.fingerprint != self._analysed.fingerprint:
+            return "its definition has changed since its last proof"
+        if not self._analysed.appended or self._table.process is not None or self._analysed.state:
+            return "its rows depend on all that it has read"
+        if self._analysed.gate is not None and self._analysed.gate.keyed:
+            return "its suite compares rows with all that are there"
+        if self._is_forgotten(proof):
+            return "versions since its last proof are gone from its log, or from one that it reads"
+        path = self._places[self._name].path
+        before, now = (log.read(path, each).flows for each in (proof.version, version))
+        if log.last(before, replay_name(self._name)) != log.last(now, replay_name(self._name)):
+            return "records of its quarantine were replayed since its last proof"
+        return ""
+
+    def _is_forgotten(self, proof: Proof) -> bool:
+        """Whether commits after a proven version, or after what that had read, are gone."""
+        path = self._places[self._name].path
+        if log.first(path) > proof.version:
+            return True
+        return any(
+            log.first(self._places[source].path) > at["version"] + 1
+            for flow in log.read(path, proof.version).flows.values()
+            for source, at in flow["consumed"].items()
+            if source in self._places
+        )
+
+    def _begin_after(self, proof: Proof) -> None:
+        """Let the flow begin where the proven version had read: a first commit, without rows, says so."""
+        target = self._builder.context.open(self._table)
+        flows: dict[str, Any] = log.read(self._places[self._name].path, proof.version).flows
+        for flow in self._table.flows or (self._table,):
+            if flow.name in flows:
+                target.append([], Identity(flow.name, 1, 0, flows[flow.name]["consumed"]))

@@ -1,0 +1,88 @@
+"""Savepoints: what a lake's tables were at a time, kept under a name, to put them back.
+
+    <lake>/_savepoints/<name>/                  a lake: all tables but bronze, their files linked
+    <lake>/_savepoints/<name>/savepoint.json    when it was made, what it holds, and how far bronze was
+
+A savepoint is a consistent cut (`headwater.cut`). A restore makes next generations of the tables from it, and
+swaps them in one commit; bronze, the history, stays as it is, so the flows take again what came after.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from headwater import cut as cuts
+from headwater import failpoints, inspect
+from headwater.cut import Chosen, lakes
+from headwater.cut.whole import remove, unfinished, whole
+from headwater.errors import ProjectError
+from headwater.lake import Lake, Place
+from headwater.project import Project
+from headwater.savepoints.kept import FILE, Bronze, Held, Savepoint, all_of, folder_of, unknown
+from headwater.savepoints.restoring import restore
+
+
+def create(project: Project, name: str) -> Savepoint:
+    """Keep all tables but bronze as they are, while flows go on.
+
+    Raises:
+        ProjectError: no such name can be given, there is such a savepoint, or nothing to keep.
+        LeaseError: another process is making it.
+        CommitError: a file was removed meanwhile.
+    """
+    lake = Lake(project.conf.lake)
+    folder = folder_of(lake, name)
+    if folder.exists():
+        raise ProjectError(
+            f"there is a savepoint {name} already; take another name, or run: headwater savepoint drop {name}"
+        )
+    if not lake.places().keys() & cuts.derived(project):
+        raise ProjectError(f"{lake.root}: there is nothing to keep yet; run: headwater run --once")
+    with whole(folder) as part:
+        cut = cuts.choose(project, lake)
+        failpoints.reach("chosen", "savepoint")
+        into, wanted = Lake(part), set(cuts.derived(project))
+        lakes.make({each: chosen for each, chosen in cut.items() if each in wanted}, lake, into)
+        made = Savepoint(
+            name=name,
+            created_at=datetime.now(UTC),
+            tables={each: _held(place) for each, place in into.places().items()},
+            bronze={each: _bronze(cut[each], each) for each in project.raw if each in cut},
+            sinks=_sinks(project, lake),
+        )
+        (part / FILE).write_text(json.dumps(asdict(made), default=datetime.isoformat, indent=1))
+        failpoints.reach("made", "savepoint")
+    return made
+
+
+def drop(lake: Lake, name: str) -> None:
+    """Remove a savepoint, or what a killed process left of one.
+
+    Raises:
+        ProjectError: there is neither.
+    """
+    folder = folder_of(lake, name)
+    if not folder.exists() and not unfinished(folder).exists():
+        raise unknown(lake, name)
+    remove(folder)
+
+
+def _held(place: Place) -> Held:
+    state = inspect.state(place)
+    return Held(state.generation, state.version, state.rows, state.bytes)
+
+
+def _bronze(chosen: Chosen, name: str) -> Bronze:
+    flows = chosen.commit.flows
+    offsets = flows[name]["consumed"] if name in flows else {}
+    return Bronze(chosen.place.id, chosen.place.generation, chosen.version, offsets)
+
+
+def _sinks(project: Project, lake: Lake) -> dict[str, dict[str, int]]:
+    kept = {sink: lake.flow_folder(sink) / "position.json" for sink in project.sinks}
+    return {sink: json.loads(file.read_bytes()) for sink, file in kept.items() if file.is_file()}
+
+
+__all__ = ["Bronze", "Held", "Savepoint", "all_of", "create", "drop", "restore"]

@@ -1,0 +1,112 @@
+"""A project that files feed, as the tests of files and of backfills use it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from headwater import analysis, lake
+from headwater import project as projects
+from headwater.flows.context import Context
+from headwater.flows.declared import flow_of
+from headwater.lake import Lake
+from headwater.landing.ledger import Ledger
+from headwater.progress import Board
+
+EPOCH = 1_760_000_400  # seconds; a whole number of minutes
+
+
+class Landed:
+    """A project in a folder of its own.
+
+    Args:
+        root: the folder.
+        spark: the session of its flows.
+        files: {path → text}.
+    """
+
+    def __init__(self, root: Path, spark: SparkSession, files: dict[str, str]) -> None:
+        self.root, self.spark = root, spark
+        for name, text in files.items():
+            self.write(name, text.encode())
+        self.notices = StringIO()
+        self._written = 0
+
+    @property
+    def project(self) -> projects.Project:
+        return projects.load(self.root)
+
+    @property
+    def lake(self) -> Lake:
+        return Lake(self.project.conf.lake)
+
+    def write(self, name: str, data: bytes) -> Path:
+        """A file that is there at once, as a rename makes it; each is a second newer than the one before."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half = path.parent / f".{path.name}"
+        half.write_bytes(data)
+        if name.startswith("landing/"):
+            self._written += 1
+            os.utime(half, (EPOCH + self._written,) * 2)
+        half.rename(path)
+        return path
+
+    def land(self, name: str, *numbers: int, **fields: Any) -> Path:
+        """A file of records, one for each number."""
+        text = "".join(json.dumps({"n": n, "at": EPOCH + n, **fields}) + "\n" for n in numbers).encode()
+        return self.write(f"landing/{name}", gzip.compress(text) if name.endswith(".gz") else text)
+
+    def context(self, *, once: bool = True) -> Context:
+        project = self.project
+        tables = analysis.analyse(self.spark, project)
+        board = Board(notices=self.notices)
+        return Context(project, tables, self.spark, self.lake, "", once, "earliest", None, board)
+
+    def drain(self, *names: str) -> Context:
+        """Run these flows until nothing is left."""
+        context = self.context()
+        for name in names:
+            flow_of(context, name).run()
+            context.heads.end(name)
+        return context
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """The rows of a table, those of bronze by where they stand."""
+        files = lake.files(self.lake.place(table).path)
+        found = [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
+        return sorted(found, key=lambda row: (row.get("partition", 0), row.get("offset", 0)))
+
+    def numbers(self, table: str) -> list[int]:
+        """The records of a bronze table, by offset, each by its number."""
+        rows = self.rows(table)
+        for partition in {row["partition"] for row in rows}:
+            offsets = [row["offset"] for row in rows if row["partition"] == partition]
+            assert offsets == list(range(len(offsets)))
+        return [json.loads(row["value"])["n"] for row in rows]
+
+    def outcomes(self, table: str) -> dict[str, str]:
+        """{file → what came of it}, by name."""
+        known = Ledger.of(self.lake, table).files
+        return {Path(path).name: found.outcome for path, found in known.items()}
+
+
+def times(*seconds: int) -> list[datetime]:
+    return [datetime.fromtimestamp(EPOCH + each, UTC) for each in seconds]
+
+
+def parquet(numbers: list[int]) -> bytes:
+    """The same records as Parquet."""
+    sink = pa.BufferOutputStream()
+    columns = {"n": pa.array(numbers, pa.int64()), "at": pa.array([EPOCH + n for n in numbers], pa.int64())}
+    pq.write_table(pa.table(columns), sink, row_group_size=10)
+    return bytes(sink.getvalue())

@@ -1,0 +1,364 @@
+"""History enters a topic's table from files: each file once, beside what Kafka brings."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from landed import EPOCH, Landed, parquet
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from headwater import analysis, failpoints, log
+from headwater.analysis import BRONZE
+from headwater.backfill import backfill, plan
+from headwater.broker import Topic, create_topics
+from headwater.cli import app
+from headwater.errors import CommitError, ProjectError
+from headwater.flows.backfill import backfill_name
+from headwater.flows.declared import flow_of
+from headwater.landing.rows import COLUMNS
+from headwater.lease import Lease
+from headwater.plan import accept
+from headwater.progress import Board
+from headwater.rebuild import rebuild
+from headwater.status import standings
+from headwater.target import Identity, Target
+
+RAW, FLOW = "bronze.raw", "bronze.raw.backfill"
+ONLY = {
+    "conf/local.yaml": "kafka: embedded\nbroker: {port: 1}\n",
+    "bronze/raw.py": "import headwater as hw\nraw = hw.topic('raw', max_rows_per_batch=10)\n",
+}
+BELOW = {
+    "silver/visits.py": """import headwater as hw
+from pyspark.sql import functions as F
+@hw.table(source="bronze.raw", decode=hw.json("n BIGINT, at BIGINT"))
+def visits(raw):
+    '''One row per visit.'''
+    return raw.withColumn("event_time", F.timestamp_seconds("at"))
+""",
+    "gold/corrected.sql": """CREATE STREAMING TABLE gold.corrected AS
+        SELECT window.start AS since, count(*) AS visits
+        FROM STREAM silver.visits WATERMARK event_time DELAY OF INTERVAL 10 SECONDS
+        GROUP BY window(event_time, '1 minute')""",
+    "gold/ended.sql": """CREATE STREAMING TABLE gold.ended
+        TBLPROPERTIES ('headwater.emit' = 'final', 'headwater.idle_timeout' = '1 ms') AS
+        SELECT window.start AS since, count(*) AS visits
+        FROM STREAM silver.visits WATERMARK event_time DELAY OF INTERVAL 10 SECONDS
+        GROUP BY window(event_time, '1 minute')""",
+}
+
+
+class Case(Landed):
+    """A project whose bronze table of a topic the test writes, as Kafka would."""
+
+    def send(self, *numbers: int) -> None:
+        """One commit of the flow that reads Kafka."""
+        project = self.project
+        accept(project, self.lake, RAW, analysis.of_raw(project, project.topics[RAW]))
+        table = Target(self.lake.create(RAW, COLUMNS, properties={}))
+        sent = table.flows.get(RAW, {}).get("consumed", {}).get("raw", {}).get("0", 0)
+        now = pa.scalar((EPOCH + 10**6) * 10**6, pa.timestamp("us", "UTC"))
+        rows = [
+            {
+                **dict.fromkeys(BRONZE.fieldNames()),
+                **{"value": json.dumps({"n": n, "at": EPOCH + n}).encode(), "topic": "raw", "partition": 0},
+                **{
+                    "offset": sent + at,
+                    "cluster": "main",
+                    "timestamp": now.as_py(),
+                    "ingested_at": now.as_py(),
+                },
+            }
+            for at, n in enumerate(numbers)
+        ]
+        ends = {"raw": {"0": sent + len(numbers)}}
+        identity = Identity(RAW, 1, table.last(RAW) + 1, ends, newest=(EPOCH + 10**6) * 1000)
+        table.append(table.write(pa.Table.from_pylist(rows, COLUMNS), f"{identity.sequence:012d}"), identity)
+
+    def backfill(self, pattern: str, **more: Any) -> Any:
+        return backfill(self.project, RAW, str(self.root / pattern), **more)
+
+    def found(self) -> dict[tuple[str, str, int], list[int]]:
+        """{partition → its records}, by offset, which has no gap."""
+        found: dict[tuple[str, str, int], list[int]] = {}
+        for row in sorted(self.rows(RAW), key=lambda row: row["offset"]):
+            of = found.setdefault((row["cluster"], row["topic"], row["partition"]), [])
+            assert row["offset"] == len(of)
+            of.append(json.loads(row["value"])["n"])
+        return found
+
+
+KAFKA, FIRST, SECOND = ("main", "raw", 0), ("files", "raw", 0), ("files", "raw", 1)
+
+
+@pytest.fixture
+def case(tmp_path: Path, interpreted: SparkSession) -> Case:
+    return Case(tmp_path / "project", interpreted, ONLY)
+
+
+def test_each_file_enters_once_beside_what_kafka_brings(case: Case) -> None:
+    case.land("b.json.gz", *range(5, 28))
+    case.land("a.json", *range(5))  # newer, but its name comes first
+    case.send(1000, 1001)
+    before = log.flows(case.lake.place(RAW).path)[RAW]
+    done = case.backfill("landing/*.json*")
+    assert (done.files, done.records, done.known, done.partition, done.amiss) == (2, 28, 0, 0, {})
+    assert case.found() == {KAFKA: [1000, 1001], FIRST: list(range(28))}
+    flows = log.flows(case.lake.place(RAW).path)
+    assert flows[RAW] == before and flows[FLOW]["consumed"] == {"files:raw": {"0": 28}}
+    assert backfill_name(RAW) == FLOW and flows[FLOW]["sequence"] == 2  # batches of ten rows
+
+    case.send(1002)
+    done = case.backfill("landing/*.json*")
+    assert (done.files, done.records, done.known) == (0, 0, 2)
+    case.write("landing/c.parquet", parquet([50, 51]))
+    case.write("landing/d.csv", b"n,at\n60,1\n")
+    case.land("d.json", 70)
+    done = case.backfill("landing/c.parquet")
+    assert (done.files, done.records, done.known, done.partition) == (1, 2, 0, 1)
+    assert (
+        case.backfill("landing/?.json").records == 1
+    )  # two of the three are there: a new pattern, all the same
+    assert case.found() == {
+        KAFKA: [1000, 1001, 1002],
+        FIRST: list(range(28)),
+        SECOND: [50, 51],
+        ("files", "raw", 2): [70],
+    }
+    (standing,) = standings(case.project)
+    assert standing.newest is not None and standing.newest.timestamp() == EPOCH + 10**6  # Kafka's
+    assert (standing.unread, standing.amiss) == (None, 0)
+    said = CliRunner().invoke(app, ["describe", RAW, "--project", str(case.root)]).stdout
+    assert (
+        "has consumed kafka:raw to offsets 0:3" in said
+        and "consumed files:raw to offsets 0:28 1:2 2:1" in said
+    )
+
+
+def test_a_table_that_kafka_has_not_fed_yet(case: Case) -> None:
+    case.land("a.json", 1)
+    assert case.backfill("landing/*").records == 1
+    case.send(2)
+    assert case.found() == {KAFKA: [2], FIRST: [1]}
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+def test_a_crash_at_any_step_loses_and_doubles_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    sent = 0
+    for at in [*range(1, 8), *(draw.randint(1, 25) for _ in range(6))]:
+        count = draw.randint(1, 25)
+        case.land(f"{sent:04d}.json{draw.choice(['', '.gz'])}", *range(sent, sent + count))
+        sent += count
+        steps: list[str] = []
+
+        def reach(step: str, flow: str, at: int = at, steps: list[str] = steps) -> None:
+            steps.append(step)
+            assert flow == FLOW
+            if len(steps) == at:
+                raise Crash
+
+        with monkeypatch.context() as patched:
+            patched.setattr(failpoints, "reach", reach)
+            try:
+                case.backfill("landing/*.json*", form="json")
+            except Crash:
+                assert len(steps) == at
+        case.send(-sent)  # the run that reads Kafka goes on from the same table
+    case.backfill("landing/*.json*", form="json")
+    assert case.found()[FIRST] == list(range(sent)) and len(case.found()[KAFKA]) == 13
+
+
+def test_what_is_amiss_is_said_and_the_rest_goes_on(case: Case) -> None:
+    whole = case.land("b.json.gz", *range(30)).read_bytes()
+    case.write("landing/b.json.gz", whole[:-9])
+    case.land("c.json", 1)
+
+    def run(*more: str) -> tuple[int, Any]:
+        command = [
+            "backfill",
+            RAW,
+            "--from-files",
+            str(case.root / "landing/*"),
+            "--format",
+            "json",
+            "--json",
+        ]
+        done = CliRunner().invoke(app, [*command, "--project", str(case.root), *more], catch_exceptions=False)
+        return done.exit_code, json.loads(done.stdout)
+
+    states = lambda: [(Path(one["path"]).name, one["state"]) for one in run("--dry-run")[1]]  # noqa: E731
+    assert states() == [("b.json.gz", "new"), ("c.json", "new")]
+    assert RAW not in case.lake.places()
+    for _ in range(2):  # and is tried again
+        code, done = run()
+        assert code == 1 and list(done["amiss"].values()) == ["OSError: Truncated compressed stream"]
+    assert states() == [("b.json.gz", "unreadable"), ("c.json", "taken")]
+    assert standings(case.project)[0].amiss == 1
+    case.write("landing/b.json.gz", whole)
+    case.land("c.json", 1, 2)
+    assert states() == [("b.json.gz", "new"), ("c.json", "changed")]
+    code, done = run()
+    assert code == 1 and (done["records"], list(done["amiss"].values())) == (
+        30,
+        ["changed after it was taken"],
+    )
+    assert case.found() == {FIRST: [1, *range(30)]}
+    assert run()[0] == 0
+
+
+def test_what_can_not_be_backfilled(tmp_path: Path, interpreted: SparkSession) -> None:
+    more = {"bronze/paid.py": "import headwater as hw\npaid = hw.files('in/*')\n"}
+    case = Case(tmp_path / "project", interpreted, {**ONLY, **BELOW, **more})
+    case.land("a.json", 1)
+    for table, why in {
+        "bronze.paid": r"bronze\.paid takes what lies at in/\*: put the files there",
+        "silver.visits": r"follows from bronze\.raw; history enters a table of bronze: bronze\.raw",
+        "bronze.nope": "unknown table",
+    }.items():
+        with pytest.raises(ProjectError, match=why):
+            backfill(case.project, table, str(case.root / "landing/*"))
+        with pytest.raises(ProjectError, match=why):
+            plan(case.project, table, str(case.root / "landing/*"))
+    with pytest.raises(ProjectError, match=r"no file is named .*/nowhere/\*"):
+        case.backfill("nowhere/*")
+    case.land("b", 1)
+    with pytest.raises(
+        ProjectError, match=r"the names of these files say no one format: say --format json, t"
+    ):
+        case.backfill("landing/*")
+    case.backfill("landing/*", form="json")
+    (case.lake.place(f"{RAW}__files").path.parent).rename(tmp_path / "aside")
+    with pytest.raises(CommitError, match="knows of 0 batches, the table of 1"):
+        case.backfill("landing/*", form="json")
+
+
+def test_windows_below(tmp_path: Path, interpreted: SparkSession) -> None:
+    """Corrected windows are at once as if the history had come in time; final ones, after a rebuild."""
+    case = Case(tmp_path / "project", interpreted, {**ONLY, **BELOW})
+    tables = ("silver.visits", "gold.corrected", "gold.ended")
+    windows = lambda table: sorted(  # noqa: E731
+        (int(row["since"].timestamp()) - EPOCH, row["visits"]) for row in case.rows(table)
+    )
+
+    def drain() -> None:
+        context = case.context()
+        context.heads.end(RAW)
+        for name in tables:
+            flow_of(context, name).run()
+            context.heads.end(name)
+
+    case.send(*range(1000, 1200, 5))
+    drain()
+    ended = [(960, 4), (1020, 12), (1080, 12)]
+    assert windows("gold.ended") == ended and windows("gold.corrected") == [*ended, (1140, 12)]
+    case.land("a.json", *range(0, 120, 10), 1010)
+    case.land("b.json", *range(120, 200, 10))
+    case.backfill("landing/*.json")
+    drain()
+    assert windows("gold.corrected") == [
+        (0, 6),
+        (60, 6),
+        (120, 6),
+        (180, 2),
+        (960, 5),
+        *ended[1:],
+        (1140, 12),
+    ]
+    assert windows("gold.ended") == ended and len(case.rows("gold.ended_late")) == 21
+
+    # What comes after 1010 in its own partition is late for good.
+    assert rebuild(case.project, ["gold.ended"], notices=Board(notices=case.notices)).swapped
+    assert windows("gold.ended") == [(0, 6), (60, 6), (960, 5), *ended[1:]]
+    assert len(case.rows("gold.ended_late")) == 8
+
+
+@pytest.fixture
+def live(tmp_path: Path, spark: SparkSession, broker: str) -> Iterator[tuple[Case, Any, Any]]:
+    """A flow that reads Kafka, at work, and a producer."""
+    conf = f"kafka: {{bootstrap.servers: '{broker}'}}\ntrigger: 100ms\n"
+    definition = "import headwater as hw\nraw = hw.topic('history')\n"
+    case = Case(tmp_path / "project", spark, {"conf/local.yaml": conf, "bronze/raw.py": definition})
+    create_topics({"bootstrap.servers": broker}, [Topic("history", 1)])
+    context = replace(case.context(once=False), bootstrap=broker)
+    lease = Lease(RAW, case.lake.flow_folder(RAW))
+    flow = flow_of(context, RAW)
+    worker = threading.Thread(target=flow.run)
+    worker.start()
+    try:
+        yield case, context, Producer({"bootstrap.servers": broker})
+    finally:
+        context.stop.set()
+        worker.join()
+        lease.release()
+
+
+def test_the_process_that_writes_the_table_does_it(live: tuple[Case, Any, Any]) -> None:
+    case, context, producer = live
+    for n in range(3000):
+        producer.produce("history", json.dumps({"n": n}).encode(), partition=0)
+    case.land("a.json.gz", *range(500))
+    case.land("b.json", *range(500, 900))
+    asked = [
+        threading.Thread(target=case.backfill, args=("landing/*",), kwargs={"form": "json"}) for _ in "ab"
+    ]
+    for thread in asked:  # two at once
+        thread.start()
+    assert producer.flush(30) == 0
+    for thread in asked:
+        thread.join()
+    assert case.backfill("landing/*", form="json").known == 2
+    board = context.board
+    while board.flows[RAW].rows_in < 3000:
+        context.stop.wait(0.05)
+        assert board.flows[RAW].state == "running"
+    assert case.found() == {
+        ("main", "history", 0): list(range(3000)),
+        ("files", "history", 0): list(range(900)),
+    }
+
+
+HEADWATER = str(Path(sys.executable).parent / "headwater")
+
+
+@pytest.mark.torture
+def test_processes_that_are_killed_take_each_file_once(case: Case) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    sent = 0
+    command = [HEADWATER, "backfill", RAW, "--from-files", str(case.root / "landing/*.json.gz")]
+
+    def run(fail: str = "") -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "HEADWATER_FAIL_POINT": fail}
+        arguments = [*command, "--project", str(case.root)]
+        return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
+
+    for step in failpoints.STEPS:
+        count = draw.randint(11, 100)
+        case.land(f"{sent:06d}.json.gz", *range(sent, sent + count))
+        sent += count
+        killed = run(f"{step}:{FLOW}:{draw.randint(1, 2)}=python")
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+    done = run()
+    assert done.returncode == 0, done.stderr
+    assert case.found() == {FIRST: list(range(sent))}

@@ -1,0 +1,174 @@
+"""What is in a file, record by record: lines as they are, rows of CSV and Parquet as JSON without loss."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import headwater as hw
+from headwater import decode
+from headwater.decode.parser import parser
+from headwater.definitions import Format
+from headwater.landing import formats
+from headwater.landing.formats import UNREADABLE, Reader
+
+
+def read(path: Path, form: Format = "json", rows: int = 1 << 30, size: int = 1 << 30) -> list[bytes]:
+    reader, found = Reader(path, form), list[bytes]()
+    while True:
+        values, ended = reader.take(rows, size)
+        found += values.to_pylist()
+        assert len(values) <= rows
+        if ended:
+            return found
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("ending", "pack"), [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress), (".zst", zstd)]
+)
+def test_lines_are_records_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, pack: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / f"a.json{ending}"
+    path.write_bytes(pack(b' {"n": 1}\n\r\n\nnot json\r\n\xff\x00\n{"n": "\xc3\xa4"}'))
+    lines = [b' {"n": 1}', b"not json", b"\xff\x00", b'{"n": "\xc3\xa4"}']
+    assert read(path) == read(path, "text") == read(path, rows=1) == read(path, size=1) == lines
+    for block in range(1, 12):  # a line may lie in many blocks
+        monkeypatch.setattr(formats, "BLOCK", block)
+        assert read(path) == lines
+        for skip in range(5):
+            assert Reader(path, "json", skip).take(99, 99)[0].to_pylist() == lines[skip:]
+
+
+@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".zst", zstd)])
+def test_a_truncated_file_is_not_taken_for_a_short_one(
+    tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]
+) -> None:
+    whole = pack(b"".join(b'{"n": %d}\n' % n for n in range(1000)))
+    path = tmp_path / f"a.json{ending}"
+    for cut in range(1, len(whole), max(1, len(whole) // 50)):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(UNREADABLE):
+            read(path)
+    path.write_bytes(whole[:-1])
+    with pytest.raises(UNREADABLE):
+        formats.check(path, "json")
+
+
+def test_a_line_that_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "BLOCK", 10)
+    monkeypatch.setattr(formats, "LONGEST", 1 << 20)
+    (tmp_path / "a.json").write_bytes(b"[" * ((1 << 20) + 20))
+    monkeypatch.setattr(formats, "BLOCK", 1 << 16)
+    with pytest.raises(ValueError, match="longer than 1 MiB; write each record in its own"):
+        read(tmp_path / "a.json")
+
+
+def test_csv(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(
+        b'\xef\xbb\xbfid,note\r\n1,"a ""b"", c\nd"\r\n\r\n2\r\n3,\xc3\xa4,more,still\r\n007,\r\n'.replace(
+            b"\r\n", b"\n"
+        )
+    )
+    lines = [
+        '{"id": "1", "note": "a \\"b\\", c\\nd"}',
+        '{"id": "2"}',
+        '{"id": "3", "note": "ä", "_more": ["more", "still"]}',
+        '{"id": "007", "note": ""}',
+    ]
+    assert [line.decode() for line in read(path, "csv")] == lines
+    assert read(path, "csv", rows=1) == [line.encode() for line in lines]
+    (tmp_path / "empty.csv").write_bytes(b"id,note\n")
+    assert read(tmp_path / "empty.csv", "csv") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b'id,note\n1,"a\n', "unexpected end of data"),
+        (b"id,id\n1,2\n", "names a column twice"),
+        (b"id,note\n1,\xff\n", "codec can't decode"),
+    ],
+)
+def test_what_is_no_csv(tmp_path: Path, text: bytes, why: str) -> None:
+    (tmp_path / "a.csv").write_bytes(text)
+    with pytest.raises(UNREADABLE, match=why):
+        read(tmp_path / "a.csv", "csv")
+
+
+AT = datetime(2026, 1, 31, 6, 0, 0, 250_000, tzinfo=UTC)
+VALUES: dict[str, tuple[pa.DataType, Any, str]] = {
+    "big": (pa.int64(), 2**63 - 1, "BIGINT"),
+    "price": (pa.decimal128(38, 18), Decimal("12345678901234567890.123456789012345678"), "DECIMAL(38, 18)"),
+    "share": (pa.float64(), 0.1 + 0.2, "DOUBLE"),
+    "flag": (pa.bool_(), True, "BOOLEAN"),
+    "day": (pa.date32(), date(2026, 1, 31), "DATE"),
+    "at": (pa.timestamp("us", "Europe/Berlin"), AT, "TIMESTAMP"),
+    "naive": (pa.timestamp("ns"), AT.replace(tzinfo=None), "TIMESTAMP"),
+    "text": (pa.large_string(), 'ä "quoted"\n', "STRING"),
+    "code": (pa.dictionary(pa.int8(), pa.string()), "x", "STRING"),
+    "tags": (pa.list_(pa.int32()), [1, None, 3], "ARRAY<INT>"),
+    "place": (
+        pa.struct([("city", pa.string()), ("at", pa.timestamp("ms", "UTC"))]),
+        {"city": "Ulm", "at": AT},
+        "STRUCT<city: STRING, at: TIMESTAMP>",
+    ),
+    "counts": (pa.map_(pa.string(), pa.int64()), [("a", 1)], "STRUCT<a: BIGINT>"),
+}
+
+
+def test_parquet_comes_out_of_the_decoder_as_it_went_in(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    schema = pa.schema([(name, kind) for name, (kind, _, _) in VALUES.items()])
+    row = {name: value for name, (_, value, _) in VALUES.items()}
+    pq.write_table(pa.Table.from_pylist([row, dict.fromkeys(row)], schema), path)
+    lines = read(path, "parquet")
+    fields = decode.fields(
+        hw.json(", ".join(f"{name} {ddl}" for name, (_, _, ddl) in VALUES.items())), "here"
+    )
+    found, reasons = parser(fields)(pa.array(lines, pa.binary()))
+    assert reasons.to_pylist() == [None, None]
+    want = {**row, "naive": AT, "counts": {"a": 1}, "_rescued": None}
+    assert found.to_pylist() == [want, dict.fromkeys(want)]
+
+
+def test_what_json_has_no_form_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    odd = {"nan": [float("nan"), float("-inf")], "raw": [b"\x00\xff", b""], "none": pa.nulls(2)}
+    pq.write_table(pa.table(odd), path)
+    assert read(path, "parquet") == [
+        b'{"nan":"NaN","raw":"AP8=","none":null}',
+        b'{"nan":"-Infinity","raw":"","none":null}',
+    ]
+    pq.write_table(pa.table({"took": pa.array([5], pa.duration("s"))}), path)
+    with pytest.raises(ValueError, match=r"column took is duration\[.*\], which has no form in JSON"):
+        read(path, "parquet")
+
+
+def test_parquet_that_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"n": list(range(50_000))})
+    pq.write_table(table, path, row_group_size=10_000, use_dictionary=False)
+    whole = path.read_bytes()
+    assert read(path, "parquet", rows=777)[-1] == b'{"n":49999}'
+    for cut in (3, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(UNREADABLE):
+            read(path, "parquet")

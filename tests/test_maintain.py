@@ -1,0 +1,266 @@
+"""Maintenance: fewer files and a shorter log, and nobody who reads loses a row or gets one twice."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from headwater import log, ranges
+from headwater.aggregate import Aggregate, Output
+from headwater.intent import Intent, IntentFile
+from headwater.lake import Lake
+from headwater.maintain.clean import clean, forget_uncommitted
+from headwater.maintain.compact import compact
+from headwater.ranges import Position
+from headwater.target import Identity, Target
+
+NAME = "silver.t"
+COLUMNS = pa.schema([("n", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("text", pa.string())])
+COUNTS = pa.schema([("k", pa.string()), ("n", pa.int64())])
+BY_KEY = Aggregate((Output("k", "key"), Output("n", "count")), window="")
+LONG_AGO, SOON = datetime(2020, 1, 1, tzinfo=UTC), timedelta(days=1)
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+class Writer:
+    """An appended table, whose rows are numbered in their order."""
+
+    def __init__(self, root: Path) -> None:
+        self.target = Target(Lake(root).create(NAME, COLUMNS, properties={}))
+        self.path = self.target.place.path
+        self.rows = 0
+
+    def append(self, *sizes: int) -> None:
+        """One commit of so many files, of so many rows each."""
+        sequence = self.target.last(NAME) + 1
+        folder = self.path / f"{sequence:012d}-{random.getrandbits(32):08x}"
+        folder.mkdir()
+        for at, size in enumerate(sizes):
+            numbers = range(self.rows, self.rows + size)
+            times = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=n) for n in numbers]
+            rows = pa.table([list(numbers), times, [f"row {n}" for n in numbers]], schema=COLUMNS)
+            pq.write_table(rows, folder / f"part-{at:05d}.parquet")
+            self.rows += size
+        files = [f"{folder.name}/part-{at:05d}.parquet" for at in range(len(sizes))]
+        self.target.append(files, Identity(NAME, 1, sequence, {"bronze.raw": sequence}))
+
+    def checkpoint(self) -> None:
+        DeltaTable(self.path).create_checkpoint()
+
+
+class Reader:
+    """A flow below: it keeps where it is, and checks that the rows come once and in order."""
+
+    def __init__(self, table: Path) -> None:
+        self.table, self.at, self.rows = table, Position(generation=1), 0
+
+    def take(self, max_rows: int = 10**9, upto: Position | None = None) -> bool:
+        found = ranges.take(self.table, NAME, self.at, max_rows=max_rows, max_bytes=10**12, upto=upto)
+        if found is None:
+            return False
+        for file in found.files:
+            numbers = pq.read_table(file, partitioning=None)["n"].to_pylist()
+            assert numbers == list(range(self.rows, self.rows + len(numbers)))
+            self.rows += len(numbers)
+        self.at = Position.parse(found.upto.json())
+        return True
+
+    def drain(self) -> None:
+        while self.take():
+            pass
+
+    @property
+    def holds(self) -> int:
+        """The version that maintenance must not pass."""
+        return self.at.version if self.at.snapshot is None else self.at.snapshot
+
+
+@pytest.mark.parametrize("turn", [0, 1, *(pytest.param(n, marks=pytest.mark.torture) for n in range(2, 20))])
+def test_readers_get_each_row_once_and_in_order_whatever_is_maintained(tmp_path: Path, turn: int) -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    writer, readers = Writer(tmp_path), list[Reader]()
+    for _ in range(200):
+        what = rng.random()
+        if what < 0.5:
+            writer.append(*(rng.randint(1, 5) for _ in range(rng.choice([0, 1, 1, 1, 2, 3]))))
+        elif what < 0.75 and readers:
+            one, other = rng.choice(readers), rng.choice(readers)
+            if rng.random() < 0.3 and one.at.snapshot in (None, other.at.snapshot):
+                ahead = max(one.rows, other.rows)
+                while one.take(rng.choice([3, 1000]), upto=other.at):
+                    pass
+                assert one.rows == ahead or one.at.snapshot != other.at.snapshot
+            else:
+                one.take(rng.choice([1, 5, 20, 1000]))
+        elif what < 0.80:
+            readers.append(Reader(writer.path))
+        elif what < 0.88:
+            compact(writer.target, None, size=rng.choice([30_000, 100_000, 10**9]))
+        elif what < 0.94:
+            writer.checkpoint()
+        else:
+            begun = [r.holds for r in readers if r.at != Position(generation=1)]
+            clean(writer.path, upto=min(begun, default=writer.target.version), before=datetime.now(UTC))
+    for reader in (*readers, Reader(writer.path)):
+        assert ranges.lag(writer.path, reader.at) == writer.rows - reader.rows
+        reader.drain()
+        assert reader.rows == writer.rows
+        assert ranges.lag(writer.path, reader.at) == 0
+    files = log.snapshot(writer.path, writer.target.version)
+    held = pa.concat_tables([pq.read_table(file.path, partitioning=None) for file in files])
+    assert held["n"].to_pylist() == list(range(writer.rows))
+
+
+def test_small_files_become_one_that_has_their_rows(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    for _ in range(30):
+        writer.append(3, 2)
+    before = writer.target.version
+    assert compact(writer.target, None) == 59
+    assert writer.target.version == before + 1 and len(writer.target.files()) == 1
+    commit = log.read(writer.path, before + 1)
+    assert (commit.operation, commit.added, commit.removed, len(commit.left)) == ("OPTIMIZE", (), 0, 60)
+    assert commit.flows == log.read(writer.path, before).flows
+    (file,) = log.snapshot(writer.path, before + 1)
+    assert pq.read_table(file.path)["n"].to_pylist() == list(range(150)) and file.rows == 150
+    assert DeltaTable(writer.path).to_pyarrow_table().schema.field("at").type == COLUMNS.field("at").type
+    found = duckdb.sql(f"SELECT count(*), max(text) FROM read_parquet('{file.path}')").fetchall()
+    assert found == [(150, "row 99")]
+    writer.append(1)  # the writer goes on
+    assert compact(writer.target, None) == 0  # too few
+
+
+def test_large_files_stay_as_they_are(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.append(50_000)
+    for _ in range(12):
+        writer.append(1)
+    size = max(file.size for file in log.snapshot(writer.path, writer.target.version))
+    assert compact(writer.target, None, size=size) == 11
+    large, small = log.snapshot(writer.path, writer.target.version)
+    assert (large.rows, small.rows) == (50_000, 12)
+
+
+def test_rows_that_change_in_place_are_sorted_by_key_once_merges_leave_them_alone(
+    tmp_path: Path,
+) -> None:
+    place = Lake(tmp_path).create("gold.t", COUNTS, properties={"delta.enableChangeDataFeed": "true"})
+    target = Target(place)
+    keys = [f"k{n:03d}" for n in range(40)]
+    random.shuffle(keys)
+    for sequence, key in enumerate(keys):
+        rows = pa.table([[key], [1]], schema=COUNTS)
+        folder = place.path / f"{sequence:012d}-x"
+        folder.mkdir()
+        pq.write_table(rows, folder / "part-00000.parquet")
+        target.append([f"{folder.name}/part-00000.parquet"], Identity("gold.t", 1, sequence, {}))
+    assert compact(target, ["k"]) == 0  # they are being written
+    assert compact(target, ["k"], settled=0.0) == 39
+    (file,) = target.files()
+    assert pq.read_table(file)["k"].to_pylist() == sorted(keys)
+    target.merge(pa.table([["k001", "new"], [5, 1]], schema=COUNTS), BY_KEY, Identity("gold.t", 1, 40, {}))
+    held = {row["k"]: row["n"] for row in target.held(COUNTS).to_pylist()}
+    assert held == {**dict.fromkeys(keys, 1), "k001": 6, "new": 1}
+
+
+def test_a_file_that_a_merge_took_meanwhile_is_not_put_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(tmp_path)
+    for _ in range(12):
+        writer.append(1)
+    other = writer.target
+
+    def meanwhile(step: str, name: str) -> None:
+        if step == "compacted":
+            monkeypatch.undo()
+            assert compact(other, None) == 11
+
+    monkeypatch.setattr("headwater.failpoints.reach", meanwhile)
+    assert compact(other, None) == 0
+    assert len(other.files()) == 1 and not list(writer.path.glob("together-*/*.parquet"))[1:]
+
+
+def test_what_only_old_versions_hold_is_removed(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    for n in range(30):
+        writer.append(1)
+        if n == 24:
+            assert compact(writer.target, None) == 24
+            writer.checkpoint()
+    kept = log.head(writer.path) - 5
+    assert clean(writer.path, upto=kept - 1, before=datetime.now(UTC)).commits == 0  # read no further
+    assert clean(writer.path, upto=kept, before=LONG_AGO).commits == 0  # kept for longer
+    done = clean(writer.path, upto=10**9, before=datetime.now(UTC))
+    assert (done.commits, log.first(writer.path)) == (kept, kept)
+    # the compaction is the oldest version: what it took away goes with it
+    assert done.files == 0 and len(list(writer.path.rglob("0*/*.parquet"))) == 30
+    writer.append(1)
+    writer.checkpoint()
+    done = clean(writer.path, upto=10**9, before=datetime.now(UTC))
+    assert done.files == 25 and done.bytes > 0
+    assert DeltaTable(writer.path).to_pyarrow_table().num_rows == 31
+    assert len(list(writer.path.glob("0*"))) == 6  # folders go with their files
+    reader = Reader(writer.path)
+    reader.drain()
+    assert reader.rows == 31
+
+
+def test_a_clean_up_that_is_killed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    writer = Writer(tmp_path)
+    for n in range(60):
+        writer.append(1)
+        if n % 15 == 14:
+            compact(writer.target, None)
+            writer.checkpoint()
+    original, crashes = Path.unlink, 0
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        if rng.random() < 0.1:
+            raise Crash
+        original(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    while True:
+        try:
+            clean(writer.path, upto=10**9, before=datetime.now(UTC))
+            break
+        except Crash:
+            crashes += 1
+            reader = Reader(writer.path)
+            reader.drain()
+            assert reader.rows == 60
+    assert crashes
+    assert DeltaTable(writer.path).to_pyarrow_table().num_rows == 60
+    assert log.first(writer.path) == log.head(writer.path)
+    assert len(list(writer.path.glob("*/part-*.parquet"))) <= 17
+
+
+def test_what_killed_processes_left_is_removed_when_nobody_is_at_work_on_it(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.append(2, 2)
+    left = writer.path / "000000000007-killed" / "part-00000.parquet"
+    left.parent.mkdir()
+    left.write_bytes(b"half of a fi")
+    assert forget_uncommitted(writer.path, []).files == 0  # it may be at work
+    at_work = IntentFile(tmp_path)
+    at_work.write(Intent(NAME, 1, 7, {}, "", ""))
+    assert forget_uncommitted(writer.path, [at_work], older=timedelta(0)).files == 0
+    done = forget_uncommitted(writer.path, [], older=timedelta(0))
+    assert (done.files, done.bytes) == (1, 12) and not left.parent.exists()
+    assert DeltaTable(writer.path).to_pyarrow_table().num_rows == 4

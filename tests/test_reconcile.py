@@ -1,0 +1,214 @@
+"""Tables are computed again from exactly what they have read, and every row that is other is found."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from test_rebuild import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case
+from typer.testing import CliRunner
+
+from headwater import failpoints, log
+from headwater.cli import app
+from headwater.errors import FlowError, ProjectError
+from headwater.lake import files
+from headwater.proofs import standings
+from headwater.reconcile import Reconciled, reconcile
+from headwater.target import Target
+
+SESSIONS, RUNS = "gold.sessions", "gold.runs"
+SUMS = "gold.sums"
+EVERY = (*DERIVED, SESSIONS, RUNS, SUMS)
+FILES = {
+    "gold/sessions.sql": """CREATE STREAMING TABLE gold.sessions AS
+        SELECT user, session_window.start AS since, session_window.end AS until, avg(n) AS mean
+        FROM STREAM silver.visits WATERMARK event_time DELAY OF INTERVAL 10 SECONDS
+        GROUP BY session_window(event_time, '2 seconds'), user""",
+    "gold/sums.sql": """CREATE MATERIALIZED VIEW gold.sums AS
+        SELECT user, sum(n) AS total FROM silver.visits GROUP BY user""",
+    "gold/runs.py": '''import headwater as hw
+@hw.process(source="silver.visits", keys=["user"], event_time="event_time", delay="10 seconds",
+            state="number BIGINT", columns="user STRING, at TIMESTAMP, number BIGINT")
+def runs(visit, user):
+    """One row per visit, numbered."""
+    user.state = {"number": (user.state or {"number": 0})["number"] + 1}
+    yield {**user.key, "at": user.now, **user.state}
+''',
+    "quality/silver.visits.json": json.dumps(
+        {
+            "name": "silver.visits",
+            "expectations": [
+                {
+                    "type": "expect_column_values_to_be_between",
+                    "kwargs": {"column": "n", "max_value": 6},
+                    "severity": "critical",
+                    "meta": {"action": "quarantine"},
+                }
+            ],
+        }
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) -> Case:
+    case = Case(tmp_path_factory.mktemp("reconcile") / "project", interpreted, **FILES)
+    draw = random.Random(21)
+    for _ in range(3):
+        case.send(draw)
+        case.drain(*EVERY)
+    case.send(draw)
+    case.drain(VISITS, COUNTS)  # the others are behind
+    return case
+
+
+@pytest.fixture
+def undone(case: Case) -> Iterator[None]:
+    """What a test does to files is not there for the next."""
+    lake, sent = case.root / ".headwater" / "lake", case.sent
+    aside = lake.with_name("aside")
+    shutil.copytree(lake, aside)
+    yield
+    shutil.rmtree(lake)
+    aside.rename(lake)
+    case.sent, case.bronze = sent, Target(case.lake.place(RAW))
+
+
+def tamper(path: str, column: str | None = None) -> None:
+    """Add one to the column in the first row of a file; or take that row away."""
+    rows = pq.read_table(path, partitioning=None)
+    found = rows.to_pylist()
+    if column is None:
+        del found[0]
+    else:
+        found[0][column] += 1
+    pq.write_table(pa.Table.from_pylist(found, rows.schema), path)
+
+
+def run(case: Case, *names: str, since_last: bool = False, limit: int = 0) -> list[Reconciled]:
+    return list(reconcile(case.project(), names, since_last=since_last, limit=limit))
+
+
+def test_tables_of_every_kind_are_what_their_definitions_make(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {name: log.head(case.lake.place(name).path) for name in EVERY}
+    reach, sent = failpoints.reach, []
+
+    def meanwhile(step: str, flow: str) -> None:
+        if (step, flow, sent) == ("built", VISITS, []):
+            sent.append(True)
+            case.send(random.Random(22))
+            case.drain(*EVERY)
+        reach(step, flow)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("headwater.failpoints.reach", meanwhile)
+        found = run(case, *EVERY)
+    assert sent and [one.table for one in found] == [*EVERY]
+    assert all(one.same and one.notes == [] and one.since is None for one in found), found
+    assert found[0].version == before[VISITS] < log.head(case.lake.place(VISITS).path)
+    compared = {each.table: each.before for one in found for each in one.differences}
+    beside = {f"{name}{kind}" for name in (ENDED, RUNS) for kind in ("_late", "__state")}
+    assert compared.keys() == {*EVERY, *beside, "quarantine.silver_visits"}
+    assert all(compared[name] for name in (*EVERY, "quarantine.silver_visits", f"{ENDED}_late"))
+    assert not list((case.root / ".headwater/lake/_reconcile").glob("*/tables"))
+    proven = {one.table: one.proven for one in standings(case.project()) if one.table in EVERY}
+    assert proven == {one.table: one.version for one in found}
+
+
+@pytest.mark.usefixtures("undone")
+def test_a_row_that_was_tampered_with_is_found(case: Case) -> None:
+    for name, column in ((VISITS, "n"), (ENDED, "visits"), (TOP, "total")):
+        tamper(files(case.lake.place(name).path)[0], column)
+    tamper(files(case.lake.place("quarantine.silver_visits").path)[0])
+    before = {one.table: one.proven for one in standings(case.project())}
+    silver, ended, top, counts = run(case, VISITS, ENDED, TOP, COUNTS, limit=3)
+    assert {each.table: (each.gone, each.new) for each in silver.differences} == {
+        VISITS: (1, 1),
+        "quarantine.silver_visits": (0, 1),
+    }
+    one = silver.differences[0]
+    assert one.only_before[0]["n"] == one.only_after[0]["n"] + 1
+    assert [(each.gone, each.new) for each in ended.differences if each] == [(1, 1)]
+    assert [(each.gone, each.new) for each in top.differences if each] == [(1, 1)]
+    assert not counts.same  # it was made before its input was tampered with
+    assert {one.table: one.proven for one in standings(case.project())} == before
+
+
+@pytest.mark.usefixtures("undone")
+def test_a_file_that_is_gone_is_named(case: Case) -> None:
+    path = Path(files(case.lake.place(COUNTS).path)[0])
+    path.unlink()
+    with pytest.raises(FlowError, match=rf"gold\.counts: its rows can't be compared: .*{path.name}"):
+        run(case, COUNTS)
+
+
+@pytest.mark.usefixtures("undone")
+def test_what_was_added_since_the_last_proof_is_enough_of_rows(case: Case) -> None:
+    case.drain(*EVERY)
+    first = run(case, VISITS)[0]
+    case.send(random.Random(23))
+    case.drain(VISITS)
+    again = run(case, VISITS, since_last=True)[0]
+    assert again.same and again.since == first.version < again.version
+    assert again.rows == 40 < first.rows
+    nothing = run(case, VISITS, since_last=True)[0]
+    assert nothing.same and nothing.since == nothing.version == again.version and nothing.rows == 0
+    old = files(case.lake.place(VISITS).path)
+    tamper(old[0])  # which is proven
+    case.send(random.Random(24))
+    case.drain(VISITS)
+    added = [file for file in files(case.lake.place(VISITS).path) if file not in old]
+    tamper(added[0])
+    gone = run(case, VISITS, since_last=True)[0]
+    assert {each.table: (each.gone, each.new) for each in gone.differences if each} == {VISITS: (0, 1)}
+    counts = run(case, COUNTS, since_last=True)[0]
+    assert counts.since is None and counts.notes[0].startswith(f"{COUNTS} was compared as a whole: ")
+
+
+@pytest.mark.usefixtures("undone")
+def test_a_table_that_is_swapped_meanwhile_is_not_judged(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    reach, swapped = failpoints.reach, []
+
+    def meanwhile(step: str, flow: str) -> None:
+        if (step, flow, swapped) == ("built", TOP, []):
+            swapped.append(True)
+            case.rebuild(TOP)
+        reach(step, flow)
+
+    monkeypatch.setattr("headwater.failpoints.reach", meanwhile)
+    with pytest.raises(FlowError, match=r"gold\.top, or what it reads, was swapped meanwhile; run the same"):
+        run(case, TOP)
+
+
+def test_what_can_not_be_compared_is_said(case: Case) -> None:
+    with pytest.raises(ProjectError, match=r"bronze\.raw is the history that others are computed from; name"):
+        run(case, RAW)
+    with pytest.raises(ProjectError, match=r"unknown table 'gold\.nope'"):
+        run(case, "gold.nope")
+
+
+@pytest.mark.usefixtures("undone")
+def test_the_command_shows_rows_and_ends_with_1(case: Case) -> None:
+    path = files(case.lake.place(TOP).path)[0]
+    pq.write_table(pq.read_table(path, partitioning=None).slice(1), path)
+    arguments = ["--project", str(case.root)]
+    done = CliRunner().invoke(app, ["reconcile", TOP, *arguments])
+    assert done.exit_code == 1, done.output
+    assert f"{TOP} version" in done.stdout and "NOT the same" in done.stdout
+    assert f"{TOP}: only computed" in done.stdout
+    done = CliRunner().invoke(app, ["reconcile", SESSIONS, "--json", *arguments])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found[0]["same"] and found[0]["table"] == SESSIONS
+    done = CliRunner().invoke(app, ["reconcile", "--json", *arguments])
+    listed = {one["table"]: one for one in json.loads(done.stdout)}
+    assert listed[SESSIONS]["proven"] == found[0]["version"] == listed[SESSIONS]["version"]

@@ -1,0 +1,194 @@
+"""A project that is maintained, by its run or a command: its rows are what they would be without."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from test_rebuild import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
+
+from headwater import log, maintain, query, rebuild, savepoints
+from headwater.errors import ConfError, ProjectError
+from headwater.flows import publish
+from headwater.flows.declared import flow_of
+from headwater.flows.upkeep import Upkeep
+from headwater.maintain import Maintained
+from headwater.maintain.horizon import holds
+from headwater.target import Target
+
+NOW = "kafka: embedded\nmaintain: {keep: 0s, every: 1s}\n"
+SINK = '''import headwater as hw
+from headwater.sinks import Sink
+class Nowhere(Sink):
+    """Keeps nothing."""
+    def open(self, table): return None
+    def write(self, changes): pass
+    def close(self): pass
+nowhere = hw.sink("silver.visits", Nowhere, name="nowhere")
+'''
+
+
+class Live:
+    """The flows of a project as a run has them, stepped by a test."""
+
+    def __init__(self, case: Case) -> None:
+        self.case, self.context = case, case.context()
+        self.flows: dict[str, Any] = {name: flow_of(self.context, name) for name in DERIVED}
+        self.upkeep = Upkeep(self.context, self.flows)
+
+    def step(self, *names: str) -> None:
+        for name in names or DERIVED:
+            while self.flows[name].step():
+                self.flows[name].committer.checkpoint()
+
+    def checkpoint(self) -> None:
+        """As if many commits had been made: only what is older than a checkpoint can be forgotten."""
+        for place in self.case.lake.places().values():
+            DeltaTable(place.path).create_checkpoint()
+
+    def maintain(self) -> dict[str, Maintained]:
+        """Maintain all tables by another process's hand: none of these flows may go on after it."""
+        done = {one.table: one for one in maintain.maintain(self.case.project())}
+        self.case.bronze = Target(self.case.bronze.place)
+        return done
+
+
+@pytest.fixture
+def case(tmp_path: Path, interpreted: SparkSession) -> Case:
+    case = Case(tmp_path / "project", interpreted)
+    case.write(**{"conf/local.yaml": NOW})
+    return case
+
+
+def test_what_is_maintained_has_the_rows_that_it_would_have(case: Case) -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    for turn in range(2):
+        live = Live(case)
+        for _ in range(12):
+            case.send(draw, 10)
+            if draw.random() < 0.7:
+                live.step()
+        live.step()
+        live.checkpoint()
+        done = live.maintain()
+        assert done[VISITS].held == "" and (turn == 0 or done[VISITS].commits > 0)
+    want = of_new_lake(case)
+    assert case.everything() == want
+    places = case.lake.places()
+    assert all(log.first(places[name].path) > 0 for name in (RAW, *DERIVED))
+    assert sum(1 for _ in places[VISITS].path.rglob("part-*.parquet")) < 30
+    oldest = str(log.first(places[VISITS].path))
+    counts = [
+        query.run(f"SELECT count(*) FROM {VISITS}", project=case.root, engine=engine, at=at).rows
+        for engine in ("duckdb", "spark")
+        for at in (oldest, None)
+    ]
+    assert counts[:2] == counts[2:] and counts[1] == [(len(want[VISITS]),)]
+    # what begins now, begins with a snapshot
+    assert not any(case.rebuild(VISITS, verify=True).differences)
+    assert case.everything() == want
+    case.send(draw)
+    case.drain()
+    assert case.everything() == of_new_lake(case)
+
+
+def test_the_slowest_reader_holds_the_past_and_is_named(case: Case) -> None:
+    draw, live = random.Random(1), Live(case)
+    for turn in range(6):
+        case.send(draw, 10)
+        live.step(*(DERIVED if turn < 3 else (VISITS, COUNTS, TOP)))  # its finals stay behind
+    live.checkpoint()
+    done = live.maintain()
+    assert done[VISITS].held == ENDED and done[VISITS].commits == 0
+    assert done[RAW].held == ENDED  # how far event time has come is looked up along its way
+    assert done[COUNTS].held == "" and done[COUNTS].commits > 0
+    case.drain()
+    live.checkpoint()
+    assert live.maintain()[VISITS].commits > 0
+    assert case.everything() == of_new_lake(case)
+
+
+def test_a_sink_and_a_rebuild_hold_the_past(case: Case) -> None:
+    case.write(**{"gold/sink.py": SINK})
+    draw, live = random.Random(2), Live(case)
+    for _ in range(4):
+        case.send(draw, 10)
+        live.step()
+    project = case.project()
+    (sink,) = project.sinks
+    assert publish.PublishFlow(live.context, project.sinks[sink])._step()
+    at = publish.sent(case.lake, sink)
+
+    def held(who: str) -> int:
+        return {(hold.table, hold.who): hold.version for hold in holds(project, case.lake)}[VISITS, who]
+
+    case.send(draw, 10)
+    live.step()
+    assert held(f"the sink {sink}") == at.version < held(COUNTS)
+    case.rebuild(COUNTS, swap=False)
+    case.send(draw, 10)
+    live.step()
+    assert at.version < held(f"the rebuild of {COUNTS}") < held(COUNTS)
+    live.checkpoint()
+    assert live.maintain()[VISITS].held == f"the sink {sink}"
+    rebuild.abort(project)
+
+
+def test_a_savepoint_holds_what_it_would_go_on_from_and_comes_back_whole(case: Case) -> None:
+    draw, live = random.Random(4), Live(case)
+    for _ in range(4):
+        case.send(draw, 10)
+        live.step()
+    live.checkpoint()
+    live.maintain()
+    assert log.first(case.lake.place(RAW).path) > 0
+    savepoints.create(case.project(), "before")
+    saved, live = case.everything(), Live(case)
+    for _ in range(4):
+        case.send(draw, 10)
+        live.step()
+    live.checkpoint()
+    done = live.maintain()
+    assert done[RAW].held == "the savepoint before" and done[VISITS].held == ""
+    want = case.everything()
+    savepoints.restore(case.project(), "before")
+    assert case.everything() == saved != want
+    case.drain()
+    assert case.everything() == want == of_new_lake(case)
+
+
+def test_a_run_maintains_its_tables_between_batches(case: Case) -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")
+    draw, live = random.Random(seed), Live(case)
+    keeper = threading.Thread(target=live.upkeep.run, daemon=True)
+    keeper.start()
+    deadline = time.monotonic() + 180
+    try:
+        while log.first(case.lake.place(COUNTS).path) == 0:
+            case.send(draw, 5)
+            live.step()
+            assert time.monotonic() < deadline
+    finally:
+        live.context.stop.set()
+        keeper.join(60)
+    assert case.everything() == of_new_lake(case)
+
+
+def test_what_cannot_be_is_refused(case: Case) -> None:
+    with pytest.raises(ProjectError, match=r"unknown table 'gold\.nothing'; known: bronze\.raw"):
+        maintain.maintain(case.project(), ["gold.nothing"])
+    case.write(**{"conf/local.yaml": "maintain: {keep: for ever}\n"})
+    with pytest.raises(ConfError, match=r"key 'maintain\.keep': .*'for ever' is no span of time"):
+        case.project()
+    case.write(**{"conf/local.yaml": "maintain: {tables: {gold.top: {keep: 1d, kept: 1d}}}\n"})
+    with pytest.raises(ConfError, match=r"unknown key 'maintain\.tables\.gold\.top\.kept'; known: keep"):
+        case.project()
