@@ -1,29 +1,40 @@
-"""Whether a batch takes as long after thousands of commits as after a hundred."""
+"""Whether a batch takes as long after thousands of commits as after a hundred, with maintenance as in a run.
+
+Two lakes, an old one and a young one, take their batches in turns, so that what else the machine does at that
+time slows both alike.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from bench import lab
 from headwater import analysis
 from headwater import spark as sessions
+from headwater.analysis import Analysed
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
+from headwater.flows.upkeep import Upkeep
 from headwater.lake import Lake
 from headwater.produce import Faults, Record, load_generator, stepped
 from headwater.progress import Board
+from headwater.project import Project
 from headwater.target import Identity, Target
 
-BATCHES, ROWS = 3_000, 200
-EARLY, LATE = (80, 120), (-40, None)
+BATCHES, YOUNG, PAIRS, ROWS = (3_000, 5_000), 100, 40, 200
+MAINTAINED = 200  # batches between two times of maintenance
 FAULTS = Faults(late=0.01, duplicate=0.01)
 FED = {"iot": "bronze.iot_metrics", "sales": "bronze.purchases"}
 FLOWS = (
@@ -35,31 +46,66 @@ FLOWS = (
 )
 
 
-def measure(batches: int = BATCHES) -> dict[str, Any]:
-    """{flow → milliseconds of a batch at the 100th and at the last, and their ratio}."""
+def measure(batches: Sequence[int] = BATCHES) -> dict[str, Any]:
+    """{batches → {flow → milliseconds of a batch after a hundred and after those, ratio, files, log}}."""
     project = lab.load(lab.prepare())
-    project = lab.in_lake(project, "flat", fresh=True)
     spark = sessions.start(project.conf)
     tables = analysis.analyse(spark, project)
-    lake, board = Lake(project.conf.lake), Board(notices=StringIO())
-    context = Context(project, tables, spark, lake, "", True, "earliest", None, board)
-    feeds = {system: _Feed(lake, tables[bronze].stored, bronze) for system, bronze in FED.items()}
-    events = {
-        system: load_generator(project.root, system).records(seed=1, faults=FAULTS, clock=stepped())
-        for system in FED
-    }
-    flows: dict[str, Any] = {}
-    taken: dict[str, list[float]] = {name: [] for name in FLOWS}
-    for _ in range(batches):
-        for system, feed in feeds.items():
-            feed.add(islice(events[system], ROWS))
+    old = _Pipeline(project, spark, tables, "old")
+    young = _Pipeline(project, spark, tables, "young")
+    for _ in range(YOUNG):
+        young.batch()
+    found = {}
+    for upto in batches:
+        while old.done < upto:
+            old.batch()
+        taken = [(young.batch(), old.batch()) for _ in range(PAIRS)]
+        found[str(upto)] = {
+            name: _summary([(y[name], o[name]) for y, o in taken]) | old.size(name) for name in FLOWS
+        }
+        print(upto, json.dumps(found[str(upto)]), file=sys.stderr, flush=True)
+    return found
+
+
+class _Pipeline:
+    """The flows of a lake, each fed and stepped in turn."""
+
+    def __init__(self, project: Project, spark: SparkSession, tables: dict[str, Analysed], lake: str) -> None:
+        project = lab.in_lake(project, lake, fresh=True)
+        kept = project.conf.maintain.model_copy(update={"keep": "1 minute"})
+        project = replace(project, conf=project.conf.model_copy(update={"maintain": kept}))
+        self._lake, board = Lake(project.conf.lake), Board(notices=StringIO())
+        self._context = Context(project, tables, spark, self._lake, "", True, "earliest", None, board)
+        self._feeds = {name: _Feed(self._lake, tables[name].stored, name) for name in FED.values()}
+        self._events = {
+            name: load_generator(project.root, system).records(seed=1, faults=FAULTS, clock=stepped())
+            for system, name in FED.items()
+        }
+        self._flows: dict[str, Any] = {}
+        self._upkeep = Upkeep(self._context, self._flows)
+        self.done = 0
+
+    def batch(self) -> dict[str, float]:
+        """Feed every flow, and have it take that: milliseconds of each."""
+        taken = {}
+        for name, feed in self._feeds.items():
+            feed.add(islice(self._events[name], ROWS))
         for name in FLOWS:
-            flow = flows.get(name) or flows.setdefault(name, flow_of(context, name))
+            flow = self._flows.get(name) or self._flows.setdefault(name, flow_of(self._context, name))
             began = time.perf_counter()
             assert flow.step(), name
-            taken[name].append(1_000 * (time.perf_counter() - began))
+            taken[name] = 1_000 * (time.perf_counter() - began)
             flow.committer.checkpoint()
-    return {name: _summary(found) for name, found in taken.items()}
+        self.done += 1
+        if self.done % MAINTAINED == 0:
+            self._upkeep.step()
+        return taken
+
+    def size(self, name: str) -> dict[str, int]:
+        """How many files a table's folder has, and how many of them are its log's."""
+        table = self._lake.place(name).path
+        log = sum(1 for _ in (table / "_delta_log").iterdir())
+        return {"files": sum(1 for _ in table.rglob("*.parquet")), "log": log}
 
 
 class _Feed:
@@ -87,6 +133,6 @@ class _Feed:
         self._table.checkpoint()
 
 
-def _summary(found: list[float]) -> dict[str, float]:
-    early, late = statistics.median(found[slice(*EARLY)]), statistics.median(found[slice(*LATE)])
-    return {"early_ms": round(early), "late_ms": round(late), "ratio": round(late / early, 2)}
+def _summary(pairs: list[tuple[float, float]]) -> dict[str, float]:
+    young, old = (statistics.median(each) for each in zip(*pairs, strict=True))
+    return {"young_ms": round(young), "old_ms": round(old), "ratio": round(old / young, 2)}
