@@ -6,6 +6,7 @@ compares the lake with what the seeded generator says the lake must hold.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -86,36 +87,55 @@ def reader() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 class Project:
-    """A copy of one system of the reference project with a broker and a lake of its own.
+    """A copy of some systems of the reference project with a broker and a lake of its own.
 
     Args:
         root: an empty folder.
-        system: which one.
-        seed: the generator's.
-        faults: the generator's.
+        systems: which ones; their records are sent in turns.
+        seed: the generators'.
+        faults: the generators'.
         settings: more of `conf/local.yaml`.
+
+    Attributes:
+        generator: that of the first system.
+        records: what was sent of the first system.
     """
 
     def __init__(
-        self, root: Path, system: str = "iot", *, seed: int = SEED, faults: Faults = FAULTS, **settings: Any
+        self, root: Path, *systems: str, seed: int = SEED, faults: Faults = FAULTS, **settings: Any
     ) -> None:
+        systems = systems or ("iot",)
         print(f"seed {seed}, {faults}, project {root}")
         self.root = root
         for folder in ("conf", "generators", "queries"):
             shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
         for folder in ("bronze", "silver", "gold", "quality"):
             (root / folder).mkdir()
-        for path in (path for pattern in FILES[system] for path in ROOT.glob(pattern)):
-            shutil.copy(path, root / path.relative_to(ROOT))
-        for path in (root / "gold").glob("*.sql"):  # its time is not the clock's, which shall end no window
+        for pattern in (pattern for system in systems for pattern in FILES[system]):
+            for path in ROOT.glob(pattern):
+                shutil.copy(path, root / path.relative_to(ROOT))
+        # The records' time is not the clock's, which shall end no window.
+        for path in (root / "gold").glob("*.sql"):
             idle = "TBLPROPERTIES ('headwater.idle_timeout' = '1 day', "
             path.write_text(path.read_text().replace("TBLPROPERTIES (", idle))
+        for path in (root / "gold").glob("*.py"):
+            idle = '@hw.process(\n    idle_timeout="1 day",'
+            path.write_text(path.read_text().replace("@hw.process(", idle))
         self.configure(**settings)
-        self.generator: Any = produce.load_generator(root, system)
         self.faults = faults
-        self.records: list[Record] = []
-        self._stream = self._kept(self.generator.records(seed=seed, faults=faults, clock=produce.stepped()))
+        self._generators = {system: produce.load_generator(root, system) for system in systems}
+        self._sent: dict[str, list[Record]] = {system: [] for system in systems}
+        streams = [self._kept(system, seed) for system in systems]
+        self._stream = (record for turn in zip(*streams, strict=True) for record in turn)
+        self.generator: Any = self._generators[systems[0]]
+        self.records = self._sent[systems[0]]
         self._runs = 0
+
+    def of(self, system: str) -> Project:
+        """The same project, whose `generator` and `records` are those of another of its systems."""
+        other = copy.copy(self)
+        other.generator, other.records = self._generators[system], self._sent[system]
+        return other
 
     def configure(self, **settings: Any) -> None:
         """Write `conf/local.yaml` anew."""
@@ -136,7 +156,7 @@ class Project:
         settings = self.conf
         bootstrap = kafka.ensure_running(self.root, settings)
         client = {**kafka.client_options(settings, bootstrap), "log_level": 0}
-        create_topics(client, self.generator.topics)
+        create_topics(client, [topic for each in self._generators.values() for topic in each.topics])
         return client
 
     def produce(self, count: int) -> Ledger:
@@ -240,9 +260,10 @@ class Project:
         with reader() as connection:
             return connection.sql(f"SELECT {columns} FROM delta_scan('{place.path}')").fetchall()
 
-    def _kept(self, stream: Iterator[Record]) -> Iterator[Record]:
-        for record in stream:
-            self.records.append(record)
+    def _kept(self, system: str, seed: int) -> Iterator[Record]:
+        clock = produce.stepped()
+        for record in self._generators[system].records(seed=seed, faults=self.faults, clock=clock):
+            self._sent[system].append(record)
             yield record
 
 
