@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from test_rebuild import COUNTS, ENDED, RAW, TOP, VISITS, Case
+from visits import COUNTS, ENDED, RAW, TOP, VISITS, Case
 
 from headwater import log, query
 from headwater.errors import CommitError, ProjectError

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from test_rebuild import COUNTS, ENDED, RAW, TOP, VISITS, Case
 from typer.testing import CliRunner, Result
+from visits import COUNTS, ENDED, RAW, TOP, VISITS, Case
 
 from headwater import log, query
 from headwater.cli import app

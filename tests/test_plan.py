@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from test_rebuild import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 from typer.testing import CliRunner
+from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
 from headwater.cli import app
 from headwater.errors import ProjectError

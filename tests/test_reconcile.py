@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from test_rebuild import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case
 from typer.testing import CliRunner
+from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case
 
 from headwater import failpoints, log
 from headwater.cli import app

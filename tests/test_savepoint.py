@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
-from test_rebuild import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 from typer.testing import CliRunner
+from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
 from headwater import cut as cuts
 from headwater import failpoints, log, rebuild, savepoints

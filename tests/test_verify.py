@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from test_rebuild import COUNTS, DERIVED, ENDED, FILES, TOP, VISITS, Case
+from visits import COUNTS, DERIVED, ENDED, FILES, TOP, VISITS, Case
 
 from headwater import failpoints, log
 from headwater.errors import ProjectError
