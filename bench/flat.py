@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from bench import lab
-from headwater import analysis
+from headwater import analysis, maintain
 from headwater import spark as sessions
 from headwater.analysis import Analysed
 from headwater.flows.context import Context
@@ -99,6 +99,8 @@ class _Pipeline:
         self.done += 1
         if self.done % MAINTAINED == 0:
             self._upkeep.step()
+            for name, feed in self._feeds.items():
+                maintain.targets_of(self._context.project, self._lake, name, [feed.table])
         return taken
 
     def size(self, name: str) -> dict[str, int]:
@@ -113,7 +115,7 @@ class _Feed:
 
     def __init__(self, lake: Lake, columns: pa.Schema, name: str) -> None:
         self._columns = columns
-        self._table = Target(lake.create(name, columns, properties={}))
+        self.table = Target(lake.create(name, columns, properties={}))
         self._ends: dict[int, int] = {}
 
     def add(self, records: Iterator[Record]) -> None:
@@ -125,12 +127,12 @@ class _Feed:
             rows.append(
                 {**place, "key": record.key, "value": record.value, "timestamp": now, "ingested_at": now}
             )
-        name = self._table.place.name
+        name = self.table.place.name
         ends = {str(partition): end + 1 for partition, end in self._ends.items()}
-        identity = Identity(name, 1, self._table.last(name) + 1, {rows[0]["topic"]: ends})
+        identity = Identity(name, 1, self.table.last(name) + 1, {rows[0]["topic"]: ends})
         filled = pa.Table.from_pylist(rows, self._columns)
-        self._table.append(self._table.write(filled, f"{identity.sequence:012d}"), identity)
-        self._table.checkpoint()
+        self.table.append(self.table.write(filled, f"{identity.sequence:012d}"), identity)
+        self.table.checkpoint()
 
 
 def _summary(pairs: list[tuple[float, float]]) -> dict[str, float]:

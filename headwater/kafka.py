@@ -109,6 +109,26 @@ def average_size(client: KafkaOptions, topic: str, sample: int = 200) -> float:
         consumer.close()
 
 
+def committed(client: KafkaOptions, group: str, topic: str) -> dict[int, tuple[int | None, int, int]]:
+    """How far a consumer group has read a topic; the group is only asked about, not joined.
+
+    Returns:
+        {partition → (offset of the next record that the group would read, or None where it committed none,
+        the first offset there is, the one after the last)}
+    """
+    options = {**client, "group.id": group, "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer(options)
+    try:
+        partitions = consumer.list_topics(topic, timeout=15).topics[topic].partitions
+        found = {}
+        for place in consumer.committed([TopicPartition(topic, one) for one in partitions], timeout=15):
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, place.partition), timeout=15)
+            found[place.partition] = (place.offset if place.offset >= 0 else None, low, high)
+        return found
+    finally:
+        consumer.close()
+
+
 def embedded_broker(project: Path, conf: Conf) -> EmbeddedBroker:
     """The project's own broker, in `.headwater/kafka`."""
     return EmbeddedBroker(engine_folder(project) / "kafka", conf.broker.port, conf.broker.heap)

@@ -20,10 +20,9 @@ from headwater.broker import Topic as KafkaTopic
 from headwater.broker import create_topics, list_topics
 from headwater.definitions import KafkaSink
 from headwater.errors import HeadwaterError, LeaseError, SinkUnavailable, describe
-from headwater.flows import realtime
+from headwater.flows import reading, realtime
 from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Flow, flow_of
-from headwater.flows.reading import interval, starting
 from headwater.flows.schedule import Schedule
 from headwater.flows.upkeep import Committing, Upkeep
 from headwater.lake import Lake
@@ -92,8 +91,8 @@ class Run:
             HeadwaterError: the run can't begin.
         """
         project = self._project
-        starting(self._options.start)
-        interval(self._options.trigger or project.conf.trigger)
+        reading.check(self._options.start)
+        reading.interval(self._options.trigger or project.conf.trigger)
         lake = Lake(project.conf.lake)
         lake.finish()
         if self._copy and (project.alerts or project.sinks):

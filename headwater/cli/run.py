@@ -23,7 +23,8 @@ def run(
         str | None, typer.Option(help="How often Kafka is read, e.g. '500 milliseconds' or 500ms")
     ] = None,
     start: Annotated[
-        str, typer.Option(help="Where a new source begins: earliest, latest or a time")
+        str,
+        typer.Option(help="Where a new source begins: earliest, latest, a time or group:NAME"),
     ] = "earliest",
     json: Annotated[bool, typer.Option("--json", help="One JSON line per batch")] = False,
     project: Project = None,

@@ -40,7 +40,7 @@ class Context:
         once: whether the run ends when all is drained.
         close: whether windows that are open then are over, too.
         bounds: how far flows read.
-        start: where a source that has read nothing yet begins: earliest, latest or ISO 8601.
+        start: where a source that has read nothing yet begins: see `flows.reading.starting`.
         trigger: how often Kafka is read; None: as the definitions say.
         board: where the flows say what they do.
         heads: how commits wake the flows below.

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from pathlib import Path
 
-from headwater import spans
+from headwater import kafka, spans
+from headwater.conf import KafkaOptions
 from headwater.errors import ConfError
+
+GROUP = "group:"
 
 
 def milliseconds(start: str) -> int:
@@ -18,7 +23,7 @@ def milliseconds(start: str) -> int:
         at = datetime.fromisoformat(start)
     except ValueError:
         raise ConfError(
-            f"--start {start}: write earliest, latest or a time like 2026-01-31T06:00:00Z"
+            f"--start {start}: write earliest, latest, a time like 2026-01-31T06:00:00Z or {GROUP}NAME"
         ) from None
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
@@ -35,11 +40,58 @@ def interval(text: str) -> int:
         raise ConfError(f"interval {e}") from None
 
 
-def starting(start: str) -> dict[str, str]:
-    """Spark's option for where a source begins; a time is ISO 8601."""
+def check(start: str) -> None:
+    """Whether these are words for where a source begins.
+
+    Raises:
+        ConfError: they are not.
+    """
+    if start not in ("earliest", "latest") and not (start.startswith(GROUP) and start != GROUP):
+        milliseconds(start)
+
+
+def starting(start: str, client: KafkaOptions, topic: str, checkpoint: Path) -> dict[str, str]:
+    """Spark's options for where a source begins that has read nothing yet.
+
+    Args:
+        start: earliest, latest, a time (ISO 8601), or `group:` and the name of a consumer group, which has
+            read the topic so far and committed how far: the source goes on from there.
+        client: options of the Python client.
+        topic: the source.
+        checkpoint: the query's; what has begun goes on from it, whatever `start` says.
+
+    Raises:
+        ConfError: the group has committed nothing of the topic, or Kafka has not kept what it has not read.
+    """
     if start in ("earliest", "latest"):
         return {"startingOffsets": start}
+    if start.startswith(GROUP):
+        if any((checkpoint / "offsets").glob("[0-9]*")):
+            return {}
+        offsets = _of_group(start.removeprefix(GROUP), client, topic)
+        return {"startingOffsets": json.dumps({topic: offsets})}
     return {
         "startingTimestamp": str(milliseconds(start)),
         "startingOffsetsByTimestampStrategy": "latest",
     }
+
+
+def _of_group(group: str, client: KafkaOptions, topic: str) -> dict[str, int]:
+    """{partition → offset of the next record that the group would read}; where it has read none, the first.
+
+    Raises:
+        ConfError: see `starting`.
+    """
+    committed = kafka.committed(client, group, topic)
+    if not any(own is not None for own, _, _ in committed.values()):
+        raise ConfError(
+            f"--start {GROUP}{group}: the group has committed no offset of {topic}; "
+            "look at its name, or write earliest, latest or a time"
+        )
+    for partition, (own, low, high) in committed.items():
+        if own is not None and not low <= own <= high:
+            raise ConfError(
+                f"--start {GROUP}{group}: the group stands at offset {own} of partition {partition} of "
+                f"{topic}, and Kafka has {low} to {high}; write earliest, latest or a time"
+            )
+    return {str(partition): low if own is None else own for partition, (own, low, _) in committed.items()}

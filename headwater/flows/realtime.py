@@ -87,7 +87,9 @@ class RealtimeFlow:
     def _start(self) -> StreamingQuery:
         conf = self._context.project.conf
         options = kafka.spark_options(conf, self._context.bootstrap)
-        reader = self._spark.readStream.format("kafka").options(**options, **starting(self._context.start))
+        client = kafka.client_options(conf, self._context.bootstrap)
+        begin = starting(self._context.start, client, self._topic.topic, self._checkpoint)
+        reader = self._spark.readStream.format("kafka").options(**options, **begin)
         raw = reader.option("subscribe", self._topic.topic).option("failOnDataLoss", "true").load()
         writer = (
             records(raw, self._alert)

@@ -126,8 +126,8 @@ class SourceFlow:
 
     def _start(self) -> StreamingQuery:
         conf = self._context.project.conf
+        client = kafka.client_options(conf, self._context.bootstrap)
         if not self._row_bytes:
-            client = kafka.client_options(conf, self._context.bootstrap)
             self._row_bytes = kafka.average_size(client, self._topic.topic)
         self._bound = self._admitted()
         options: dict[str, str | int] = {
@@ -137,7 +137,7 @@ class SourceFlow:
             "maxOffsetsPerTrigger": self._bound,
             "includeHeaders": "true",
             "failOnDataLoss": "true",
-            **starting(self._context.start),
+            **starting(self._context.start, client, self._topic.topic, self._checkpoint),
         }
         writer = (
             self._spark.readStream.format("kafka")
