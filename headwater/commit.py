@@ -24,7 +24,7 @@ import pyarrow as pa
 from headwater import failpoints
 from headwater.intent import Intent, IntentFile
 from headwater.quality.measure import Shares
-from headwater.target import Identity, Target
+from headwater.target import CHECKPOINT_EVERY, Identity, Target
 
 Merge = Callable[[Target, pa.Table, Identity], int]
 Part: TypeAlias = list[str] | pa.Table
@@ -133,10 +133,10 @@ class Committer:
         else:
             self._merges[name](target, part, identity)
 
-    def checkpoint(self) -> None:
-        """Write the log checkpoints that are due; meant for another thread than the flow's."""
+    def checkpoint(self, every: int = CHECKPOINT_EVERY) -> None:
+        """Write the log checkpoints that are due; see `Target.checkpoint`."""
         for target in self.targets():
-            target.checkpoint()
+            target.checkpoint(every)
 
     def targets(self) -> list[Target]:
         """The targets that are open."""

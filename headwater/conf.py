@@ -89,11 +89,14 @@ class Maintenance(Strict):
     Attributes:
         every: how often a run does it; `off`: never.
         keep: how far back versions can be read; what only older ones hold is removed.
+        checkpoint: how many commits of a table there are from one checkpoint of its log, which is a snapshot
+            of what the table (of state, too) holds, to the next. Readers replay the commits since.
         tables: by name, where a table's past is kept longer or shorter.
     """
 
     every: Span | Literal[False] = "10 minutes"
     keep: Span = "1 hour"
+    checkpoint: Annotated[int, Field(ge=1)] = 20
     tables: dict[str, KeptFor] = {}
 
 

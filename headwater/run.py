@@ -242,7 +242,7 @@ class Run:
         answers to those who ask something of a flow that has failed."""
         for flow in list(self._flows.values()):
             if isinstance(flow, Committing):
-                flow.committer.checkpoint()
+                flow.committer.checkpoint(context.project.conf.maintain.checkpoint)
         for name in self.board.failed():
             for _, answer in requests.take(context.lake.flow_folder(name)):
                 why = f"{name} has failed in process {os.getpid()}; mend it and start that one again"

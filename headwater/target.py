@@ -35,8 +35,9 @@ from headwater.lake import NO_HOOKS, Place
 
 GONE = "_gone"  # whether `Target.change` takes a row away
 _ONE_FILE = "part-00000.parquet"
-# Commits between two checkpoints of the log: a reader replays those since the last one, 0.4 ms each. A
-# checkpoint costs what it holds, so the share is of its size where that is large.
+# Commits between two checkpoints of the log, where no environment says another number: a reader replays those
+# since the last one, 0.4 ms each. A checkpoint costs what it holds, so the share is of its size where that is
+# large.
 CHECKPOINT_EVERY = 20
 CHECKPOINT_SHARE = 20
 
@@ -278,10 +279,14 @@ class Target:
 
         return self._commit(commit, identity)
 
-    def checkpoint(self) -> None:
-        """Write a checkpoint of the log when one is due; meant for another thread than the flow's."""
+    def checkpoint(self, every: int = CHECKPOINT_EVERY) -> None:
+        """Write a checkpoint of the log when one is due; meant for another thread than the flow's.
+
+        Args:
+            every: how many commits after the last one that is, at least.
+        """
         last, size = self._checkpoint
-        if self.version - last >= max(CHECKPOINT_EVERY, size // CHECKPOINT_SHARE):
+        if self.version - last >= max(every, size // CHECKPOINT_SHARE):
             DeltaTable(self.place.path).create_checkpoint()
             self._checkpoint = _last_checkpoint(self.place.path)
 

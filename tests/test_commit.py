@@ -274,3 +274,13 @@ def test_an_empty_batch_is_a_commit_without_files(tmp_path: Path) -> None:
     )
     commit = log.read(flow.table.place.path, 1)
     assert commit.added == () and commit.flows[FLOW]["sequence"] == 0
+
+
+@pytest.mark.parametrize(("every", "expected"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4]), (20, [])])
+def test_checkpoints_are_so_many_commits_apart(tmp_path: Path, every: int, expected: list[int]) -> None:
+    table = Target(Lake(tmp_path).create(FLOW, COLUMNS, properties={}))
+    for sequence in range(5):
+        table.append([], Identity(FLOW, 1, sequence, {}))
+        table.checkpoint(every)
+    written = sorted((table.place.path / "_delta_log").glob("*.checkpoint.parquet"))
+    assert [int(path.name[:20]) for path in written] == expected

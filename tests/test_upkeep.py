@@ -116,6 +116,17 @@ def test_the_slowest_reader_holds_the_past_and_is_named(case: Case) -> None:
     assert case.everything() == of_new_lake(case)
 
 
+def test_how_often_a_log_has_a_checkpoint_is_a_setting(case: Case) -> None:
+    case.send(random.Random(3))
+    case.drain()
+    marks = lambda: [p.name for p in case.bronze.place.path.glob("_delta_log/*.checkpoint.parquet")]  # noqa: E731
+    maintain.maintain(case.project())
+    assert marks() == []
+    case.write(**{"conf/local.yaml": "kafka: embedded\nmaintain: {checkpoint: 1}\n"})
+    maintain.maintain(case.project())
+    assert len(marks()) == 1
+
+
 def test_a_sink_and_a_rebuild_hold_the_past(case: Case) -> None:
     case.write(**{"gold/sink.py": SINK})
     draw, live = random.Random(2), Live(case)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headwater import tables as listings
-from headwater.cli.options import Env, Project
+from headwater.cli.options import AsJson, Env, Project
+from headwater.cli.printing import print_json
+
+if TYPE_CHECKING:
+    from headwater.rebuild import Rebuilt
 
 
 def rebuild(
@@ -28,6 +33,7 @@ def rebuild(
     clean: Annotated[
         bool, typer.Option("--clean", help="Remove the generations that are not live any more.")
     ] = False,
+    as_json: AsJson = False,
     project: Project = None,
     env: Env = "local",
 ) -> None:
@@ -61,6 +67,15 @@ def rebuild(
             shown.update(task, completed=read, total=all_of_it, rate=read / elapsed)
 
         done = rebuilding.rebuild(loaded, tables, verify=verify, swap=swap, progress=tell)
+    if as_json:
+        print_json(asdict(done))
+    else:
+        _show(done, tables)
+    if verify and any(done.differences) and not done.swapped:
+        raise typer.Exit(1)
+
+
+def _show(done: Rebuilt, tables: list[str]) -> None:
     rate = done.rows / max(done.seconds, 0.001)
     typer.echo(f"{done.rows:,} rows read in {done.seconds:.1f} s ({rate:,.0f} rows/s)")
     if done.differences:
@@ -76,7 +91,7 @@ def rebuild(
             "not swapped: headwater rebuild "
             f"{' '.join(tables)} swaps, headwater rebuild --abort removes what was built"
         )
-        raise typer.Exit(0 if not verify or not any(done.differences) else 1)
+        return
     typer.echo(f"live flows of these tables rested for {done.held:.1f} s")
     for name, generation in done.tables.items():
         typer.echo(f"{name} is generation {generation} now")

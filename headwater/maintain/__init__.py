@@ -91,7 +91,7 @@ def targets_of(project: Project, lake: Lake, name: str, targets: Sequence[Target
 def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Sequence[Hold]) -> Maintained:
     place = target.place
     fewer = compact(target, _sorting(lake, name, place))
-    target.checkpoint()
+    target.checkpoint(project.conf.maintain.checkpoint)
     mine = [hold for hold in held if (hold.table, hold.generation) == (place.name, place.generation)]
     slowest = min(mine, key=lambda hold: hold.version, default=None)
     before = datetime.now(UTC) - _kept(project.conf.maintain, place.name)

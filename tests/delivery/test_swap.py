@@ -97,8 +97,9 @@ def test_a_rebuild_under_load(project: Project, kills: int) -> None:
                 )
                 tried = project.tried("rebuild", SILVER, fail=f"{step}:{flow}:1=python")
                 assert tried.returncode == -9, (step, flow, tried.stderr)
-            done = project.headwater("rebuild", SILVER)
-            assert "rested for" in done
+            done = json.loads(project.headwater("rebuild", SILVER, "--json"))
+            assert done["swapped"] and done["tables"].keys() == REBUILT
+            print(f"live flows rested for {done['held']:.1f} s")
             live.until(
                 lambda: all(len(set(r.seen)) > 1 or r.error for r in readers), "a look at the new tables"
             )
