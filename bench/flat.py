@@ -27,11 +27,11 @@ from headwater.analysis import Analysed
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.upkeep import Upkeep
-from headwater.lake import Lake
 from headwater.produce import Faults, Record, load_generator, stepped
 from headwater.progress import Board
 from headwater.project import Project
-from headwater.target import Identity, Target
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 BATCHES, YOUNG, PAIRS, ROWS = (3_000, 5_000), 100, 40, 200
 MAINTAINED = 200  # batches between two times of maintenance

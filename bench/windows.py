@@ -8,7 +8,7 @@ from bench import lab
 from headwater import inspect
 from headwater import spark as sessions
 from headwater.eventtime import state_name
-from headwater.lake import Lake
+from headwater.storage.lake import Lake
 
 ROWS = 3_000_000
 KINDS = {
@@ -39,7 +39,7 @@ def measure(rows: int = ROWS) -> dict[str, Any]:
     for kind, table in KINDS.items():
         seconds, taken = lab.drain(filled, table)
         places = Lake(filled.conf.lake).places()
-        state = inspect.state(places.get(state_name(table), places[table]))
+        state = inspect.of(places.get(state_name(table), places[table]))
         sizes = {"keys": state.rows, "files": state.files, "bytes": state.bytes}
         found[kind] = {"rows_per_second": round(taken / seconds), **sizes}
     seconds, _ = lab.drain(filled, VIEW)

@@ -28,8 +28,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headwater import jvm, plans, stored
+from headwater import jvm, plans
 from headwater.errors import ProjectError
+from headwater.storage import stored
 
 PARTIAL = "_partial"
 WINDOW = "_window"  # of a row that is aggregated

@@ -8,19 +8,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from headwater import analysis, lease, requests
+from headwater import analysis, requests
 from headwater.definitions import Files, Format, Topic
 from headwater.errors import HeadwaterError, ProjectError, describe
 from headwater.flows.backfill import Backfill, Backfilled
-from headwater.lake import Lake
 from headwater.landing import formats
 from headwater.landing.folder import File, find
 from headwater.landing.ledger import Ledger
-from headwater.lease import Lease
 from headwater.plan import accept
 from headwater.project import Project
 from headwater.requests import Answer, Request
-from headwater.target import Target
+from headwater.storage import lease
+from headwater.storage.lake import Lake
+from headwater.storage.lease import Lease
+from headwater.storage.target import Target
 
 State = Literal["new", "taken", "unreadable", "changed"]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headwater import memory
 from headwater.aggregate import BOUNDS, PARTIAL, Aggregate, Output
 from headwater.memory import quoted
-from headwater.target import GONE
+from headwater.storage.target import GONE
 
 _START, _END = BOUNDS
 
@@ -43,7 +43,7 @@ def combine(aggregate: Aggregate, held: pa.Table, fresh: pa.Table, closing: int)
         closing: what is over by this time closes (microseconds since the epoch, UTC).
 
     Returns:
-        The changes of `held`, for `headwater.target.Target.change`; and the rows of the windows that close.
+        The changes of `held`, for `Target.change`; and the rows of the windows that close.
     """
     keys = [quoted(name) for name in state_keys(aggregate)]
     plain = keys[: -len(BOUNDS)] if aggregate.window else keys

@@ -23,12 +23,12 @@ from headwater import kafka, query
 from headwater.broker import Topic, create_topics
 from headwater.conf import KafkaOptions
 from headwater.errors import HeadwaterError, ProjectError
+from headwater.inspect.status import Status, snapshot
 from headwater.produce import BackgroundProducer, Faults, Generator, event_clock, load_generator
 from headwater.progress import Board
 from headwater.project import Project
 from headwater.query.result import write
 from headwater.run import Options, Run
-from headwater.status import Status, snapshot
 
 FAULTS = Faults(late=0.01, duplicate=0.005, malformed=0.005)
 EVERY = 1.0  # seconds between two pictures

@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from headwater import failpoints, inspect, log
+from headwater import failpoints, inspect
 from headwater.errors import ProjectError
 from headwater.flows.replay import replay_name
-from headwater.lake import Lake, Place
-from headwater.lease import Lease
 from headwater.project import Project
 from headwater.rebuild.shadow import Plan
+from headwater.storage import log
+from headwater.storage.lake import Lake, Place
+from headwater.storage.lease import Lease
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def find(project: Project, name: str) -> Dropped:
     if under_way is not None and name in under_way.tables:
         raise ProjectError(f"{name} is being rebuilt; end that first: headwater rebuild --abort")
     tables = tuple(each for each in (name, *inspect.beside(name)) if each in places)
-    states = [inspect.state(places[each]) for each in tables]
+    states = [inspect.of(places[each]) for each in tables]
     return Dropped(
         tables=tables,
         flows=_flows(project, lake, name),

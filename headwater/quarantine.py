@@ -23,9 +23,9 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType, Ti
 from headwater.analysis import BRONZE
 from headwater.decode import PLACE, RAW
 from headwater.errors import ProjectError
-from headwater.lake import Lake
-from headwater.places import KEYS, once, within, without
 from headwater.project import Project
+from headwater.storage.lake import Lake
+from headwater.storage.places import KEYS, once, within, without
 
 MALFORMED_RULE = "malformed"  # stands among the rules of a record that can't be decoded
 ERROR_RULE = "error"  # stands among the rules of a record that makes the definition itself fail

@@ -17,8 +17,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from headwater import jvm, log
+from headwater import jvm
 from headwater.errors import FlowError, ProjectError
+from headwater.storage import log
 
 CLOCK = "reference.clock"
 _NOW = StructType([StructField("now", TimestampType())])

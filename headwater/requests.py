@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from headwater import lease
 from headwater.definitions import Format
 from headwater.errors import FlowError
+from headwater.storage import lease
 
 POLL = 0.05  # seconds
 

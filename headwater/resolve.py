@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from headwater import analysis, lease, quarantine, requests
+from headwater import analysis, quarantine, requests
 from headwater import spark as sessions
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.replay import Resolution
-from headwater.lake import Lake
-from headwater.lease import Lease
 from headwater.progress import Board
 from headwater.project import Project
 from headwater.quarantine import Quarantine
 from headwater.requests import Answer, Request
+from headwater.storage import lease
+from headwater.storage.lake import Lake
+from headwater.storage.lease import Lease
 
 
 def resolve(

@@ -14,7 +14,7 @@ from types import FrameType
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from headwater import analysis, copies, kafka, requests
+from headwater import analysis, kafka, requests
 from headwater import spark as sessions
 from headwater.broker import Topic as KafkaTopic
 from headwater.broker import create_topics, list_topics
@@ -25,10 +25,11 @@ from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Flow, flow_of
 from headwater.flows.schedule import Schedule
 from headwater.flows.upkeep import Committing, Upkeep
-from headwater.lake import Lake
-from headwater.lease import Lease
 from headwater.progress import Board
 from headwater.project import Project
+from headwater.savepoints import copies
+from headwater.storage.lake import Lake
+from headwater.storage.lease import Lease
 
 BACKOFF = (1.0, 30.0)  # seconds: the first wait after a transient fault, and the longest
 GRACE = 12.0  # seconds that flows get to end their commit after SIGINT or SIGTERM

@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from headwater import analysis, lake
+from headwater import analysis
 from headwater import project as projects
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
-from headwater.lake import Lake
 from headwater.landing.ledger import Ledger
 from headwater.progress import Board
+from headwater.storage import lake
+from headwater.storage.lake import Lake
 
 EPOCH = 1_760_000_400  # seconds; a whole number of minutes
 

@@ -20,8 +20,8 @@ from headwater.aggregate import Aggregate, Output
 from headwater.combine import combine
 from headwater.errors import ProjectError
 from headwater.eventtime import NEVER
-from headwater.lake import Lake
-from headwater.target import Identity, Target
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 DDL = "at TIMESTAMP, k STRING, x DOUBLE, f FLOAT, n BIGINT, i INT, d DECIMAL(12,2), s STRING, day DATE, "
 DDL += "ok BOOLEAN"

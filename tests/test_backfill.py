@@ -21,7 +21,7 @@ from landed import EPOCH, Landed, parquet
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater import analysis, failpoints, log
+from headwater import analysis, failpoints
 from headwater.analysis import BRONZE
 from headwater.backfill import backfill, plan
 from headwater.broker import Topic, create_topics
@@ -29,13 +29,14 @@ from headwater.cli import app
 from headwater.errors import CommitError, ProjectError
 from headwater.flows.backfill import backfill_name
 from headwater.flows.declared import flow_of
+from headwater.inspect.status import standings
 from headwater.landing.rows import COLUMNS
-from headwater.lease import Lease
 from headwater.plan import accept
 from headwater.progress import Board
 from headwater.rebuild import rebuild
-from headwater.status import standings
-from headwater.target import Identity, Target
+from headwater.storage import log
+from headwater.storage.lease import Lease
+from headwater.storage.target import Identity, Target
 
 RAW, FLOW = "bronze.raw", "bronze.raw.backfill"
 ONLY = {

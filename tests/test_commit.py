@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headwater import failpoints, log
+from headwater import failpoints
 from headwater.aggregate import Aggregate, Output
-from headwater.commit import Built, Committer
 from headwater.errors import CommitError
-from headwater.intent import Intent, IntentFile
-from headwater.lake import Lake
-from headwater.target import Identity, Target
+from headwater.storage import log
+from headwater.storage.commit import Built, Committer
+from headwater.storage.intent import Intent, IntentFile
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 FLOW, REJECTS = "silver.t", "quarantine.silver_t"
 COLUMNS = pa.schema([("batch", pa.int64()), ("n", pa.int64()), ("attempt", pa.int64())])

@@ -14,14 +14,15 @@ import pytest
 from pyspark.sql import SparkSession
 from visits import COUNTS, ENDED, RAW, TOP, VISITS, Case
 
-from headwater import log, query
+from headwater import query
 from headwater.errors import CommitError, ProjectError
 from headwater.flows.declared import flow_of
-from headwater.lake import Lake
 from headwater.plan import Line, plan
 from headwater.plan.facts import columns_of
 from headwater.plan.verdict import judge
-from headwater.target import Identity, Target
+from headwater.storage import log
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 KEPT, SLIM, RUNS, SENT = "silver.kept", "silver.slim", "gold.runs", "silver.visits->file"
 MORE = {

@@ -19,7 +19,7 @@ from landed import EPOCH, Landed, parquet, times
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater import failpoints, log, query
+from headwater import failpoints, query
 from headwater import project as projects
 from headwater import rebuild as rebuilding
 from headwater.cli import app
@@ -32,6 +32,7 @@ from headwater.progress import Board
 from headwater.quarantine import Quarantine
 from headwater.rebuild import rebuild
 from headwater.resolve import resolve
+from headwater.storage import log
 
 PAID = "bronze.paid"
 BRONZE = {

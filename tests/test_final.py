@@ -28,9 +28,9 @@ from headwater.errors import CommitError, ProjectError
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
-from headwater.lake import Lake
 from headwater.progress import Board
-from headwater.target import Identity, Target
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 VISITS, COUNTS = "silver.visits", "gold.counts"
 EPOCH = 1_760_000_400  # seconds; a whole number of minutes

@@ -19,13 +19,14 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 from visits import COUNTS, ENDED, RAW, TOP, VISITS, Case
 
-from headwater import log, query
+from headwater import query
 from headwater.cli import app
 from headwater.errors import LeaseError, ProjectError, QueryError
-from headwater.lease import Lease
 from headwater.plan import plan
 from headwater.rebuild import clean
-from headwater.target import Target
+from headwater.storage import log
+from headwater.storage.lease import Lease
+from headwater.storage.target import Target
 
 
 @pytest.fixture(scope="module")

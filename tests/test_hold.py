@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from headwater.hold import hold, turn
+from headwater.storage.hold import hold, turn
 
 HOLDER = """
 import sys, time

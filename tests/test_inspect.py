@@ -11,14 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from headwater import inspect, log
+from headwater import inspect
 from headwater import project as projects
 from headwater.cli import app
-from headwater.describe import Description, describe
 from headwater.errors import ProjectError
-from headwater.lake import Lake
+from headwater.inspect.describe import Description, describe
 from headwater.project import Project
-from headwater.target import Identity, Target
+from headwater.storage import log
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 BRONZE = '''"""Readings as they arrive."""
 import headwater as hw
@@ -119,7 +120,7 @@ def test_listing_has_every_table_with_its_state(project: Project) -> None:
 
 def test_numbers_come_from_the_log(project: Project) -> None:
     place = Lake(project.conf.lake).place("silver.readings")
-    state = inspect.state(place)
+    state = inspect.of(place)
     files = list(place.path.glob("*-test/*.parquet"))
     assert (state.rows, state.version, state.generation) == (6, 2, 1)
     assert (state.files, state.bytes) == (3, sum(file.stat().st_size for file in files))
@@ -132,11 +133,11 @@ def test_no_rows_are_read(project: Project) -> None:
     place = Lake(project.conf.lake).place("silver.dropped")
     for file in place.path.glob("*-test/*.parquet"):
         file.unlink()
-    assert inspect.state(place).rows == 1
+    assert inspect.of(place).rows == 1
 
 
 def test_empty_table_holds_nothing(tmp_path: Path) -> None:
-    state = inspect.state(Lake(tmp_path).create("silver.x", READINGS, properties={}))
+    state = inspect.of(Lake(tmp_path).create("silver.x", READINGS, properties={}))
     assert (state.rows, state.version, state.files, state.bytes) == (0, 0, 0, 0)
 
 

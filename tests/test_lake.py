@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headwater import log
 from headwater.errors import ProjectError
-from headwater.lake import Lake
+from headwater.storage import log
+from headwater.storage.lake import Lake
 
 COLUMNS = pa.schema([("n", pa.int64())])
 

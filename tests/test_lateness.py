@@ -15,13 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from headwater import lateness, lateness_chart, spans
+from headwater import lateness, spans
 from headwater import project as projects
 from headwater.cli import app
 from headwater.errors import QueryError
-from headwater.lake import Lake
+from headwater.lateness import chart as lateness_chart
 from headwater.project import Project
-from headwater.target import Identity, Target
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 from headwater.watermarks import Window
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headwater import jvm, lease
+from headwater import jvm
 from headwater.errors import LeaseError
-from headwater.lease import Lease
+from headwater.storage import lease
+from headwater.storage.lease import Lease
 
 HOLDER = """
 import sys

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headwater import log
 from headwater.errors import CommitError
-from headwater.lake import Lake, Place
-from headwater.target import Identity, Target
+from headwater.storage import log
+from headwater.storage.lake import Lake, Place
+from headwater.storage.target import Identity, Target
 
 COLUMNS = pa.schema([("n", pa.int64())])
 

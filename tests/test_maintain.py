@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from headwater import log, ranges
 from headwater.aggregate import Aggregate, Output
-from headwater.intent import Intent, IntentFile
-from headwater.lake import Lake
 from headwater.maintain.clean import clean, forget_uncommitted
 from headwater.maintain.compact import compact
-from headwater.ranges import Position
-from headwater.target import Identity, Target
+from headwater.storage import log, ranges
+from headwater.storage.intent import Intent, IntentFile
+from headwater.storage.lake import Lake
+from headwater.storage.ranges import Position
+from headwater.storage.target import Identity, Target
 
 NAME = "silver.t"
 COLUMNS = pa.schema([("n", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("text", pa.string())])

@@ -153,7 +153,7 @@ def test_rows_without_an_event_time_are_late(interpreted: SparkSession, tmp_path
     row = {**dict.fromkeys(schema.names), "user": "ann", "n": 1}
     row["_source"] = {"cluster": "local", "topic": "raw", "partition": 0, "offset": 0}
     files = case.visits.write(pa.Table.from_pylist([row], schema), f"{0:012d}")
-    from headwater.target import Identity
+    from headwater.storage.target import Identity
 
     case.visits.append(files, Identity(VISITS, 1, 0, {}))
     case.end()

@@ -19,15 +19,16 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater import analysis, log, query
+from headwater import analysis, query
 from headwater import project as projects
 from headwater.cli import app
 from headwater.errors import HeadwaterError, ProjectError, QualityError
-from headwater.lake import Lake
 from headwater.quality import docs, gx, results, validate
 from headwater.quality.results import Outcome, Validation
 from headwater.quality.validate import Run
-from headwater.target import Identity, Target
+from headwater.storage import log
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 SECRET = "host-of-somebody"

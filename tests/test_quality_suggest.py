@@ -20,12 +20,12 @@ from typer.testing import CliRunner
 from headwater import project as projects
 from headwater.cli import app
 from headwater.errors import QualityError
-from headwater.lake import Lake
 from headwater.project import Project
 from headwater.quality import predicate, suggest, suite, validate
 from headwater.query import on_spark
 from headwater.query.sources import Source
-from headwater.target import Identity, Target
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 SILVER = '''import headwater as hw
 @hw.table(source="bronze.raw", decode=hw.json("host STRING, usage DOUBLE"))

@@ -16,8 +16,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater import jvm, stored
+from headwater import jvm
 from headwater.quality import predicate, suite
+from headwater.storage import stored
 
 DDL = (
     "id INT, i INT, j BIGINT, d DOUBLE, f FLOAT, dec DECIMAL(38,10), p DECIMAL(9,2), q DECIMAL(9,2), "

@@ -19,12 +19,13 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater import log, query
+from headwater import query
 from headwater.cli import app
 from headwater.errors import ProjectError, QueryError
-from headwater.lake import Lake
 from headwater.query import Result, params, result
-from headwater.target import Identity, Target
+from headwater.storage import log
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 READINGS = pa.schema(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater import log, ranges
 from headwater.errors import CommitError, FlowError
-from headwater.ranges import Position, Range
+from headwater.storage import log, ranges
+from headwater.storage.ranges import Position, Range
 
 START = Position(generation=1)
 

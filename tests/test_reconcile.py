@@ -15,13 +15,14 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case
 
-from headwater import failpoints, log
+from headwater import failpoints
 from headwater.cli import app
 from headwater.errors import FlowError, ProjectError
-from headwater.lake import files
-from headwater.proofs import standings
-from headwater.reconcile import Reconciled, reconcile
-from headwater.target import Target
+from headwater.rebuild.proofs import standings
+from headwater.rebuild.reconcile import Reconciled, reconcile
+from headwater.storage import log
+from headwater.storage.lake import files
+from headwater.storage.target import Target
 
 SESSIONS, RUNS = "gold.sessions", "gold.runs"
 SUMS = "gold.sums"

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater import lease, requests
+from headwater import requests
 from headwater.errors import FlowError
 from headwater.requests import Request
+from headwater.storage import lease
 
 ASKED = Request("replay", "a rule", None, "f00")
 

@@ -15,15 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater import decode, jvm, stored
+from headwater import decode, jvm
 from headwater.analysis import BRONZE
 from headwater.decode.contract import Fields
 from headwater.definitions import Contract, Json
 from headwater.errors import FlowError
 from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few, read
-from headwater.lake import Lake
 from headwater.quarantine import HELD
-from headwater.target import Target
+from headwater.storage import stored
+from headwater.storage.lake import Lake
+from headwater.storage.target import Target
 
 DDL = (
     "b BOOLEAN, i8 TINYINT, i16 SMALLINT, i32 INT, i64 BIGINT, f FLOAT, d DOUBLE, dec DECIMAL(38,10), "

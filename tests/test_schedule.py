@@ -18,9 +18,9 @@ from headwater import query
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.schedule import Schedule
-from headwater.lake import Lake
 from headwater.progress import Board
-from headwater.target import Identity, Target
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 NAME = "bronze.raw"
 RAW = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.binary())])

@@ -15,17 +15,18 @@ import pytest
 from deltalake import DeltaTable, Schema
 from pyspark.sql.types import StructType
 
-from headwater import jvm, stored
+from headwater import jvm
 from headwater import project as projects
 from headwater.aggregate import Aggregate, Output
 from headwater.analysis import Analysed
 from headwater.errors import ConfError, FlowError, ProjectError, SinkUnavailable
 from headwater.flows.context import Context
 from headwater.flows.publish import PublishFlow
-from headwater.lake import Lake
 from headwater.maintain.clean import clean
 from headwater.progress import Board
-from headwater.target import Identity, Target
+from headwater.storage import stored
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 TABLE = "silver.readings"
 NAME = f"{TABLE}->mine"

@@ -15,10 +15,10 @@ from headwater import project as projects
 from headwater.broker import create_topics
 from headwater.errors import ConfError
 from headwater.flows.reading import check, starting
-from headwater.lake import Lake
 from headwater.produce import Topic
 from headwater.progress import Board
 from headwater.run import Options, Run
+from headwater.storage.lake import Lake
 
 BRONZE = "import headwater as hw\nraw = hw.topic('{}', partitions=3)\n"
 

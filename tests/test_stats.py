@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater import query, stats
+from headwater import query
 from headwater.aggregate import Aggregate, Output
-from headwater.lake import Lake
-from headwater.target import Identity, Target
+from headwater.storage import stats
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 COLUMNS = pa.schema(
     [

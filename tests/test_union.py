@@ -17,9 +17,9 @@ from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
-from headwater.lake import Lake
 from headwater.progress import Board
-from headwater.target import Identity, Target
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 SILVER = '''import headwater as hw
 {name} = None

@@ -13,14 +13,15 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
-from headwater import log, maintain, query, rebuild, savepoints
+from headwater import maintain, query, rebuild, savepoints
 from headwater.errors import ConfError, ProjectError
 from headwater.flows import publish
 from headwater.flows.declared import flow_of
 from headwater.flows.upkeep import Upkeep
 from headwater.maintain import Maintained
 from headwater.maintain.horizon import holds
-from headwater.target import Target
+from headwater.storage import log
+from headwater.storage.target import Target
 
 NOW = "kafka: embedded\nmaintain: {keep: 0s, every: 1s}\n"
 SINK = '''import headwater as hw

@@ -14,15 +14,16 @@ import pytest
 from pyspark.sql import SparkSession
 from visits import COUNTS, DERIVED, ENDED, FILES, TOP, VISITS, Case
 
-from headwater import failpoints, log
+from headwater import failpoints
 from headwater.errors import ProjectError
 from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
-from headwater.lake import files
 from headwater.rebuild import abort
 from headwater.rebuild.cut import Cut, choose
-from headwater.target import Identity, Target
+from headwater.storage import log
+from headwater.storage.lake import files
+from headwater.storage.target import Identity, Target
 
 IDLE = FILES["gold/ended.sql"].replace(
     "('headwater.emit'", "('headwater.idle_timeout' = '1ms', 'headwater.emit'"

@@ -15,17 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater import analysis, log, query
+from headwater import analysis, query
 from headwater import project as projects
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.view import ViewFlow
-from headwater.lake import Lake
 from headwater.progress import Board
 from headwater.reference import Clock
-from headwater.target import Identity, Target
+from headwater.storage import log
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 SALES, TOTALS, TOP = "silver.sales", "gold.totals", "gold.top"
 FILES = {

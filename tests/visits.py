@@ -18,11 +18,11 @@ from headwater import project as projects
 from headwater.analysis import BRONZE
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
-from headwater.lake import Lake
 from headwater.plan import accept
 from headwater.progress import Board
 from headwater.rebuild import Rebuilt, rebuild
-from headwater.target import Identity, Target
+from headwater.storage.lake import Lake
+from headwater.storage.target import Identity, Target
 
 RAW, VISITS, COUNTS, TOP, ENDED = "bronze.raw", "silver.visits", "gold.counts", "gold.top", "gold.ended"
 EPOCH = 1_760_000_400

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from headwater import aggregate, decode, stored, windows
+from headwater import aggregate, decode, windows
 from headwater.aggregate import Aggregate
 from headwater.analysis import checks, processes
 from headwater.analysis.analysed import BRONZE, Analysed
@@ -20,7 +20,8 @@ from headwater.definitions import Files, Table, Topic
 from headwater.errors import ProjectError, first_line
 from headwater.project import Project
 from headwater.quality.suite import of_whole_table
-from headwater.target import GONE
+from headwater.storage import stored
+from headwater.storage.target import GONE
 
 __all__ = ["BRONZE", "Analysed", "analyse", "apply", "fingerprint", "input_columns", "of_raw"]
 

@@ -8,8 +8,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from headwater import jvm, plans, stored
+from headwater import jvm, plans
 from headwater.errors import ProjectError
+from headwater.storage import stored
 
 
 def columns(result: DataFrame, where: str) -> None:

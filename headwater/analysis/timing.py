@@ -5,12 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headwater import aggregate, decode, stored
+from headwater import aggregate, decode
 from headwater.aggregate import Aggregate
 from headwater.analysis import checks
 from headwater.definitions import Table
 from headwater.errors import ProjectError
 from headwater.eventtime import EventTime, Lateness
+from headwater.storage import stored
 from headwater.watermarks import tolerance
 
 

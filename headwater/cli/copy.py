@@ -19,8 +19,8 @@ def copy(
     env: Env = "local",
 ) -> None:
     """Copy the lake to a folder, while flows go on: to try a change there, or as a backup."""
-    from headwater import copies
     from headwater import project as projects
+    from headwater.savepoints import copies
 
     copied = copies.copy(projects.load(project, env), target, full=full)
     typer.echo(f"{len(copied)} tables are in {target.resolve()}; to use them: lake: {target.resolve()}")

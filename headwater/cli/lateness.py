@@ -47,8 +47,8 @@ def lateness(
     """Show how late the rows of a table are, and what each watermark delay would have cost."""
     size, recent = _span(window, "--window"), _span(last, "--last")
     from headwater import lateness as late
-    from headwater import lateness_chart
     from headwater import project as projects
+    from headwater.lateness import chart as lateness_chart
 
     found = late.measure(
         projects.load(project, env),
@@ -102,7 +102,7 @@ def _spreads(found: Lateness, by: str) -> RenderableType:
 def _view(view: View) -> list[RenderableType]:
     """What each delay costs, with bars of completeness; and the smallest delay for each target."""
     from headwater.lateness import TARGETS
-    from headwater.lateness_chart import LABELS, height, title
+    from headwater.lateness.chart import LABELS, height, title
 
     final = "final after its end" if view.window else "final after"
     scale = "".join(f"{label:>{_NINE}}" for label in LABELS)

@@ -18,7 +18,7 @@ from headwater.cli.printing import print_json, when
 from headwater.landing import FILES
 
 if TYPE_CHECKING:
-    from headwater.describe import Description
+    from headwater.inspect.describe import Description
 
 
 def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
@@ -61,8 +61,8 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Say all that is known of one table: its definition, its columns, what it holds."""
-    from headwater import describe as describing
     from headwater import project as projects
+    from headwater.inspect import describe as describing
 
     found = describing.describe(projects.load(project, env), table)
     if as_json:

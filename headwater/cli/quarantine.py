@@ -32,7 +32,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
     """List the quarantines: how many records are open, and which rules they fail."""
     from headwater import project as projects
     from headwater import quarantine
-    from headwater.lake import Lake
+    from headwater.storage.lake import Lake
 
     loaded = projects.load(project, env)
     lake = Lake(loaded.conf.lake)
@@ -69,7 +69,7 @@ def show(
     """Show quarantined records: where each stood in Kafka, why it is here, and the record itself."""
     from headwater import project as projects
     from headwater import quarantine
-    from headwater.lake import Lake
+    from headwater.storage.lake import Lake
 
     loaded = projects.load(project, env)
     quarantine.check(loaded, table)
@@ -155,7 +155,7 @@ def _rows(batches: Any) -> Any:
 
 
 def _place(row: dict[str, Any]) -> tuple[Any, ...]:
-    from headwater.places import place_of
+    from headwater.storage.places import place_of
 
     return place_of(row)
 

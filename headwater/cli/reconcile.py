@@ -13,8 +13,8 @@ from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
 
 if TYPE_CHECKING:
-    from headwater.proofs import Standing
-    from headwater.reconcile import Reconciled
+    from headwater.rebuild.proofs import Standing
+    from headwater.rebuild.reconcile import Reconciled
 
 
 def reconcile(
@@ -35,8 +35,8 @@ def reconcile(
 ) -> None:
     """Compute tables again from exactly what they have read, and compare every row; 1 if any differ."""
     from headwater import project as projects
-    from headwater import proofs
-    from headwater import reconcile as reconciling
+    from headwater.rebuild import proofs
+    from headwater.rebuild import reconcile as reconciling
 
     loaded = projects.load(project, env)
     if not tables:

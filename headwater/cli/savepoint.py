@@ -13,7 +13,7 @@ from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
 
 if TYPE_CHECKING:
-    from headwater.lake import Lake
+    from headwater.storage.lake import Lake
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
 
@@ -68,7 +68,7 @@ def drop(name: Name, project: Project = None, env: Env = "local") -> None:
 def _lake(project: Project, env: str) -> Lake:
     """The lake of an environment, without its definitions."""
     from headwater import conf
-    from headwater.lake import Lake
     from headwater.paths import find_project
+    from headwater.storage.lake import Lake
 
     return Lake(conf.load(find_project(project), env).lake)

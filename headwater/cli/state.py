@@ -27,7 +27,7 @@ def state(
 ) -> None:
     """Show what tables keep between batches: open windows, groups, watermarks, late rows."""
     from headwater import project as projects
-    from headwater import state as states
+    from headwater.inspect import state as states
     from headwater.query.params import parse
     from headwater.query.result import write
 

@@ -13,13 +13,13 @@ from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
 
 if TYPE_CHECKING:
-    from headwater.status import Standing
+    from headwater.inspect.status import Standing
 
 
 def status(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
     """Show where every table stands: who writes it, how far it is behind, its watermark, what it keeps."""
     from headwater import project as projects
-    from headwater.status import standings
+    from headwater.inspect.status import standings
 
     found = standings(projects.load(project, env))
     if as_json:

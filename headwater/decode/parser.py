@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from headwater import stored
 from headwater.decode import contract, unknown
 from headwater.decode.contract import Fields, Part
+from headwater.storage import stored
 
 MAX_DEPTH = 1000  # as deep as Spark's own JSON parser goes
 _LONGEST = 500  # characters of a reason

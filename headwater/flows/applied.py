@@ -13,7 +13,7 @@ from headwater.flows.context import Context
 from headwater.flows.references import References
 from headwater.flows.rows import Work
 from headwater.quality.known import KeyIndex
-from headwater.target import Target
+from headwater.storage.target import Target
 
 
 class Applied:

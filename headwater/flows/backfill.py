@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from headwater.definitions import Format, Topic
 from headwater.errors import FlowError
 from headwater.flows.intake import Bounds, Intake
-from headwater.lake import Lake
 from headwater.landing.ledger import ledger_name
 from headwater.project import Project
-from headwater.target import Target
+from headwater.storage.lake import Lake
+from headwater.storage.target import Target
 
 AT_ONCE = 100_000  # rows at most, so that the flow that reads Kafka need not wait long for its turn
 

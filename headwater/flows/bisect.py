@@ -15,10 +15,11 @@ import pyarrow.dataset as ds
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql.types import StructType
 
-from headwater import decode, stored
+from headwater import decode
 from headwater.errors import HeadwaterError
 from headwater.flows.rows import FEW, FewRows, Work
-from headwater.places import KEYS
+from headwater.storage import stored
+from headwater.storage.places import KEYS
 
 LIMIT = 20  # records; where more fail, it is the definition that is wrong, or the machine
 SAMPLE = 8  # records of a part that are tried first; where half of them fail, too many will

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwater.eventtime import EventTime
-from headwater.ranges import Position
+from headwater.storage.ranges import Position
 
 
 class Bounds:

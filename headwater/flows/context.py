@@ -11,16 +11,17 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from headwater import hold, plan
+from headwater import plan
 from headwater.analysis import Analysed
 from headwater.definitions import Table
 from headwater.errors import FlowError
 from headwater.flows.bounds import Bounds
-from headwater.lake import Lake
 from headwater.progress import Board
 from headwater.project import Project
-from headwater.target import Target
-from headwater.wake import Heads
+from headwater.storage import hold
+from headwater.storage.lake import Lake
+from headwater.storage.target import Target
+from headwater.storage.wake import Heads
 
 
 class Moved(Exception):  # noqa: N818 (nothing is wrong)

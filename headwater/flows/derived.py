@@ -12,8 +12,7 @@ from dataclasses import asdict
 import pyarrow as pa
 from py4j.protocol import Py4JNetworkError
 
-from headwater import requests, stored
-from headwater.commit import Built, Committer
+from headwater import requests
 from headwater.definitions import Table
 from headwater.errors import CommitError, HeadwaterError, describe
 from headwater.flows import bisect
@@ -21,11 +20,13 @@ from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.replay import Replay
 from headwater.flows.rows import NONE_BROKEN, Rows
-from headwater.intent import Intent
 from headwater.quality.measure import Findings, Shares
 from headwater.quarantine import HELD, quarantine_name
 from headwater.requests import Answer, Request
-from headwater.target import Target
+from headwater.storage import stored
+from headwater.storage.commit import Built, Committer
+from headwater.storage.intent import Intent
+from headwater.storage.target import Target
 
 
 class DerivedFlow(RangedFlow):

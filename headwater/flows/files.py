@@ -12,7 +12,7 @@ from headwater.landing.folder import folder
 from headwater.landing.ledger import ledger_name
 from headwater.plan import accept
 from headwater.progress import Batch
-from headwater.target import Target
+from headwater.storage.target import Target
 
 
 class FilesFlow:

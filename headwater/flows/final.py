@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from headwater.aggregate import BOUNDS
 from headwater.combine import combine, state_keys
-from headwater.commit import Built, Merge, Part
 from headwater.definitions import Table
 from headwater.eventtime import EventTime, state_name
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
-from headwater.intent import Intent
-from headwater.target import Identity, Target
+from headwater.storage.commit import Built, Merge, Part
+from headwater.storage.intent import Intent
+from headwater.storage.target import Identity, Target
 
 _EVER = 2**62
 

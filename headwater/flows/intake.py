@@ -4,7 +4,7 @@
    `landing.ledger`).
 2. **Read** the next of them, within the batch's bounds. A file that does not end in the batch in which it
    begins is first read to its end: of one that is damaged nothing is taken.
-3. **Commit** the ledger and the table, as any batch with two targets: see `headwater.commit`. So a file is in
+3. **Commit** the ledger and the table, as any batch with two targets: see `storage.commit`. So a file is in
    the table once, whatever is killed: what was not staged is read again, what was staged is committed.
 """
 
@@ -14,19 +14,19 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwater import log
-from headwater.commit import Built, Committer
 from headwater.definitions import Format
 from headwater.errors import CommitError
 from headwater.flows.context import clock
-from headwater.intent import Intent, IntentFile
-from headwater.lake import Lake
 from headwater.landing import FILES, formats
 from headwater.landing.batch import Batch
 from headwater.landing.folder import File, find, look
 from headwater.landing.formats import UNREADABLE, Reader
 from headwater.landing.ledger import LINES, Ledger, Seen, ledger_name
-from headwater.target import Target
+from headwater.storage import log
+from headwater.storage.commit import Built, Committer
+from headwater.storage.intent import Intent, IntentFile
+from headwater.storage.lake import Lake
+from headwater.storage.target import Target
 
 
 @dataclass(frozen=True)

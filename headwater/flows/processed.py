@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater import memory
-from headwater.commit import Built, Part
 from headwater.decode import SOURCE
 from headwater.definitions import Table
 from headwater.errors import FlowError, describe
@@ -28,10 +27,11 @@ from headwater.eventtime import LATENESS, NEVER, WATERMARK, EventTime, late_name
 from headwater.flows.context import Context
 from headwater.flows.rows import Counts, read
 from headwater.flows.timed import TimedFlow
-from headwater.intent import Intent
 from headwater.keyed import DUE, STATE, TIMER, TOUCHED, WAITING, Keyed, Row, advance, expires, unknown_columns
 from headwater.memory import quoted
-from headwater.target import GONE, Identity, Target
+from headwater.storage.commit import Built, Part
+from headwater.storage.intent import Intent
+from headwater.storage.target import GONE, Identity, Target
 from headwater.watermarks import microseconds
 
 _AT_ONCE = 50_000  # rows that are Python's at a time

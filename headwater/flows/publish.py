@@ -17,16 +17,17 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from headwater import kafka, log, memory, stored
+from headwater import kafka, memory
 from headwater.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.turns import take_turns
-from headwater.lake import Lake, Place, files
 from headwater.memory import quoted
 from headwater.progress import Batch
 from headwater.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
 from headwater.sinks import Sink as Target
+from headwater.storage import log, stored
+from headwater.storage.lake import Lake, Place, files
 
 MOST = 50_000  # changes of one batch, unless one version alone has more
 _BECAME = {

@@ -11,8 +11,6 @@ import time
 
 import pyarrow as pa
 
-from headwater import log, ranges
-from headwater.commit import Built, Committer
 from headwater.definitions import Table
 from headwater.errors import CommitError
 from headwater.eventtime import EventTime
@@ -21,12 +19,14 @@ from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval
 from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.flows.turns import take_turns
-from headwater.intent import Intent, IntentFile
-from headwater.lake import Place
 from headwater.progress import Batch
 from headwater.quality.measure import Findings
-from headwater.ranges import Position, Range
-from headwater.target import Target
+from headwater.storage import log, ranges
+from headwater.storage.commit import Built, Committer
+from headwater.storage.intent import Intent, IntentFile
+from headwater.storage.lake import Place
+from headwater.storage.ranges import Position, Range
+from headwater.storage.target import Target
 
 
 class RangedFlow:

@@ -2,7 +2,7 @@
 
 A replay reads the records that are open, decodes them, runs the definition and the gate as they are now,
 and commits those that pass to the table, and what became of each to the ledger
-`quarantine.<layer>_<name>__resolved`: two commits that a kill can't part (see `headwater.commit`). What
+`quarantine.<layer>_<name>__resolved`: two commits that a kill can't part (see `storage.commit`). What
 still fails stays open.
 
 A record is put back whole or not at all: where one of the rows that it becomes is held back, or another
@@ -19,20 +19,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater import decode, stored
-from headwater.commit import Built, Committer
+from headwater import decode
 from headwater.decode import PLACE, SOURCE
 from headwater.errors import HeadwaterError
 from headwater.flows.applied import Applied
 from headwater.flows.bisect import broken
 from headwater.flows.context import Context, clock
 from headwater.flows.rows import FewRows
-from headwater.intent import Intent, IntentFile
-from headwater.places import KEYS, place_of, within, without
 from headwater.quality.measure import Findings
 from headwater.quarantine import RESOLVED, Quarantine, by_rule, quarantine_name, resolved_name
 from headwater.requests import Request
-from headwater.target import Target
+from headwater.storage import stored
+from headwater.storage.commit import Built, Committer
+from headwater.storage.intent import Intent, IntentFile
+from headwater.storage.places import KEYS, place_of, within, without
+from headwater.storage.target import Target
 
 
 @dataclass

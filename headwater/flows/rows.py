@@ -24,13 +24,14 @@ from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession, Windo
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater import decode, stored
+from headwater import decode
 from headwater.decode import MALFORMED, PLACE, RAW, SOURCE
 from headwater.decode.contract import Fields
-from headwater.places import place_of, without
 from headwater.quality.gate import HASH, ROW, Gate, Tally
 from headwater.quality.known import KeyIndex
 from headwater.quarantine import ERROR_RULE, MALFORMED_RULE
+from headwater.storage import stored
+from headwater.storage.places import place_of, without
 
 REASON = "fails "
 _RANK = "__rank"

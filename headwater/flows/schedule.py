@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from headwater import log, spans
+from headwater import spans
 from headwater.errors import describe
 from headwater.flows.context import Context
 from headwater.paths import engine_folder
 from headwater.quality import results
+from headwater.storage import log
 
 _POLL = 1.0  # seconds: how soon the first rows of a table are noticed
 _AGAIN = 60.0  # seconds until a validation that could not be made is tried again, at most

@@ -19,18 +19,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater import kafka, requests
 from headwater import spark as sessions
-from headwater.commit import Built, Committer
 from headwater.definitions import Topic
 from headwater.errors import FlowError, HeadwaterError, describe
 from headwater.flows.backfill import Backfill
 from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval, starting
 from headwater.flows.rows import FEW, FEW_BYTES
-from headwater.intent import Intent, IntentFile
 from headwater.plan import accept
 from headwater.progress import Batch
 from headwater.requests import Answer, Request
-from headwater.target import Target
+from headwater.storage.commit import Built, Committer
+from headwater.storage.intent import Intent, IntentFile
+from headwater.storage.target import Target
 
 # Payloads, offsets and times hardly repeat: looking for repetition and bounds in them costs a third.
 _PARQUET = {

@@ -14,17 +14,18 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater import eventtime, stored
-from headwater.commit import Committer, Merge
+from headwater import eventtime
 from headwater.definitions import Table
 from headwater.eventtime import NEVER, EventTime, Times, late_name, state_name
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.reading import interval
 from headwater.flows.upstream import Upstream
-from headwater.intent import Intent
-from headwater.ranges import Position, Range
-from headwater.target import Target
+from headwater.storage import stored
+from headwater.storage.commit import Committer, Merge
+from headwater.storage.intent import Intent
+from headwater.storage.ranges import Position, Range
+from headwater.storage.target import Target
 
 
 class TimedFlow(RangedFlow):

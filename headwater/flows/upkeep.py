@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import Protocol, runtime_checkable
 
 from headwater import maintain, requests, spans
-from headwater.commit import Committer
 from headwater.errors import describe
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow
 from headwater.maintain import Maintained
+from headwater.storage.commit import Committer
 
 _POLL = 0.5  # seconds
 

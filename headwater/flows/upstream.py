@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from headwater import kafka, log
+from headwater import kafka
 from headwater.broker import end_offsets
 from headwater.definitions import Topic
 from headwater.errors import BrokerError
 from headwater.flows.context import Context
 from headwater.landing import CLUSTER, FILES
-from headwater.ranges import Position
+from headwater.storage import log
+from headwater.storage.ranges import Position
 
 _FRESH = 1.0  # seconds for which Kafka's answer is good enough
 

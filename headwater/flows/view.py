@@ -19,9 +19,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from headwater import analysis, log, memory
+from headwater import analysis, memory
 from headwater import spark as sessions
-from headwater.commit import Built, Committer
 from headwater.definitions import Table
 from headwater.errors import FlowError
 from headwater.flows.context import Context, clock
@@ -29,13 +28,15 @@ from headwater.flows.reading import interval
 from headwater.flows.references import References
 from headwater.flows.rows import are_few, read
 from headwater.flows.turns import take_turns
-from headwater.intent import Intent, IntentFile
-from headwater.lake import Place
 from headwater.memory import quoted
 from headwater.progress import Batch
-from headwater.ranges import Position
 from headwater.reference import CLOCK
-from headwater.target import GONE, Identity, Target
+from headwater.storage import log
+from headwater.storage.commit import Built, Committer
+from headwater.storage.intent import Intent, IntentFile
+from headwater.storage.lake import Place
+from headwater.storage.ranges import Position
+from headwater.storage.target import GONE, Identity, Target
 
 
 class ViewFlow:

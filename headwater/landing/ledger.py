@@ -12,9 +12,9 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater import lake, log
-from headwater.lake import Lake
 from headwater.landing.folder import File
+from headwater.storage import lake, log
+from headwater.storage.lake import Lake
 
 Outcome = Literal["taken", "part", "unreadable", "changed"]
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from headwater import stored
 from headwater.analysis import BRONZE
 from headwater.landing import CLUSTER
 from headwater.landing.folder import File
+from headwater.storage import stored
 
 COLUMNS = stored.schema(BRONZE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

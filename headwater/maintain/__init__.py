@@ -14,18 +14,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from headwater import inspect, lease, log, requests, spans
+from headwater import inspect, requests, spans
 from headwater.conf import Maintenance
-from headwater.intent import IntentFile
-from headwater.lake import Lake, Place
-from headwater.lease import Lease
 from headwater.maintain.clean import clean, forget_uncommitted
 from headwater.maintain.compact import compact
 from headwater.maintain.horizon import Hold, holds
 from headwater.plan import facts as definitions
 from headwater.project import Project
 from headwater.requests import Request
-from headwater.target import Target
+from headwater.storage import lease, log
+from headwater.storage.intent import IntentFile
+from headwater.storage.lake import Lake, Place
+from headwater.storage.lease import Lease
+from headwater.storage.target import Target
 
 KIND = "maintenance"  # of requests, see `headwater.requests`
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from headwater import log
-from headwater.intent import IntentFile
+from headwater.storage import log
+from headwater.storage.intent import IntentFile
 
 UNCOMMITTED = timedelta(hours=1)
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")

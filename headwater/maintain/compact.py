@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from headwater import failpoints, log, stored
-from headwater.log import DataFile
-from headwater.target import Target
+from headwater import failpoints
+from headwater.storage import log, stored
+from headwater.storage.log import DataFile
+from headwater.storage.target import Target
 
 FILE = 128 * 1024 * 1024  # bytes that a file should have
 FEWEST = 10  # small files that are worth it

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from headwater import inspect, log
+from headwater import inspect
 from headwater.flows.publish import sent
-from headwater.intent import IntentFile
-from headwater.lake import Lake
 from headwater.project import Project
-from headwater.ranges import Position
 from headwater.rebuild.shadow import Plan, Shadow
 from headwater.savepoints.kept import all_of, folder_of
 from headwater.savepoints.restoring import read_of_bronze
+from headwater.storage import log
+from headwater.storage.intent import IntentFile
+from headwater.storage.lake import Lake
+from headwater.storage.ranges import Position
 
 
 @dataclass(frozen=True)

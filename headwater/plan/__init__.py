@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headwater import analysis, inspect, log
+from headwater import analysis, inspect
 from headwater import spark as sessions
 from headwater.analysis import Analysed
 from headwater.definitions import Table
 from headwater.errors import ProjectError
 from headwater.eventtime import state_name
-from headwater.lake import Lake, Place
 from headwater.plan import facts as definitions
 from headwater.plan.facts import kind
 from headwater.plan.verdict import Effect, Verdict, judge
 from headwater.project import Project
+from headwater.storage import log
+from headwater.storage.lake import Lake, Place
 
 __all__ = ["Line", "accept", "kind", "plan", "verdict"]
 
@@ -110,7 +111,7 @@ def _line(project: Project, lake: Lake, name: str, found: Verdict) -> Line:
     table = project.tables.get(name)
     if found.effect != "rebuild" or table is None:
         return line
-    states = [inspect.state(place) for source in table.sources if (place := lake.places().get(source))]
+    states = [inspect.of(place) for source in table.sources if (place := lake.places().get(source))]
     rows = sum(state.rows or 0 for state in states)
     speed = _speed(lake.places()[name], table)
     return replace(

@@ -15,10 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from headwater import query
 from headwater.errors import QualityError
-from headwater.lake import NO_HOOKS, Lake
 from headwater.project import Project
 from headwater.quality.suite import Action
-from headwater.target import CHECKPOINT_EVERY
+from headwater.storage.lake import NO_HOOKS, Lake
+from headwater.storage.target import CHECKPOINT_EVERY
 
 Status = Literal["passed", "failed", "error"]
 

@@ -33,8 +33,8 @@ from headwater import analysis, inspect
 from headwater import query as queries
 from headwater.aggregate import PARTIAL
 from headwater.errors import QualityError
-from headwater.lake import Lake
 from headwater.project import Project
+from headwater.storage.lake import Lake
 
 if TYPE_CHECKING:
     import duckdb
@@ -107,7 +107,7 @@ def suggest(project: Project, table: str) -> dict[str, Any]:
         expectations += _of_column(profile)
     return {
         "name": table,
-        "meta": {"about": f"Suggested from {rows:,} rows at version {inspect.state(place).version}; edit it"},
+        "meta": {"about": f"Suggested from {rows:,} rows at version {inspect.of(place).version}; edit it"},
         "expectations": expectations,
     }
 

@@ -16,9 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from headwater import inspect, log
+from headwater import inspect
 from headwater.errors import QualityError, QueryError
-from headwater.lake import Lake, Place
 from headwater.project import Project
 from headwater.quality import docs as pages
 from headwater.quality import gx, results
@@ -26,6 +25,8 @@ from headwater.quality.results import Outcome, Validation
 from headwater.quality.suite import Rule, Suite, fingerprint, of_whole_table, without_batches
 from headwater.query import at as past
 from headwater.query.sources import Source
+from headwater.storage import log
+from headwater.storage.lake import Lake, Place
 
 SAMPLES = 5  # failing values of an expectation in the Data Docs, where samples are asked for
 

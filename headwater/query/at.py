@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from headwater import log
 from headwater.errors import QueryError
 from headwater.query.sources import Source
+from headwater.storage import log
 
 
 def versions(tables: Sequence[Source], at: str | None, option: str = "--at") -> dict[str, int | None]:

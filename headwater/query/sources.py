@@ -15,9 +15,9 @@ from headwater import conf as configuration
 from headwater.aggregate import PARTIAL
 from headwater.conf import Conf
 from headwater.errors import QueryError
-from headwater.lake import Lake
 from headwater.paths import find_project
 from headwater.reference import Reference, find_references
+from headwater.storage.lake import Lake
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from headwater import failpoints, log
+from headwater import failpoints
 from headwater.errors import FlowError, ProjectError
 from headwater.eventtime import EventTime, state_name
 from headwater.flows.replay import replay_name
-from headwater.hold import hold
 from headwater.inspect import beside
-from headwater.lake import Lake
-from headwater.lease import Lease
 from headwater.progress import Board
 from headwater.project import Project
 from headwater.rebuild.build import Builder, Now, Progress
@@ -37,6 +34,10 @@ from headwater.rebuild.compare import Difference
 from headwater.rebuild.cut import Cut, choose
 from headwater.rebuild.shadow import Plan, Shadow, generations
 from headwater.rebuild.verify import differences, unprovable
+from headwater.storage import log
+from headwater.storage.hold import hold
+from headwater.storage.lake import Lake
+from headwater.storage.lease import Lease
 
 CLOSE_ENOUGH = 1.0  # seconds of a pass after which the live flows are held for the last one
 PASSES = 8  # at most, and while each takes half as long: it takes what came during the one before

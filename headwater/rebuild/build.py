@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from headwater import analysis, log
+from headwater import analysis
 from headwater import spark as sessions
 from headwater.analysis import Analysed
 from headwater.errors import FlowError, describe
@@ -14,13 +14,14 @@ from headwater.eventtime import EventTime
 from headwater.flows.bounds import Bounds
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow, flow_of
-from headwater.lake import Lake
+from headwater.inspect.status import lag
 from headwater.progress import Board
 from headwater.project import Project
-from headwater.ranges import Position
 from headwater.rebuild.cut import is_at, positions
-from headwater.status import lag
-from headwater.wake import Heads
+from headwater.storage import log
+from headwater.storage.lake import Lake
+from headwater.storage.ranges import Position
+from headwater.storage.wake import Heads
 
 Progress = Callable[[int, int], None]  # rows read, and rows to read
 

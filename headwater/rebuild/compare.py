@@ -10,14 +10,15 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headwater import log, memory
+from headwater import memory
 from headwater.aggregate import PARTIAL
 from headwater.errors import FlowError
 from headwater.eventtime import late_name, state_name
 from headwater.flows.replay import replay_name
-from headwater.lake import Lake, Place, files
 from headwater.memory import comparable, quoted
 from headwater.quarantine import quarantine_name, resolved_name
+from headwater.storage import log
+from headwater.storage.lake import Lake, Place, files
 
 _PLACE = ", ".join(map(quoted, ("cluster", "topic", "partition", "offset")))
 

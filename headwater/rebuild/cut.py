@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from headwater import log
 from headwater.errors import CommitError, FlowError
 from headwater.eventtime import NEVER, EventTime, state_name
 from headwater.flows.bounds import Bounds
-from headwater.lake import Lake
 from headwater.project import Project
-from headwater.ranges import Position
+from headwater.storage import log
+from headwater.storage.lake import Lake
+from headwater.storage.ranges import Position
 
 
 @dataclass(frozen=True)

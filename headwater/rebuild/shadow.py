@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from headwater.lake import Lake, Place
+from headwater.storage.lake import Lake, Place
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headwater import proofs
 from headwater.analysis import Analysed
-from headwater.lake import Lake
 from headwater.plan import verdict
 from headwater.project import Project
+from headwater.rebuild import proofs
 from headwater.rebuild.compare import NOTHING, Difference, compare, sides
 from headwater.rebuild.cut import Cut
 from headwater.reference import CLOCK
+from headwater.storage.lake import Lake
 
 
 def differences(

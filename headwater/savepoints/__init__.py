@@ -3,7 +3,7 @@
     <lake>/_savepoints/<name>/                  a lake: all tables but bronze, their files linked
     <lake>/_savepoints/<name>/savepoint.json    when it was made, what it holds, and how far bronze was
 
-A savepoint is a consistent cut (`headwater.cut`). A restore makes next generations of the tables from it, and
+A savepoint is a consistent cut (`savepoints.cut`). A restore makes next generations of tables from it, and
 swaps them in one commit; bronze, the history, stays as it is, so the flows take again what came after.
 """
 
@@ -13,15 +13,15 @@ import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from headwater import cut as cuts
 from headwater import failpoints, inspect
-from headwater.cut import Chosen, lakes
-from headwater.cut.whole import remove, unfinished, whole
 from headwater.errors import ProjectError
-from headwater.lake import Lake, Place
 from headwater.project import Project
+from headwater.savepoints import cut as cuts
+from headwater.savepoints.cut import Chosen, lakes
+from headwater.savepoints.cut.whole import remove, unfinished, whole
 from headwater.savepoints.kept import FILE, Bronze, Held, Savepoint, all_of, folder_of, unknown
 from headwater.savepoints.restoring import restore
+from headwater.storage.lake import Lake, Place
 
 
 def create(project: Project, name: str) -> Savepoint:
@@ -70,7 +70,7 @@ def drop(lake: Lake, name: str) -> None:
 
 
 def _held(place: Place) -> Held:
-    state = inspect.state(place)
+    state = inspect.of(place)
     return Held(state.generation, state.version, state.rows, state.bytes)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import ProjectError
-from headwater.lake import Lake
+from headwater.storage.lake import Lake
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 FILE = "savepoint.json"

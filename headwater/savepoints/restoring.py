@@ -14,15 +14,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headwater import cut as cuts
-from headwater import failpoints, log, rebuild
-from headwater.cut import tables
+from headwater import failpoints, rebuild
 from headwater.errors import ProjectError
-from headwater.lake import Lake, Place
 from headwater.project import Project
-from headwater.ranges import Position
 from headwater.rebuild.shadow import Plan, Shadow, generations
+from headwater.savepoints import cut as cuts
+from headwater.savepoints.cut import tables
 from headwater.savepoints.kept import FILE, Savepoint, folder_of, read, unknown
+from headwater.storage import log
+from headwater.storage.lake import Lake, Place
+from headwater.storage.ranges import Position
 
 
 def restore(project: Project, name: str) -> dict[str, int]:

@@ -28,10 +28,11 @@ import duckdb_extension_delta
 import psutil
 import yaml
 
-from headwater import conf, kafka, log, produce
+from headwater import conf, kafka, produce
 from headwater.broker import create_topics
-from headwater.lake import Lake
 from headwater.produce import Faults, Ledger, Record
+from headwater.storage import log
+from headwater.storage.lake import Lake
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADWATER = str(Path(sys.executable).parent / "headwater")

@@ -38,15 +38,16 @@ import pytest
 from harness import LIMIT, ROOT, SEED, assert_same, reader, until
 from pyspark.sql import SparkSession
 
-from headwater import log, produce, run
+from headwater import produce, run
 from headwater import project as projects
 from headwater.broker import create_topics
-from headwater.lake import Lake
 from headwater.produce import Faults, Record, Topic, run_producer
 from headwater.produce.clock import DEFAULT_START, stepped
 from headwater.progress import Board
 from headwater.reference import CLOCK
 from headwater.run import Options, Run
+from headwater.storage import log
+from headwater.storage.lake import Lake
 
 
 class System(NamedTuple):

@@ -10,8 +10,8 @@ from itertools import pairwise
 import pytest
 from harness import BRONZE, GOLD, HOT, QUARANTINE, SILVER, Project, Running, assert_lake_equals_oracle
 
-from headwater import log
-from headwater.lake import Lake
+from headwater.storage import log
+from headwater.storage.lake import Lake
 
 STOP_LIMIT = 15.0  # seconds that a run has to end after SIGTERM
 

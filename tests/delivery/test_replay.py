@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Producer
 from harness import GOLD, QUARANTINE, SILVER, Project, assert_same, gone, once_each, until
 
-from headwater import log
-from headwater.lake import Lake
 from headwater.quarantine import Quarantine
+from headwater.storage import log
+from headwater.storage.lake import Lake
 
 GOOD = {"hostname": "doc", "cpu": "cpu1", "usage": 50.0, "occurred_at": 1_700_000_000_000}
 BETWEEN = "values_to_be_between(usage)"

@@ -9,7 +9,7 @@ import pytest
 from harness import BRONZE, GOLD, SILVER, Project, assert_lake_equals_oracle
 
 from headwater import savepoints
-from headwater.lake import Lake
+from headwater.storage.lake import Lake
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(1800)]
 

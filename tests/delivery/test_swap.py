@@ -15,8 +15,8 @@ import pytest
 from harness import BRONZE, FINAL, GOLD, HOT, SEED, SILVER, Project, assert_lake_equals_oracle
 
 from headwater import query
-from headwater.lake import Lake
 from headwater.query import Engine
+from headwater.storage.lake import Lake
 
 REBUILT = {SILVER, GOLD, FINAL, HOT}
 

@@ -28,9 +28,9 @@ from oracles import (
     assert_web,
 )
 
-from headwater import log
-from headwater.lake import Lake
 from headwater.produce import Faults, Record
+from headwater.storage import log
+from headwater.storage.lake import Lake
 
 sys.path.append(str(Path(__file__).parents[1]))
 from postgres import PASSWORD, Server

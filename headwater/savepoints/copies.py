@@ -4,8 +4,8 @@
     <copy>/_copy.json    of which lake it is a copy, and since when; as long as that is there, nothing of
                          the copy leaves it: `headwater run` leaves alerts and sinks out
 
-The copy is a consistent cut (`headwater.cut`), and goes on from there by itself. Its tables have ids of their
-own: a store that holds the rows of one of the two refuses those of the other.
+The copy is a consistent cut (`savepoints.cut`), and goes on from there by itself. Its tables have ids of
+their own: a store that holds the rows of one of the two refuses those of the other.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headwater import cut as cuts
-from headwater import failpoints, log
-from headwater.cut import Chosen, lakes
-from headwater.cut.whole import whole
+from headwater import failpoints
 from headwater.errors import CommitError, ProjectError
-from headwater.lake import Lake
 from headwater.project import Project
+from headwater.savepoints import cut as cuts
+from headwater.savepoints.cut import Chosen, lakes
+from headwater.savepoints.cut.whole import whole
+from headwater.storage import log
+from headwater.storage.lake import Lake
 
 MARK = "_copy.json"
 

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headwater import log
 from headwater.definitions import Table
-from headwater.lake import Lake
 from headwater.project import Project
 from headwater.reference import CLOCK
+from headwater.storage import log
+from headwater.storage.lake import Lake
 
 
 @dataclass(frozen=True)

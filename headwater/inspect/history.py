@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from headwater import log
 from headwater.errors import QueryError
 from headwater.flows.replay import replay_name
 from headwater.query.sources import Source
+from headwater.storage import log
 
 # What Delta calls the operations that are no batch of a flow → what they do.
 _OPERATIONS = {

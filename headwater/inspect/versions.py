@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 
 from headwater import memory
 from headwater.aggregate import PARTIAL
-from headwater.lake import files
 from headwater.memory import comparable
+from headwater.storage.lake import files
 
 Side = Literal["old", "new"]
 

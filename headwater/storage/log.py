@@ -2,7 +2,7 @@
 
 The protocol: https://github.com/delta-io/delta/blob/master/PROTOCOL.md (actions `add`, `cdc`,
 `commitInfo`). Every commit of this engine carries, under the key `headwater` of its commitInfo, the
-map {flow → identity}: what each flow that feeds the table has done so far (`headwater.commit`).
+map {flow → identity}: what each flow that feeds the table has done so far (`headwater.storage.commit`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Commit:
         removed: how many files whose rows are gone (`dataChange` only).
         changes: the change feed's files, where the table keeps one.
         left: the paths of all files that are not the table's any more: also those whose rows others hold now.
-        flows: {flow → identity}, as `headwater.commit` writes it.
+        flows: {flow → identity}, as `headwater.storage.commit` writes it.
         ours: whether the engine made it; of what only makes a table that is not known.
         batches: {flow → its batch that this is}; none of what is no batch.
         files: how many files it added and removed, be the rows in them other ones or not.

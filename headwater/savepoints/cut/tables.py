@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from headwater import log
 from headwater.errors import CommitError
-from headwater.lake import Lake, files
 from headwater.plan.facts import FILE as DEFINITION
+from headwater.storage import log
+from headwater.storage.lake import Lake, files
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")

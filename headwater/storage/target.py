@@ -28,10 +28,10 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
-from headwater import log, stats
 from headwater.aggregate import Aggregate
 from headwater.errors import CommitError, ProjectError
-from headwater.lake import NO_HOOKS, Place
+from headwater.storage import log, stats
+from headwater.storage.lake import NO_HOOKS, Place
 
 GONE = "_gone"  # whether `Target.change` takes a row away
 _ONE_FILE = "part-00000.parquet"
@@ -63,7 +63,7 @@ class Identity:
 
 
 class Target:
-    """One generation of a table, open for writing by this process alone (see `headwater.lease`).
+    """One generation of a table, open for writing by this process alone (see `headwater.storage.lease`).
 
     Raises:
         CommitError: the newest commit is not of this engine, so what the flows have done is not known.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from headwater.cut import Cut, tables
-from headwater.lake import Lake, Place
+from headwater.savepoints.cut import Cut, tables
+from headwater.storage.lake import Lake, Place
 
 
 def make(cut: Cut, source: Lake, into: Lake, *, full: bool = False, own_ids: bool = False) -> None:

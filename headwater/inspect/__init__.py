@@ -12,15 +12,15 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
-from headwater import log
 from headwater.aggregate import PARTIAL
 from headwater.definitions import Files, Table
 from headwater.eventtime import late_name, state_name
-from headwater.lake import Lake, Place
 from headwater.landing.ledger import ledger_name
 from headwater.project import Project
 from headwater.quarantine import quarantine_name, resolved_name
 from headwater.reference import CLOCK
+from headwater.storage import log
+from headwater.storage.lake import Lake, Place
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ def tables(project: Project) -> list[Line]:
     known = {line.name for line in lines}
     for name in sorted(places.keys() - known):
         status = "written" if name.startswith("ops.") else "no definition"
-        lines.append(Line(name, kind(project, name), "", status, state(places[name])))
+        lines.append(Line(name, kind(project, name), "", status, of(places[name])))
     for reference in (found for found in project.references.values() if found.name != CLOCK):
-        held = state(Place(reference.name, 1, reference.path)) if reference.path.is_dir() else None
+        held = of(Place(reference.name, 1, reference.path)) if reference.path.is_dir() else None
         lines.append(Line(reference.name, "reference", _relative(project, reference.path), "written", held))
     return lines
 
@@ -118,7 +118,7 @@ def reads(project: Project, name: str) -> str:
     return f"files:{found.pattern}" if isinstance(found, Files) else f"kafka:{found.topic}"
 
 
-def state(place: Place) -> State:
+def of(place: Place) -> State:
     """What the table at `place` holds, from its log."""
     table = DeltaTable(place.path)
     commit = log.read(place.path, int(table.version()))
@@ -174,7 +174,7 @@ def beside(table: str) -> dict[str, str]:
 def _line(name: str, what: str, source: str, place: Place | None) -> Line:
     if place is None:
         return Line(name, what, source, "not written yet", None)
-    return Line(name, what, source, "written", state(place))
+    return Line(name, what, source, "written", of(place))
 
 
 def _relative(project: Project, path: Path) -> str:

@@ -1,6 +1,6 @@
 """A consistent cut of a lake: a version of each table, so that all of them fit, chosen while flows go on.
 
-Each commit says how far its flow had read (`headwater.commit`). So versions are chosen against the stream:
+Each commit says how far its flow had read (`storage.commit`). So versions are chosen against the stream:
 the newest of the tables that nothing reads, then of what they read. What is looked at later is at least as
 far as had been read of it. A table that a flow writes beside its own, and before it, is taken at the newest
 version without a batch that the table lacks. If the catalog changes meanwhile, all is chosen anew.
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headwater import log
 from headwater.inspect import beside
-from headwater.lake import Lake, Place
-from headwater.log import Commit
 from headwater.project import Project
+from headwater.storage import log
+from headwater.storage.lake import Lake, Place
+from headwater.storage.log import Commit
 
 
 @dataclass(frozen=True)

@@ -14,23 +14,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headwater import analysis, log, proofs
+from headwater import analysis
 from headwater import spark as sessions
 from headwater.analysis import Analysed
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.replay import replay_name
 from headwater.inspect import beside
-from headwater.lake import Lake, Place
-from headwater.lease import Lease
 from headwater.progress import Board
 from headwater.project import Project
-from headwater.proofs import Proof
+from headwater.rebuild import proofs
 from headwater.rebuild.build import Builder
 from headwater.rebuild.compare import Difference
 from headwater.rebuild.cut import Cut, choose
+from headwater.rebuild.proofs import Proof
 from headwater.rebuild.shadow import Plan, Trial
 from headwater.rebuild.verify import differences, unprovable
-from headwater.target import Identity
+from headwater.storage import log
+from headwater.storage.lake import Lake, Place
+from headwater.storage.lease import Lease
+from headwater.storage.target import Identity
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headwater import log
 from headwater.errors import FlowError
+from headwater.storage import log
 
 
 @dataclass(frozen=True)

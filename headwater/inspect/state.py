@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headwater import inspect, log, query
+from headwater import inspect, query
 from headwater.errors import ProjectError
 from headwater.eventtime import NEVER, EventTime, late_name, state_name
-from headwater.lake import Lake, Place
 from headwater.memory import quoted
 from headwater.project import Project
 from headwater.query.result import Result
+from headwater.storage import log
+from headwater.storage.lake import Lake, Place
 from headwater.watermarks import tolerance
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -69,7 +70,7 @@ def kept(project: Project) -> list[Kept]:
         keeps = state_name(name) in places or (state is not None and inspect.changes_in_place(state))
         if table.view or state is None or not keeps:
             continue
-        held, late = inspect.state(state), places.get(late_name(name))
+        held, late = inspect.of(state), places.get(late_name(name))
         time = EventTime.parse(log.flows(places[name].path).get(name, {}).get("event_time"))
         awaited = [each for each in time.reached if each not in time.idle]
         low = max(time.low(awaited), time.closed)
@@ -80,7 +81,7 @@ def kept(project: Project) -> list[Kept]:
                 keys=held.rows,
                 bytes=held.bytes,
                 watermark=_at(low - tolerance(table)) if low > NEVER else None,
-                late=inspect.state(late).rows if late else None,
+                late=inspect.of(late).rows if late else None,
                 partitions=tuple(
                     Partition(each, _at(most), _at(time.seen[each]), each in time.idle)
                     for each, most in sorted(time.reached.items())

@@ -22,9 +22,9 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from headwater import failpoints
-from headwater.intent import Intent, IntentFile
 from headwater.quality.measure import Shares
-from headwater.target import CHECKPOINT_EVERY, Identity, Target
+from headwater.storage.intent import Intent, IntentFile
+from headwater.storage.target import CHECKPOINT_EVERY, Identity, Target
 
 Merge = Callable[[Target, pa.Table, Identity], int]
 Part: TypeAlias = list[str] | pa.Table

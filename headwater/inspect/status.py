@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from headwater import kafka, lease, log, ranges, state
+from headwater import kafka
 from headwater.broker import list_topics
 from headwater.definitions import Table
 from headwater.errors import BrokerError
-from headwater.lake import Lake
+from headwater.inspect import state
 from headwater.landing.folder import find
 from headwater.landing.ledger import Ledger, ledger_name
 from headwater.progress import Board
 from headwater.project import Project
-from headwater.ranges import Position
+from headwater.storage import lease, log, ranges
+from headwater.storage.lake import Lake
+from headwater.storage.ranges import Position
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Standing:
         behind: rows of its input that are not in it; None where that is not known, as for views.
         newest: Kafka's timestamp of the newest record in it (UTC).
         committed: when its newest version was made (UTC); None where nothing is written yet.
-        watermark: see `headwater.state.Kept`.
+        watermark: see `headwater.inspect.state.Kept`.
         keys: how many groups, windows or keys it keeps between batches; None where it keeps none.
         unread: of a table that files feed, how many of them are not in it yet.
         amiss: how many files are not, or not wholly, in the table, and will not be: they could not be read,

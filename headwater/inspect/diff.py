@@ -11,14 +11,15 @@ from typing import Any, Literal
 
 import duckdb
 
-from headwater import inspect, log, memory
+from headwater import inspect, memory
 from headwater.errors import QueryError
-from headwater.lake import Lake
+from headwater.inspect.versions import Pair, held, only
 from headwater.memory import quoted
 from headwater.plan import facts
 from headwater.query import at as past
 from headwater.query.sources import Sources
-from headwater.versions import Pair, held, only
+from headwater.storage import log
+from headwater.storage.lake import Lake
 
 Kind = Literal["added", "removed", "changed"]
 

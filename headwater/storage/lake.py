@@ -27,8 +27,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, write_deltalake
 
-from headwater import failpoints, log
+from headwater import failpoints
 from headwater.errors import ProjectError
+from headwater.storage import log
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 

@@ -11,10 +11,10 @@ from headwater.definitions import Files, Table, Topic
 from headwater.errors import ProjectError
 from headwater.eventtime import late_name, state_name
 from headwater.inspect import State
-from headwater.lake import Lake, Place
 from headwater.landing.ledger import ledger_name
 from headwater.project import Project
 from headwater.quarantine import quarantine_name
+from headwater.storage.lake import Lake, Place
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ def describe(project: Project, name: str) -> Description:
         published=tuple(sink.target for sink in project.sinks.values() if sink.table == name),
         expectations=len(project.suites[name].rules) if name in project.suites else None,
         quarantine=rejects,
-        quarantined=(inspect.state(places[rejects]).rows if rejects in places else 0) if rejects else None,
+        quarantined=(inspect.of(places[rejects]).rows if rejects in places else 0) if rejects else None,
         late=late_name(name) if late_name(name) in places else None,
-        state=inspect.state(place) if place else None,
+        state=inspect.of(place) if place else None,
     )
 
 
