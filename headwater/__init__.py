@@ -22,7 +22,8 @@ from headwater.definitions import (
     table,
     topic,
 )
-from headwater.keyed import Keyed, Row, drive
+from headwater.driving import drive
+from headwater.keyed import Keyed, Row
 
 if TYPE_CHECKING:
     from pathlib import Path

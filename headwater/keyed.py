@@ -1,21 +1,17 @@
 """A process: a function that sees the rows of each key in the order of their event time, and keeps a state.
 
 It says what no aggregate can: patterns over rows, alarms when a row does not come, corrections of one row by
-the next. It needs no stream to be tried: `drive` calls it with rows of a list.
+the next. It needs no stream to be tried: see `headwater.driving`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.errors import FlowError
-
-if TYPE_CHECKING:
-    from headwater.definitions import Table
 
 Row = Mapping[str, Any]
 Function = Callable[["Row | None", "Keyed"], Iterable[Row] | None]
@@ -115,50 +111,6 @@ def _elapse(process: Process, keyed: Keyed, upto: datetime, ttl: timedelta | Non
     end = expires(keyed, ttl)
     if end is not None and end < upto:
         keyed.state = None
-
-
-@dataclass(frozen=True)
-class Driven:
-    """What a process makes of rows.
-
-    Attributes:
-        rows: those that it gives, key by key.
-        keys: {values of the key columns → what is kept of it}; keys of which nothing is kept are left out.
-    """
-
-    rows: list[Row]
-    keys: dict[tuple[Any, ...], Keyed] = field(default_factory=dict)
-
-
-def drive(table: Table, rows: Sequence[Row], *, until: datetime | None = None) -> Driven:
-    """Call a table's process with rows, as its flow does, without a stream: what a test of it needs.
-
-    Args:
-        table: declared with `headwater.process`.
-        rows: its source's rows, in any order; event times are in UTC. None of them counts as late.
-        until: timers and ends of state before this time come; by default those up to the last row.
-
-    Raises:
-        ValueError: the table has no process.
-    """
-    from headwater.watermarks import microseconds
-
-    process = table.process
-    if process is None or table.event_time is None:
-        raise ValueError(f"{table.name} has no process")
-    ttl = timedelta(microseconds=microseconds(process.ttl, table)) if process.ttl else None
-    groups: dict[tuple[Any, ...], list[tuple[datetime, Row]]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: row[table.event_time or ""]):
-        groups[tuple(row[key] for key in process.keys)].append((row[table.event_time], row))
-    last = max((row[table.event_time] for row in rows), default=_EPOCH)
-    upto = max(until or last, last) + timedelta(microseconds=1)
-    found = Driven([])
-    for key, of_key in groups.items():
-        keyed = Keyed(dict(zip(process.keys, key, strict=True)))
-        found.rows.extend(advance(process, keyed, of_key, upto, ttl))
-        if keyed.state is not None or keyed.timer is not None:
-            found.keys[key] = keyed
-    return found
 
 
 def unknown_columns(rows: Iterable[Row], columns: Sequence[str], where: str) -> None:
