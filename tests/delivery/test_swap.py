@@ -80,6 +80,7 @@ def generations(project: Project) -> dict[str, int]:
     return {name: place.generation for name, place in Lake(project.conf.lake).places().items()}
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.torture)])
 def test_a_rebuild_under_load(project: Project, kills: int) -> None:
     draw = random.Random(SEED)
