@@ -14,7 +14,7 @@ from headwater.storage.hold import hold, turn
 HOLDER = """
 import sys, time
 from pathlib import Path
-from headwater.hold import hold
+from headwater.storage.hold import hold
 with hold([Path(each) for each in sys.argv[1:]], 10) as at_rest:
     print(at_rest, flush=True)
     time.sleep(600)

@@ -20,7 +20,7 @@ MAKER = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-from headwater.lake import Lake
+from headwater.storage.lake import Lake
 lake = Lake(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()

@@ -21,7 +21,7 @@ from headwater.storage.lease import Lease
 HOLDER = """
 import sys
 from pathlib import Path
-from headwater.lease import Lease
+from headwater.storage.lease import Lease
 held = Lease("silver.t", Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
