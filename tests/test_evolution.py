@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import random
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from visits import COUNTS, ENDED, RAW, TOP, VISITS, Case
+from visits import COUNTS, ENDED, TOP, VISITS, Case
 
 from headwater import query
 from headwater.errors import CommitError, ProjectError
@@ -79,12 +77,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) 
 
 @pytest.fixture
 def case(filled: Case, tmp_path: Path) -> Case:
-    """A copy of the project and of all that it holds."""
-    case = copy.copy(filled)
-    case.root = tmp_path / "project"
-    shutil.copytree(filled.root, case.root)
-    case.bronze = Target(case.lake.place(RAW))
-    return case
+    return filled.copied(tmp_path / "project")
 
 
 def planned(case: Case) -> dict[str, Line]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
-from visits import COUNTS, ENDED, RAW, TOP, VISITS, Case
+from visits import COUNTS, ENDED, TOP, VISITS, Case
 
 from headwater import query
 from headwater.cli import app
@@ -26,7 +24,6 @@ from headwater.plan import plan
 from headwater.rebuild import clean
 from headwater.storage import log
 from headwater.storage.lease import Lease
-from headwater.storage.target import Target
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +37,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) 
 
 @pytest.fixture
 def case(filled: Case, tmp_path: Path) -> Case:
-    """A copy of the project and of all that it holds."""
-    case = copy.copy(filled)
-    case.root = tmp_path / "project"
-    shutil.copytree(filled.root, case.root)
-    case.bronze = Target(case.lake.place(RAW))
-    return case
+    return filled.copied(tmp_path / "project")
 
 
 def said(case: Case, *command: str) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import shutil
@@ -60,6 +61,14 @@ class Case:
         accept(project, self.lake, RAW, raw)
         self.columns = raw.stored
         self.bronze = Target(self.lake.create(RAW, self.columns, properties={}))
+
+    def copied(self, root: Path) -> Case:
+        """A copy of the project and of all that it holds."""
+        other = copy.copy(self)
+        other.root = root
+        shutil.copytree(self.root, root)
+        other.bronze = Target(other.lake.place(RAW))
+        return other
 
     @property
     def lake(self) -> Lake:
