@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Function = Callable[..., "DataFrame"]
 Contract = Literal["evolve", "freeze", "quarantine"]
 Emit = Literal["update", "final"]
-Format = Literal["json", "text", "csv", "parquet"]
+Format = Literal["json", "text", "csv", "parquet", "avro"]
 
 
 @dataclass(frozen=True)
@@ -318,8 +318,8 @@ def files(pattern: str, *, format: Format = "json", **limits: Any) -> Files:
 
     Args:
         pattern: a glob below the project, or absolute: `landing/payments/*.json.gz`, `landing/**/*.csv`.
-        format: `json` or `text`: each line is a record, as it is; `csv`, `parquet`: each row is one, as a
-            JSON object. Files may be compressed (`.gz`, `.bz2`, `.lz4`, `.zst`).
+        format: `json` or `text`: each line is a record, as it is; `csv`, `parquet`, `avro`: each row is
+            one, as a JSON object. Lines may be compressed (`.gz`, `.bz2`, `.lz4`, `.zst`).
         limits: see `Limits`.
 
     The columns are those of a topic's table, see `topic`: `topic` is the table's name, `partition` 0,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import bz2
 import gzip
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -172,3 +174,72 @@ def test_parquet_that_is_damaged(tmp_path: Path) -> None:
         path.write_bytes(whole[:cut])
         with pytest.raises(UNREADABLE):
             read(path, "parquet")
+
+
+def avro(path: Path, schema: dict[str, Any], rows: list[dict[str, Any]], codec: str = "null") -> bytes:
+    with path.open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema(schema), rows, codec=codec, sync_interval=100)
+    return path.read_bytes()
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    listed = [{"name": name, "type": ["null", kind]} for name, kind in fields.items()]
+    return {"type": "record", "name": "Row", "fields": listed}
+
+
+AVRO: dict[str, tuple[Any, Any, str, Any]] = {  # Avro's type, the value, the field's type, the value then
+    "big": ("long", 2**63 - 1, "BIGINT", 2**63 - 1),
+    "price": (
+        {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 18},
+        Decimal("12345678901234567890.123456789012345678"),
+        "DECIMAL(38, 18)",
+        Decimal("12345678901234567890.123456789012345678"),
+    ),
+    "share": ("double", 0.1 + 0.2, "DOUBLE", 0.1 + 0.2),
+    "flag": ("boolean", True, "BOOLEAN", True),
+    "day": ({"type": "int", "logicalType": "date"}, date(2026, 1, 31), "DATE", date(2026, 1, 31)),
+    "at": ({"type": "long", "logicalType": "timestamp-micros"}, AT, "TIMESTAMP", AT),
+    "naive": (
+        {"type": "long", "logicalType": "local-timestamp-millis"},
+        AT.replace(tzinfo=None),
+        "TIMESTAMP",
+        AT,
+    ),
+    "text": ("string", 'ä "quoted"\n', "STRING", 'ä "quoted"\n'),
+    "code": ({"type": "enum", "name": "Code", "symbols": ["X", "Y"]}, "Y", "STRING", "Y"),
+    "raw": ({"type": "fixed", "name": "Raw", "size": 2}, b"\x00\xff", "STRING", "AP8="),
+    "tags": ({"type": "array", "items": ["null", "int"]}, [1, None, 3], "ARRAY<INT>", [1, None, 3]),
+    "counts": ({"type": "map", "values": "long"}, {"a": 1}, "STRUCT<a: BIGINT>", {"a": 1}),
+}
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "snappy", "zstandard"])
+def test_avro_comes_out_of_the_decoder_as_it_went_in(tmp_path: Path, codec: str) -> None:
+    schema = record(**{name: kind for name, (kind, _, _, _) in AVRO.items()})
+    row = {name: value for name, (_, value, _, _) in AVRO.items()}
+    avro(tmp_path / "a.avro", schema, [row, dict.fromkeys(row)], codec)
+    fields = decode.fields(
+        hw.json(", ".join(f"{name} {ddl}" for name, (_, _, ddl, _) in AVRO.items())), "here"
+    )
+    assert formats.of([str(tmp_path / "a.avro")]) == "avro"
+    found, reasons = parser(fields)(pa.array(read(tmp_path / "a.avro", "avro"), pa.binary()))
+    assert reasons.to_pylist() == [None, None]
+    want = {name: value for name, (_, _, _, value) in AVRO.items()} | {"_rescued": None}
+    assert found.to_pylist() == [want, dict.fromkeys(want)]
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard"])
+def test_avro_that_is_damaged(tmp_path: Path, codec: str) -> None:
+    path = tmp_path / "a.avro"
+    whole = avro(path, record(n="long"), [{"n": n} for n in range(200)], codec)
+    assert read(path, "avro", rows=77)[-1] == b'{"n":199}'
+    head = whole.index(whole[-16:]) + 16  # the schema, and the mark that ends every block
+    blocks = {at + 16 for at in range(head - 16, len(whole)) if whole.startswith(whole[-16:], at)}
+    for cut in {*range(len(whole))} - blocks:
+        path.write_bytes(whole[:cut])
+        with pytest.raises(UNREADABLE):
+            read(path, "avro")
+    for at in range(0, len(whole), 7):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        with suppress(UNREADABLE):  # a number may be another one now: blocks have no checksums
+            formats.check(path, "avro")

@@ -4,30 +4,29 @@
 |---|---|---|
 | `json`, `text` | a line that is not empty | the line's bytes, without its end |
 | `csv` | a row (RFC 4180, UTF-8); the first row has the names | a JSON object of texts |
-| `parquet` | a row | a JSON object; see `rows_as_json` |
+| `parquet`, `avro` | a row | a JSON object; see `as_json` |
 
-A file may be compressed: `.gz`, `.bz2`, `.lz4`, `.zst`. Rows of CSV and Parquet become JSON, since such a row
-says nothing without the names that stand elsewhere in its file; nothing of it is interpreted or rounded.
+Lines and CSV may be compressed: `.gz`, `.bz2`, `.lz4`, `.zst`. Rows of the others become JSON, since they
+say nothing without the names that stand elsewhere in its file; nothing is interpreted or rounded.
 """
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwater.definitions import Format
 from headwater.errors import ProjectError
+from headwater.landing.as_json import rows_as_json, value_as_json
 
 FORMATS: tuple[str, ...] = get_args(Format)
 UNREADABLE = (
@@ -54,6 +53,7 @@ _ENDINGS: dict[str, Format] = {
     ".log": "text",
     ".csv": "csv",
     ".parquet": "parquet",
+    ".avro": "avro",
 }
 _PACKED = (".gz", ".bz2", ".lz4", ".zst")
 
@@ -172,94 +172,21 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
         yield from file.iter_batches(batch_size=ROWS)
 
 
+def _avro(path: Path) -> Iterator[pa.Array]:
+    """Of an object container file (Avro 1.11): the schema stands in it, blocks may be compressed."""
+    with path.open("rb") as file:
+        try:
+            rows = iter(fastavro.reader(file))
+            while part := list(islice(rows, ROWS)):
+                yield pa.array([value_as_json(row).encode() for row in part], pa.binary())
+        except Exception as e:  # the library checks nothing: what it trips over may be anything
+            raise ValueError(f"no Avro file, or a damaged one: {type(e).__name__}: {e}") from e
+
+
 _READ: dict[Format, Callable[[Path], Iterator[pa.Array]]] = {
     "json": _lines,
     "text": _lines,
     "csv": _csv,
     "parquet": _parquet,
+    "avro": _avro,
 }
-
-
-def rows_as_json(rows: pa.RecordBatch) -> pa.Array:
-    """Each row as a JSON object with a field for each column.
-
-    Numbers have all their digits, decimals too (12.50). Times are ISO 8601 in UTC,
-    `2026-01-31T06:00:00.250000Z`; a timestamp without a zone is UTC. Binary values are base64. NaN and
-    infinite numbers, which JSON has not, are texts: "NaN". The entries of a map are the fields of an object.
-
-    Raises:
-        ValueError: a column of another type.
-    """
-    keys = [json.dumps(name, ensure_ascii=False) + ":" for name in rows.schema.names]
-    texts = [
-        [write(value) for value in column.to_pylist()]
-        for column, write in zip(rows.columns, map(_writer, rows.schema), strict=True)
-    ]
-    found = (map("".join, zip(keys, row, strict=True)) for row in zip(*texts, strict=True))
-    return pa.array([f"{{{','.join(fields)}}}".encode() for fields in found], pa.binary())
-
-
-def _writer(field: pa.Field) -> Callable[[Any], str]:
-    write = _of_type(field.type, field.name)
-    return lambda value: "null" if value is None else write(value)
-
-
-def _of_type(kind: pa.DataType, name: str) -> Callable[[Any], str]:
-    """How a value of a type, which is not NULL, is written as JSON."""
-    if pa.types.is_dictionary(kind):
-        return _of_type(kind.value_type, name)
-    if pa.types.is_struct(kind):
-        fields = [(kind.field(at).name, _writer(kind.field(at))) for at in range(kind.num_fields)]
-        return lambda value: _braced((key, write(value[key])) for key, write in fields)
-    if pa.types.is_map(kind):
-        write = _writer(kind.item_field)
-        return lambda pairs: _braced((str(key), write(value)) for key, value in pairs)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        write = _writer(kind.value_field)
-        return lambda values: "[" + ",".join(map(write, values)) + "]"
-    for known, written in _PLAIN:
-        if known(kind):
-            return written
-    raise ValueError(f"column {name} is {kind}, which has no form in JSON")
-
-
-def _braced(fields: Iterator[tuple[str, str]]) -> str:
-    return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{text}" for key, text in fields) + "}"
-
-
-def _quoted(value: Any) -> str:
-    return json.dumps(str(value), ensure_ascii=False)
-
-
-def _number(value: float) -> str:
-    text = json.dumps(float(value))
-    return text if math.isfinite(value) else f'"{text}"'
-
-
-def _time(value: datetime) -> str:
-    at = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
-    return f'"{at.isoformat().removesuffix("+00:00")}Z"'
-
-
-def _nothing(_: Any) -> str:
-    return "null"
-
-
-_PLAIN: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], str]], ...] = (
-    (pa.types.is_null, _nothing),
-    (pa.types.is_boolean, json.dumps),
-    (pa.types.is_integer, str),
-    (pa.types.is_floating, _number),
-    (pa.types.is_decimal, lambda value: format(value, "f")),
-    (pa.types.is_timestamp, _time),
-    (pa.types.is_date, lambda value: f'"{value.isoformat()}"'),
-    (pa.types.is_time, lambda value: f'"{value.isoformat()}"'),
-    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), _quoted),
-    (
-        lambda kind: any(
-            known(kind)
-            for known in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-        ),
-        lambda value: f'"{base64.b64encode(value).decode()}"',
-    ),
-)
