@@ -7,8 +7,10 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from confluent_kafka.admin import AdminClient
+
 from headwater import kafka
-from headwater.broker import create_topics
+from headwater.broker import create_topics, list_topics
 from headwater.paths import engine_folder
 from headwater.produce import DEFAULT_START, DEFAULT_STEP, Faults, load_generator, run_producer, stepped
 from headwater.progress import Board
@@ -43,10 +45,21 @@ def preload(project: Project, count: int) -> None:
     run_producer(islice(events, count), client=client, count=count)
 
 
+def refill(project: Project, system: str, count: int) -> None:
+    """Empty the topics of a system, and send the first `count` records of its generator."""
+    client = kafka.client_options(project.conf, kafka.ensure_running(project.root, project.conf))
+    generator = load_generator(project.root, system)
+    known = {topic.name for topic in list_topics(client)}
+    names = [topic.name for topic in generator.topics if topic.name in known]
+    for deleted in AdminClient(client).delete_topics(names).values() if names else ():
+        deleted.result()
+    create_topics(client, generator.topics)
+    events = generator.records(seed=1, faults=Faults(), clock=stepped(DEFAULT_START, DEFAULT_STEP))
+    run_producer(islice(events, count), client=client, count=count)
+
+
 def records(project: Project) -> int:
     """How many records the topic holds."""
-    from headwater.broker import list_topics
-
     client = kafka.client_options(project.conf, kafka.ensure_running(project.root, project.conf))
     return next((t.end for t in list_topics(client) if t.name == "iot-data-input"), 0)
 
@@ -71,4 +84,4 @@ def drain(project: Project, *tables: str) -> tuple[float, int]:
     return max(batch.at for batch in batches) - began, sum(batch.rows_in for batch in batches)
 
 
-__all__ = ["drain", "in_lake", "load", "preload", "prepare", "records"]
+__all__ = ["drain", "in_lake", "load", "preload", "prepare", "records", "refill"]
