@@ -78,9 +78,15 @@ Span = Annotated[str, AfterValidator(_span)]
 
 
 class KeptFor(Strict):
-    """What one table's maintenance does otherwise; see `Maintenance`."""
+    """What one table's maintenance does otherwise.
 
-    keep: Span
+    Attributes:
+        keep: see `Maintenance`.
+        retention: how long rows stay after they came; None: for ever.
+    """
+
+    keep: Span | None = None
+    retention: Span | None = None
 
 
 class Maintenance(Strict):
@@ -91,13 +97,23 @@ class Maintenance(Strict):
         keep: how far back versions can be read; what only older ones hold is removed.
         checkpoint: how many commits of a table there are from one checkpoint of its log, which is a snapshot
             of what the table (of state, too) holds, to the next. Readers replay the commits since.
-        tables: by name, where a table's past is kept longer or shorter.
+        tables: by name, what is otherwise for a table. Rows of bronze tables and of quarantines alone can go
+            by their age: all others are derived, and a row of theirs stands for rows of any age.
     """
 
     every: Span | Literal[False] = "10 minutes"
     keep: Span = "1 hour"
     checkpoint: Annotated[int, Field(ge=1)] = 20
     tables: dict[str, KeptFor] = {}
+
+    @field_validator("tables")
+    @classmethod
+    def _are_kept(cls, tables: dict[str, KeptFor]) -> dict[str, KeptFor]:
+        for name, kept in tables.items():
+            layer = name.partition(".")[0]
+            if kept.retention is not None and (layer not in ("bronze", "quarantine") or "__" in name):
+                raise ValueError(f"{name}: a retention is for bronze tables and quarantines")
+        return tables
 
 
 class Conf(Strict):

@@ -19,7 +19,7 @@ def maintain(
     env: Env = "local",
     as_json: AsJson = False,
 ) -> None:
-    """Put small files together, and remove what only versions hold that are older than is kept."""
+    """Put small files together, let go of rows and versions that are older than is kept."""
     from headwater import maintain as maintenance
     from headwater import project as projects
 
@@ -30,15 +30,16 @@ def maintain(
     titles = [
         "table",
         "files fewer",
+        "rows expired",
         "versions forgotten",
         "files removed",
         "bytes",
         "readable from",
         "held by",
     ]
-    listing = listings.table(titles, right=[1, 2, 3, 4, 5])
+    listing = listings.table(titles, right=[1, 2, 3, 4, 5, 6])
     listing.columns[0].no_wrap = True
     for one in done:
-        numbers = (one.compacted, one.commits, one.files, one.bytes, one.first)
+        numbers = (one.compacted, one.expired, one.commits, one.files, one.bytes, one.first)
         listing.add_row(one.table, *(f"{number:,}" for number in numbers), one.held)
     listings.show([listing], sys.stdout)

@@ -21,6 +21,14 @@ def rebuild(
     tables: Annotated[
         list[str] | None, typer.Argument(help="Tables; all that is derived from them is rebuilt too.")
     ] = None,
+    since: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="What of the history is read: earliest (what is left), what came since a time, or a version "
+            "and all after it [all]",
+        ),
+    ] = "",
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare with the live rows; swap only if they are the same.")
     ] = False,
@@ -48,6 +56,8 @@ def rebuild(
     if clean:
         typer.echo(f"removed {rebuilding.clean(loaded)} generations")
         return
+    if since and verify:
+        raise typer.BadParameter("--from makes other rows than the live ones: leave --verify away")
     if not tables:
         raise typer.BadParameter("name a table, or say --abort or --clean")
     shown = Progress(
@@ -66,7 +76,7 @@ def rebuild(
             elapsed = shown.tasks[0].elapsed or 1.0
             shown.update(task, completed=read, total=all_of_it, rate=read / elapsed)
 
-        done = rebuilding.rebuild(loaded, tables, verify=verify, swap=swap, progress=tell)
+        done = rebuilding.rebuild(loaded, tables, since=since, verify=verify, swap=swap, progress=tell)
     if as_json:
         print_json(asdict(done))
     else:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
-from headwater import kafka, spans
+from headwater import kafka, moments, spans
 from headwater.conf import KafkaOptions
 from headwater.errors import ConfError
 
@@ -20,12 +19,11 @@ def milliseconds(start: str) -> int:
         ConfError: it is not such a time.
     """
     try:
-        at = datetime.fromisoformat(start)
+        return int(moments.parse(start).timestamp() * 1000)
     except ValueError:
         raise ConfError(
             f"--start {start}: write earliest, latest, a time like 2026-01-31T06:00:00Z or {GROUP}NAME"
         ) from None
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def interval(text: str) -> int:

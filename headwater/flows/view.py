@@ -135,7 +135,7 @@ class ViewFlow:
         for name in self._inputs:
             before, now = (Position.parse(positions[name]) for positions in (seen, consumed))
             commits = log.commits(places[name].path, after=before.version, upto=now.version)
-            if before.generation != now.generation or any(c.added or c.removed for c in commits):
+            if before.generation != now.generation or any(c.added or c.removed or c.expired for c in commits):
                 return True
         self._seen = consumed
         return False

@@ -106,6 +106,8 @@ def _what(table: str, commit: log.Commit) -> str:
         if flow == replay_name(table):
             return f"replay {number} of quarantined records"
         return f"batch {number} of {flow}"
+    if commit.expired:
+        return f"rows {json.loads(commit.parameters['predicate'])[0]} expired"
     if commit.operation == "ADD COLUMN":
         names = ", ".join(field["name"] for field in json.loads(commit.parameters["fields"]))
         return f"columns added: {names}"

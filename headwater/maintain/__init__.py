@@ -1,10 +1,11 @@
 """Maintenance: what keeps a table's files few and its log short, beside the flow that writes it.
 
 1. **Compact**: small files are put together (`headwater.maintain.compact`).
-2. **Clean**: what only versions hold that are older than is kept, and that nobody reads any more, is removed
+2. **Expire**: rows go that were kept as long as the table's retention says (`headwater.maintain.expire`).
+3. **Clean**: what only versions hold that are older than is kept, and that nobody reads any more, is removed
    (`headwater.maintain.clean`, `headwater.maintain.horizon`).
 
-Neither changes a row, and neither stops a flow: the one commit that is made comes between two batches.
+None of them changes a row, and none stops a flow: the commits that are made come between two batches.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import overload
 
 from headwater import inspect, requests, spans
 from headwater.conf import Maintenance
 from headwater.maintain.clean import clean, forget_uncommitted
 from headwater.maintain.compact import compact
+from headwater.maintain.expire import expire, part
 from headwater.maintain.horizon import Hold, holds
 from headwater.plan import facts as definitions
 from headwater.project import Project
@@ -38,6 +41,7 @@ class Maintained:
     Attributes:
         table: its name.
         compacted: how many files fewer it has.
+        expired: how many rows went because they were kept long enough.
         commits: how many versions were forgotten.
         files, bytes: what was removed from the disk.
         first: the oldest version that can still be read.
@@ -46,6 +50,7 @@ class Maintained:
 
     table: str
     compacted: int
+    expired: int
     commits: int
     files: int
     bytes: int
@@ -91,16 +96,20 @@ def targets_of(project: Project, lake: Lake, name: str, targets: Sequence[Target
 
 def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Sequence[Hold]) -> Maintained:
     place = target.place
-    fewer = compact(target, _sorting(lake, name, place))
-    target.checkpoint(project.conf.maintain.checkpoint)
+    policy = project.conf.maintain
+    retention = _span(policy.tables[place.name].retention) if place.name in policy.tables else None
+    fewer = compact(target, _sorting(lake, name, place), within=part(retention) if retention else None)
+    expired = expire(target, datetime.now(UTC) - retention) if retention else 0
+    target.checkpoint(policy.checkpoint)
     mine = [hold for hold in held if (hold.table, hold.generation) == (place.name, place.generation)]
     slowest = min(mine, key=lambda hold: hold.version, default=None)
-    before = datetime.now(UTC) - _kept(project.conf.maintain, place.name)
+    before = datetime.now(UTC) - _kept(policy, place.name)
     done = clean(place.path, upto=target.version if slowest is None else slowest.version, before=before)
     left = forget_uncommitted(place.path, _intents(lake))
     return Maintained(
         table=place.name,
         compacted=fewer,
+        expired=expired,
         commits=done.commits,
         files=done.files + left.files,
         bytes=done.bytes + left.bytes,
@@ -121,7 +130,15 @@ def _sorting(lake: Lake, owner: str, place: Place) -> list[str] | None:
 
 def _kept(policy: Maintenance, table: str) -> timedelta:
     one = policy.tables.get(table)
-    return timedelta(microseconds=spans.parse(one.keep if one else policy.keep))
+    return _span(one.keep if one and one.keep else policy.keep)
+
+
+@overload
+def _span(text: str) -> timedelta: ...
+@overload
+def _span(text: None) -> None: ...
+def _span(text: str | None) -> timedelta | None:
+    return None if text is None else timedelta(microseconds=spans.parse(text))
 
 
 def _is_held(table: Path, version: int, before: datetime) -> bool:

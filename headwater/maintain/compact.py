@@ -13,6 +13,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,7 +30,14 @@ SETTLED = 600.0  # seconds since a merge wrote a file
 _GROUP = 64 * 1024 * 1024  # bytes of rows in memory, and of one row group
 
 
-def compact(target: Target, keys: Sequence[str] | None, *, size: int = FILE, settled: float = SETTLED) -> int:
+def compact(
+    target: Target,
+    keys: Sequence[str] | None,
+    *,
+    size: int = FILE,
+    settled: float = SETTLED,
+    within: timedelta | None = None,
+) -> int:
     """Put small files of a table together; how many are gone.
 
     Args:
@@ -37,6 +45,7 @@ def compact(target: Target, keys: Sequence[str] | None, *, size: int = FILE, set
         keys: by which its rows are sorted, where they change in place; None where they are only appended.
         size: bytes that a file should have.
         settled: seconds since the last merge into a file, where rows change in place.
+        within: the time of which rows may stand in one file, where they shall go by their age.
 
     Raises:
         CommitError: something else writes the table.
@@ -44,14 +53,16 @@ def compact(target: Target, keys: Sequence[str] | None, *, size: int = FILE, set
     files = log.snapshot(target.place.path, target.version)
     if keys is not None:
         files = tuple(file for file in files if file.order / 1000 <= time.time() - settled)
-    return sum(_together(target, run, keys) for run in list(_runs(files, size)))
+    part = within.total_seconds() * 1000 if within else float("inf")
+    return sum(_together(target, run, keys) for run in list(_runs(files, size, part)))
 
 
-def _runs(files: Sequence[DataFile], size: int) -> Iterator[list[DataFile]]:
-    """Neighbours that are worth putting together."""
+def _runs(files: Sequence[DataFile], size: int, part: float) -> Iterator[list[DataFile]]:
+    """Neighbours that are worth putting together; none of two parts of time, each of so many milliseconds."""
     run: list[DataFile] = []
     for file in files:
-        if run and (file.size >= size / 2 or sum(each.size for each in run) + file.size > size):
+        is_full = file.size >= size / 2 or sum(each.size for each in run) + file.size > size
+        if run and (is_full or file.order // part != run[-1].order // part):
             if len(run) >= FEWEST:
                 yield run
             run = []

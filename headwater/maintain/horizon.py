@@ -46,6 +46,10 @@ def holds(project: Project, lake: Lake) -> list[Hold]:
         rebuilt = [name for name in project.tables if name in under_way.tables]
         for hold in (hold for name in rebuilt for hold in _of_flows(project, shadow, name)):
             found.append(replace(hold, who=f"the rebuild of {hold.who}"))
+        for source, begin in under_way.begin.items():
+            at = Position.parse(begin)
+            held = at.version if at.snapshot is None else at.snapshot
+            found.append(Hold(source, at.generation, held, "the rebuild under way"))
         found += _compared(project, lake, under_way.cut or {})
     for savepoint in all_of(lake):
         kept = Lake(folder_of(lake, savepoint.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from headwater.project import Project
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
 
-__all__ = ["Line", "accept", "kind", "plan", "verdict"]
+__all__ = ["Line", "accept", "kind", "plan", "shortened", "verdict"]
 
 _GONE = "nothing writes it any more; its rows stay until headwater drop removes it"
 RECENT = 200  # commits by which a table's speed is judged
@@ -55,12 +56,27 @@ def plan(project: Project) -> list[Line]:
         rebuilt = [source for source in above if verdicts[source].effect == "rebuild"]
         if rebuilt and verdicts[name].effect in ("unchanged", "resumes"):
             verdicts[name] = Verdict("rebuild", (f"it reads {', '.join(rebuilt)}",), follows=True)
+    for name in [name for name, found in verdicts.items() if found.effect == "rebuild"]:
+        lost = tuple(shortened(lake, project.tables[name].sources).values())
+        if lost:
+            verdicts[name] = replace(verdicts[name], effect="loses", why=(*verdicts[name].why, *lost))
     lines = [_line(project, lake, name, found) for name, found in verdicts.items()]
     known = {name for table in project.names() for name in (table, *inspect.beside(table))}
     for name in sorted(lake.places().keys() - known):
         if not name.startswith("ops."):
             lines.append(Line(name, Verdict("gone", (_GONE,))))
     return lines
+
+
+def shortened(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
+    """{table → what rows it has no more, in words}, of those that do not keep all (see `maintain.expire`)."""
+    places = lake.places()
+    found = {name: log.expired(places[name].path) for name in tables if name in places}
+    return {
+        name: f"{name} has no rows from before {before:%Y-%m-%dT%H:%M:%SZ} (its retention)"
+        for name, before in found.items()
+        if before is not None
+    }
 
 
 def verdict(project: Project, lake: Lake, name: str, analysed: Analysed) -> Verdict:

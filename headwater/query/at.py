@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from headwater import moments
 from headwater.errors import QueryError
 from headwater.query.sources import Source
 from headwater.storage import log
@@ -26,7 +27,7 @@ def versions(tables: Sequence[Source], at: str | None, option: str = "--at") -> 
         return {table.name: None for table in tables}
     versioned = [table for table in tables if table.is_delta]
     if not at.isdecimal():
-        moment = _moment(at, option)
+        moment = _parsed(at, option)
         found = {table.name: _version_at(table, moment, option) for table in versioned}
     elif len(versioned) == 1:
         found = {versioned[0].name: _existing(versioned[0], int(at))}
@@ -39,12 +40,11 @@ def versions(tables: Sequence[Source], at: str | None, option: str = "--at") -> 
     return {table.name: found.get(table.name) for table in tables}
 
 
-def _moment(at: str, option: str) -> datetime:
+def _parsed(at: str, option: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(at)
+        return moments.parse(at)
     except ValueError:
         raise QueryError(f"{option} {at}: write a version or a time like 2026-01-31T06:00:00Z") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _existing(table: Source, version: int) -> int:

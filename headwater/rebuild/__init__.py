@@ -33,6 +33,7 @@ from headwater.rebuild.build import Builder, Now, Progress
 from headwater.rebuild.compare import Difference
 from headwater.rebuild.cut import Cut, choose
 from headwater.rebuild.shadow import Plan, Shadow, generations
+from headwater.rebuild.since import begin_of, check_whole, history_of, positions
 from headwater.rebuild.verify import differences, unprovable
 from headwater.storage import log
 from headwater.storage.hold import hold
@@ -71,6 +72,7 @@ def rebuild(
     project: Project,
     tables: Sequence[str],
     *,
+    since: str = "",
     verify: bool = False,
     swap: bool = True,
     progress: Progress | None = None,
@@ -81,25 +83,29 @@ def rebuild(
     Args:
         project: the definitions.
         tables: their names.
+        since: from when on the history is read, see `headwater.rebuild.since`; "": all of it.
         verify: whether to compare old and new rows; with a difference nothing is swapped.
         swap: whether the new generations shall be the live ones; else the next call goes on.
         progress: told how far it is.
         notices: where a person is told of what happens.
 
     Raises:
-        ProjectError: an unknown table, a bronze table, or another rebuild is under way.
+        ProjectError: an unknown table, a bronze table, another rebuild is under way, or the history is not
+            whole any more and `since` does not say that this is known.
         LeaseError: another process is at it.
         FlowError: a flow failed, or a live one did not come to rest.
     """
     lake = Lake(project.conf.lake)
     lake.finish()
-    plan = _planned(project, lake, tables, verify)
+    plan = _planned(project, lake, tables, since, verify)
     names = [name for name in project.names() if name in plan.tables]
     shadow = Shadow(lake, plan)
     board = notices or Board()
     with held(shadow, names):
         failpoints.reach("planned", "rebuild")
         builder = Builder(project, shadow, names, board, progress)
+        for name in names if plan.begin else ():
+            builder.begin(name, begin_of(project, name, plan.begin))
         seconds, found, notes = 0.0, list[Difference](), list[str]()
         if verify:
             cut = Cut(project, lake, shadow, plan.cut or {})
@@ -206,7 +212,7 @@ def held(shadow: Shadow, names: Sequence[str]) -> Iterator[None]:
         yield
 
 
-def _planned(project: Project, lake: Lake, tables: Sequence[str], verify: bool) -> Plan:
+def _planned(project: Project, lake: Lake, tables: Sequence[str], since: str, verify: bool) -> Plan:
     """The rebuild that is asked for: the one that is under way, or a new one."""
     for name in tables:
         project.definition(name)
@@ -221,9 +227,13 @@ def _planned(project: Project, lake: Lake, tables: Sequence[str], verify: bool) 
         under_way.forget(lake)  # a kill came between the two
         under_way = None
     if under_way is None:
+        history = history_of(project, names)
+        if not since:
+            check_whole(lake, project, names, history)
+        begin = positions(project, lake, names, history, since)
         every = [each for name in names for each in (name, *beside(name))]
         cut = choose(project, lake, [name for name in project.names() if name in names]) if verify else None
-        plan = Plan(generations(lake, every), project.digest, cut=cut)
+        plan = Plan(generations(lake, every), project.digest, cut=cut, since=since, begin=begin)
         lake.root.mkdir(parents=True, exist_ok=True)
         plan.write(lake)
         return plan
@@ -238,6 +248,11 @@ def _planned(project: Project, lake: Lake, tables: Sequence[str], verify: bool) 
         raise ProjectError(
             f"a rebuild {what} is under way; end that one first (headwater rebuild --abort removes what it "
             "built)"
+        )
+    if under_way.since != since:
+        raise ProjectError(
+            f"a rebuild of {', '.join(before)} is under way, from {under_way.since or 'the start'} on; "
+            "end that one first (headwater rebuild --abort removes what it built)"
         )
     if verify and under_way.cut is None:
         raise ProjectError(

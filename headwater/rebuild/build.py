@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from headwater import analysis
 from headwater import spark as sessions
@@ -21,6 +22,7 @@ from headwater.rebuild.cut import is_at, positions
 from headwater.storage import log
 from headwater.storage.lake import Lake
 from headwater.storage.ranges import Position
+from headwater.storage.target import Identity
 from headwater.storage.wake import Heads
 
 Progress = Callable[[int, int], None]  # rows read, and rows to read
@@ -133,6 +135,20 @@ class Builder:
                 self.context.heads.end(name)
         self._errors: dict[str, Exception] = {}
         self._flows: dict[str, Flow] = {}
+
+    def begin(self, name: str, consumed: Mapping[str, Mapping[str, Any]]) -> None:
+        """Let the flows into a table begin where its inputs are read from: a commit without rows says so.
+
+        Args:
+            name: the table.
+            consumed: {flow → input → the position to go on from}; those that have begun are left as they are.
+        """
+        table = self.context.project.tables[name]
+        target = self.context.open(table)
+        for flow in table.flows or (table,):
+            if flow.name in consumed and flow.name not in target.flows:
+                identity = Identity(flow.name, target.place.generation, 0, dict(consumed[flow.name]))
+                target.append([], identity)
 
     def __call__(self, bounds: Bounds) -> float:
         """Build all that is within these bounds; how many seconds that took.

@@ -32,7 +32,6 @@ from headwater.rebuild.verify import differences, unprovable
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
 from headwater.storage.lease import Lease
-from headwater.storage.target import Identity
 
 
 @dataclass(frozen=True)
@@ -205,9 +204,6 @@ class _Reconciling:
         )
 
     def _begin_after(self, proof: Proof) -> None:
-        """Let the flow begin where the proven version had read: a first commit, without rows, says so."""
-        target = self._builder.context.open(self._table)
+        """Let the flow begin where the proven version had read."""
         flows: dict[str, Any] = log.read(self._places[self._name].path, proof.version).flows
-        for flow in self._table.flows or (self._table,):
-            if flow.name in flows:
-                target.append([], Identity(flow.name, 1, 0, flows[flow.name]["consumed"]))
+        self._builder.begin(self._name, {flow: mine["consumed"] for flow, mine in flows.items()})

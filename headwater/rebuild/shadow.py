@@ -7,7 +7,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from headwater.storage.lake import Lake, Place
@@ -23,12 +23,16 @@ class Plan:
         digest: of the project's files that it began with.
         cut: {table → the live version that it is compared with}; None where nothing is compared.
         savepoint: the one that is restored into them; "" where they are rebuilt.
+        since: from when on it was asked to read; "" where it was not asked.
+        begin: {input → where reading it begins}, of those inputs that are not read from their start.
     """
 
     tables: dict[str, int]
     digest: str
     cut: dict[str, int] | None = None
     savepoint: str = ""
+    since: str = ""
+    begin: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, lake: Lake) -> Plan | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headwater.analysis import Analysed
-from headwater.plan import verdict
+from headwater.plan import shortened, verdict
 from headwater.project import Project
 from headwater.rebuild import proofs
 from headwater.rebuild.compare import NOTHING, Difference, compare, sides
@@ -53,7 +53,9 @@ def unprovable(
     project: Project, live: Lake, names: list[str], tables: Mapping[str, Analysed], cut: Cut
 ) -> list[str]:
     """Of which tables a comparison does not say all, and why; a line each."""
-    found = [f"{name}: {note}" for name in names for note in cut.notes.get(name, ())]
+    gone = shortened(live, [source for name in names for source in project.tables[name].sources])
+    found = [f"{short}: what was made of them can't be made again" for short in gone.values()]
+    found += [f"{name}: {note}" for name in names for note in cut.notes.get(name, ())]
     for name in names:
         table = project.tables[name]
         if name not in cut.versions:

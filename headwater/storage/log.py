@@ -24,6 +24,7 @@ from deltalake import DeltaTable
 from headwater.errors import CommitError
 
 IDENTITY_KEY = "headwater"
+EXPIRY = "DELETE"  # the operation of a commit of the engine by which rows go that were kept long enough
 _heads: dict[Path, int] = {}  # the newest version of each table when it was last looked for
 
 
@@ -54,7 +55,8 @@ class Commit:
         at: when it was made (UTC).
         operation: what Delta calls it (`WRITE`, `MERGE`, …).
         added: the files whose rows are new (`dataChange` only).
-        removed: how many files whose rows are gone (`dataChange` only).
+        removed: how many files whose rows are gone (`dataChange` only), those that expired aside.
+        expired: how many files whose rows were kept long enough: see `headwater.maintain.expire`.
         changes: the change feed's files, where the table keeps one.
         left: the paths of all files that are not the table's any more: also those whose rows others hold now.
         flows: {flow → identity}, as `headwater.storage.commit` writes it.
@@ -69,6 +71,7 @@ class Commit:
     operation: str
     added: tuple[DataFile, ...] = ()
     removed: int = 0
+    expired: int = 0
     changes: tuple[DataFile, ...] = ()
     left: tuple[str, ...] = ()
     flows: dict[str, Any] = field(default_factory=dict)
@@ -139,16 +142,19 @@ def read(table: Path, version: int) -> Commit:
             batches[action["txn"]["appId"]] = int(action["txn"]["version"])
         elif "commitInfo" in action:
             info = action["commitInfo"]
+    ours, operation = IDENTITY_KEY in info, str(info.get("operation", ""))
+    has_expired = ours and operation == EXPIRY
     return Commit(
         version=version,
         at=datetime.fromtimestamp(info.get("timestamp", 0) / 1000, UTC),
-        operation=str(info.get("operation", "")),
+        operation=operation,
         added=tuple(added),
-        removed=removed,
+        removed=0 if has_expired else removed,
+        expired=removed if has_expired else 0,
         changes=tuple(changes),
         left=tuple(left),
         flows=json.loads(info.get(IDENTITY_KEY, "{}")),
-        ours=IDENTITY_KEY in info,
+        ours=ours,
         batches=batches,
         files=(sum("add" in action for action in actions), sum("remove" in action for action in actions)),
         parameters=info.get("operationParameters") or {},
@@ -195,6 +201,12 @@ def snapshot(table: Path, version: int) -> tuple[DataFile, ...]:
         )
         for file in found
     )
+
+
+def expired(table: Path) -> datetime | None:
+    """Before when the rows came that a table has no more, as they were kept long enough; None: it has all."""
+    times = [flow["expired"] for flow in flows(table).values() if "expired" in flow]
+    return max(map(datetime.fromisoformat, times), default=None)
 
 
 def last(flows: Mapping[str, Any], flow: str) -> int:

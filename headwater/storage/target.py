@@ -291,10 +291,12 @@ class Target:
             self._checkpoint = _last_checkpoint(self.place.path)
 
     def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity) -> int:
-        before = self.flows.get(identity.flow, {}).get("newest")
-        newest = max((at for at in (before, identity.newest) if at is not None), default=None)
+        before = self.flows.get(identity.flow, {})
+        newest = max((at for at in (before.get("newest"), identity.newest) if at is not None), default=None)
         mine = {name: value for name, value in asdict(identity).items() if name != "flow"}
         mine["newest"] = newest
+        if "expired" in before:
+            mine["expired"] = before["expired"]
         pinned = mine.pop("clock")
         if identity.rows and pinned:
             mine["seconds"] = round((datetime.now(UTC) - datetime.fromisoformat(pinned)).total_seconds(), 3)
@@ -345,16 +347,7 @@ class Target:
             if not all(path in held for path in before):
                 return False
             info = {"timestamp": now, "operation": "OPTIMIZE", log.IDENTITY_KEY: json.dumps(self.flows)}
-            gone = [
-                {
-                    "path": quote(os.path.relpath(path, self.place.path)),
-                    "deletionTimestamp": now,
-                    "dataChange": False,
-                    "partitionValues": {},
-                    "size": os.path.getsize(path),
-                }
-                for path in before
-            ]
+            gone = [self._remove(path, now, is_change=False) for path in before]
             come = [
                 {
                     "path": path,
@@ -366,10 +359,45 @@ class Target:
                 }
                 for path in after
             ]
-            actions = [{"commitInfo": info}, *({"remove": each} for each in gone)]
-            log.write(self.place.path, self.version + 1, [*actions, *({"add": each} for each in come)])
-            self._table.update_incremental()
+            self._put([{"commitInfo": info}, *gone, *({"add": each} for each in come)])
             return True
+
+    def expire(self, files: Sequence[str], before: datetime) -> None:
+        """Let go of files whose rows have been kept long enough.
+
+        Args:
+            files: their absolute paths.
+            before: when their rows came: before this time (UTC).
+
+        Raises:
+            CommitError: the table is not at the version it was left at: another writer was here.
+        """
+        now, text = int(datetime.now(UTC).timestamp() * 1000), before.isoformat(timespec="milliseconds")
+        with self._mutex:
+            flows = {name: {**flow, "expired": text} for name, flow in self.flows.items()}
+            info = {
+                "timestamp": now,
+                "operation": log.EXPIRY,
+                "operationParameters": {"predicate": json.dumps([f"committed before {text}"])},
+                log.IDENTITY_KEY: json.dumps(flows),
+            }
+            self._put([{"commitInfo": info}, *(self._remove(path, now, is_change=True) for path in files)])
+            self.flows = flows
+
+    def _put(self, actions: Sequence[Mapping[str, Any]]) -> None:
+        log.write(self.place.path, self.version + 1, actions)
+        self._table.update_incremental()
+
+    def _remove(self, path: str, now: int, *, is_change: bool) -> dict[str, Any]:
+        """That a file goes, as the log says it."""
+        gone = {
+            "path": quote(os.path.relpath(path, self.place.path)),
+            "deletionTimestamp": now,
+            "dataChange": is_change,
+            "partitionValues": {},
+            "size": os.path.getsize(path),
+        }
+        return {"remove": gone}
 
     def _next(self) -> int:
         """What tells that a file comes after all that the table has; see `log.DataFile`."""

@@ -1,0 +1,117 @@
+"""From when on a rebuild reads its history: all of it, what is left of it, or what came since a time.
+
+Files of a table that is only appended to say when their rows came (`log.DataFile.order`), so a rebuild that
+reads from a time on begins with the first file that has rows of that time or later: maintenance may have put
+some that came shortly before into the same file, and these are read, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from headwater import moments
+from headwater.errors import ProjectError
+from headwater.inspect import changes_in_place
+from headwater.plan import shortened
+from headwater.project import Project
+from headwater.rebuild.cut import inputs
+from headwater.storage import log
+from headwater.storage.lake import Lake, Place
+from headwater.storage.ranges import Position
+
+EARLIEST = "earliest"  # what is left of the history, though it may not be whole
+
+
+def history_of(project: Project, names: Sequence[str]) -> list[str]:
+    """The tables that are read by some of these, and are none of them."""
+    read = {source for name in names for source in project.tables[name].sources}
+    return [name for name in project.names() if name in read - {*names}]
+
+
+def check_whole(lake: Lake, project: Project, names: Sequence[str], history: Sequence[str]) -> None:
+    """Check that no live table would lose rows because its history is not whole any more.
+
+    Raises:
+        ProjectError: one would.
+    """
+    gone = shortened(lake, history)
+    for name in (name for name in names if name in lake.places()):
+        for source in (source for source in project.tables[name].sources if source in gone):
+            raise ProjectError(
+                f"{gone[source]}, so {name} would lose what was made of them; headwater rebuild --from "
+                f"{EARLIEST} builds it from what is left, headwater savepoint create keeps what is there now"
+            )
+
+
+def positions(
+    project: Project, lake: Lake, names: Sequence[str], history: Sequence[str], since: str
+) -> dict[str, dict[str, int]]:
+    """{input → the position to begin with}, of those that are not read from their start.
+
+    Args:
+        project: the definitions.
+        lake: the lake.
+        names: the tables that are rebuilt.
+        history: the tables that are read.
+        since: `earliest`, a time (ISO 8601, UTC unless it names a zone), or the first version to read, where
+            one table is read; "" as `earliest`.
+
+    Raises:
+        ProjectError: it is none of these, the input has no such version, or one of the tables can't be made
+            of a part: a view, or what reads a table whose rows change in place.
+    """
+    if since in ("", EARLIEST):
+        return {}
+    for name in (name for name in names if project.tables[name].view):
+        if whole := [source for source in project.tables[name].sources if source in history]:
+            raise ProjectError(
+                f"--from {since}: {name} is a view of the whole of {', '.join(whole)}; leave --from away"
+            )
+    live = [lake.places()[name] for name in history if name in lake.places()]
+    for place in live:
+        if changes_in_place(place):
+            raise ProjectError(
+                f"--from {since}: rows of {place.name}, which is read, change in place, so no part of them "
+                "is what came since; rebuild it too, or leave --from away"
+            )
+    if since.isdecimal():
+        return _from_version(live, int(since))
+    try:
+        moment = moments.parse(since)
+    except ValueError:
+        raise ProjectError(
+            f"--from {since}: write {EARLIEST}, a time like 2026-01-31T06:00:00Z, or a version"
+        ) from None
+    return {place.name: _from_time(place, moment) for place in live}
+
+
+def begin_of(
+    project: Project, name: str, begin: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, Mapping[str, int]]]:
+    """{flow into a table → input → the position to begin with}, of those flows that read these inputs."""
+    return {
+        flow: {stream: begin[stream] for stream in streams}
+        for flow, streams in inputs(project, name).items()
+        if streams and begin.keys() >= {*streams}
+    }
+
+
+def _from_version(inputs: Sequence[Place], version: int) -> dict[str, dict[str, int]]:
+    if len(inputs) != 1:
+        names = ", ".join(place.name for place in inputs) or "none"
+        raise ProjectError(
+            f"--from {version} is a version of one table, but {len(inputs)} are read ({names}); write a time"
+        )
+    place = inputs[0]
+    first, head = log.first(place.path), log.head(place.path)
+    if not first <= version <= head:
+        raise ProjectError(f"--from {version}: {place.name} has the versions {first} to {head}")
+    return {place.name: Position(place.generation, version - 1).json()}
+
+
+def _from_time(place: Place, moment: datetime) -> dict[str, int]:
+    head = log.head(place.path)
+    orders = [file.order for file in log.snapshot(place.path, head)]
+    before = sum(order < moment.timestamp() * 1000 for order in orders)
+    return Position(place.generation, files=before, snapshot=head).json()
