@@ -12,7 +12,7 @@ from headwater import analysis, requests
 from headwater.definitions import Files, Format, Topic
 from headwater.errors import HeadwaterError, ProjectError, describe
 from headwater.flows.backfill import Backfill, Backfilled
-from headwater.landing import formats
+from headwater.landing import adopted, formats
 from headwater.landing.folder import File, find
 from headwater.landing.ledger import Ledger
 from headwater.plan import accept
@@ -55,8 +55,9 @@ def plan(project: Project, table: str, pattern: str) -> list[Planned]:
     """
     _topic(project, table)
     whole = os.path.abspath(pattern)
-    files = _found(whole)
-    seen = Ledger.of(Lake(project.conf.lake), table).see(files, whole)
+    ledger = Ledger.of(Lake(project.conf.lake), table)
+    files = _found(whole, ledger)
+    seen = ledger.see(files, whole)
     states: dict[File, State] = dict.fromkeys(seen.new, "new")
     states |= dict.fromkeys(seen.unreadable, "unreadable")
     states |= dict.fromkeys((file for file, _ in seen.changed), "changed")
@@ -72,21 +73,22 @@ def backfill(project: Project, table: str, pattern: str, form: Format | None = N
     Args:
         project: the definitions.
         table: the bronze table.
-        pattern: which files; a relative one stands below the current folder. Those of one pattern are one
-            partition, in the order of their names.
+        pattern: which files, or the folder of a Delta table; a relative one stands below the current folder.
+            Those of one pattern are one partition, in the order of their names.
         form: what is in them; None: as their names say.
 
     Raises:
-        ProjectError: no table of a topic, no such file, or names that do not say one format.
+        ProjectError: no table of a topic, no such file, names that do not say one format, or a Delta table
+            whose files are not its rows, or were rewritten since they were taken.
         FlowError: it could not be done; the message says what to do.
         LeaseError: another process has just begun to write the table.
     """
     topic = _topic(project, table)
     whole = os.path.abspath(pattern)
-    found = _found(whole)
+    lake = Lake(project.conf.lake)
+    found = _found(whole, Ledger.of(lake, table))
     form = form or formats.of(file.path for file in found)
     request = Request("backfill", None, None, project.digest, pattern=whole, format=form)
-    lake = Lake(project.conf.lake)
     folder = lake.flow_folder(table)
     answer = requests.ask(folder, request) if lease.holder(folder) is not None else None
     return Backfilled(**requests.done(answer or _here(project, lake, topic, whole, form)))
@@ -104,8 +106,11 @@ def _topic(project: Project, table: str) -> Topic:
     return found
 
 
-def _found(pattern: str) -> list[File]:
-    found = sorted(find(Path("/"), pattern), key=lambda file: file.path)
+def _found(pattern: str, ledger: Ledger) -> list[File]:
+    found = find(Path("/"), pattern, by_name=True)
+    if adopted.is_table(Path(pattern)):
+        taken = [path for path, known in ledger.files.items() if known.pattern == pattern]
+        adopted.check_as_taken(Path(pattern), taken)
     if not found:
         raise ProjectError(f"no file is named {pattern} (files that begin with _ or . are left alone)")
     return found

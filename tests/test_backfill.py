@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
+from deltalake import DeltaTable, write_deltalake
 from landed import EPOCH, Landed, parquet
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
@@ -251,6 +252,30 @@ def test_what_can_not_be_backfilled(tmp_path: Path, interpreted: SparkSession) -
     (case.lake.place(f"{RAW}__files").path.parent).rename(tmp_path / "aside")
     with pytest.raises(CommitError, match="knows of 0 batches, the table of 1"):
         case.backfill("landing/*", form="json")
+
+
+def test_a_delta_table_is_history_too(case: Case) -> None:
+    old = case.root / "old"
+    for first in (0, 10, 20):
+        rows = pa.table({"n": list(range(first, first + 10)), "at": [EPOCH + first] * 10})
+        write_deltalake(old, rows, mode="append")
+    write_deltalake(old, pa.table({"n": [99], "at": [EPOCH]}), mode="overwrite")  # its past is not its own
+    DeltaTable(old).restore(2)
+    assert {file.state for file in plan(case.project, RAW, str(old))} == {"new"}
+    assert case.backfill("old").records == 30
+    assert case.found() == {FIRST: list(range(30))}
+    assert (case.backfill("old").records, case.backfill("old").known) == (0, 3)
+    write_deltalake(old, pa.table({"n": [30], "at": [EPOCH]}), mode="append")
+    assert case.backfill("old").records == 1
+    DeltaTable(old).optimize.compact()
+    with pytest.raises(ProjectError, match=r"old was rewritten after 4 of its files were taken .* nothing"):
+        case.backfill("old")
+    assert case.found() == {FIRST: list(range(31))}
+    write_deltalake(case.root / "parts", pa.table({"n": [1], "day": ["x"]}), partition_by=["day"])
+    with pytest.raises(
+        ProjectError, match=r"parts: its files lack the columns .* partitioned by \(day\): write"
+    ):
+        case.backfill("parts")
 
 
 def test_windows_below(tmp_path: Path, interpreted: SparkSession) -> None:

@@ -18,7 +18,11 @@ def backfill(
     table: Annotated[str, typer.Argument(help="The table of a topic: bronze.x")],
     files: Annotated[
         str,
-        typer.Option("--from-files", metavar="GLOB", help="Which files; quote it, as in 'old/*.json.gz'."),
+        typer.Option(
+            "--from-files",
+            metavar="GLOB",
+            help="Which files; quote it, as in 'old/*.json.gz'; or a Delta table.",
+        ),
     ],
     form: Annotated[
         Format | None, typer.Option("--format", help="What is in them [as their names say]")

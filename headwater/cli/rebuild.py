@@ -7,11 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headwater import tables as listings
 from headwater.cli.options import AsJson, Env, Project
-from headwater.cli.printing import print_json
+from headwater.cli.printing import print_json, reading
 
 if TYPE_CHECKING:
     from headwater.rebuild import Rebuilt
@@ -60,22 +59,7 @@ def rebuild(
         raise typer.BadParameter("--from makes other rows than the live ones: leave --verify away")
     if not tables:
         raise typer.BadParameter("name a table, or say --abort or --clean")
-    shown = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rows"),
-        TextColumn("{task.fields[rate]:,.0f}/s"),
-        TimeRemainingColumn(),
-        disable=not sys.stderr.isatty(),
-    )
-    with shown:
-        task = shown.add_task(", ".join(tables), total=None, rate=0.0)
-
-        def tell(read: int, all_of_it: int) -> None:
-            elapsed = shown.tasks[0].elapsed or 1.0
-            shown.update(task, completed=read, total=all_of_it, rate=read / elapsed)
-
+    with reading(", ".join(tables)) as tell:
         done = rebuilding.rebuild(loaded, tables, since=since, verify=verify, swap=swap, progress=tell)
     if as_json:
         print_json(asdict(done))

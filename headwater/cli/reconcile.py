@@ -10,9 +10,10 @@ import typer
 
 from headwater import tables as listings
 from headwater.cli.options import AsJson, Env, Project
-from headwater.cli.printing import print_json, when
+from headwater.cli.printing import print_json, reading, when
 
 if TYPE_CHECKING:
+    from headwater.rebuild.build import Progress
     from headwater.rebuild.proofs import Standing
     from headwater.rebuild.reconcile import Reconciled
 
@@ -42,11 +43,17 @@ def reconcile(
     if not tables:
         _list(proofs.standings(loaded), as_json)
         return
-    found = []
-    for one in reconciling.reconcile(loaded, tables, since_last=since_last, limit=n):
-        found.append(one)
+    found: list[Reconciled] = []
+    bars: list[Progress] = []
+    results = reconciling.reconcile(
+        loaded, tables, since_last=since_last, limit=n, progress=lambda *rows: bars[-1](*rows)
+    )
+    for table in tables:
+        with reading(table) as tell:
+            bars.append(tell)
+            found.append(next(results))
         if not as_json:
-            _show(one)
+            _show(found[-1])
     if as_json:
         print_json([{**asdict(one), "same": one.same} for one in found])
     if not all(one.same for one in found):

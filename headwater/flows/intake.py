@@ -115,8 +115,7 @@ class Intake:
         ledger = self.ledger()
         self._pattern, self._format = pattern, form
         self._partition = ledger.partition(pattern) if partition is None else partition
-        found = find(self._root, pattern)
-        seen = ledger.see(sorted(found, key=lambda file: file.path) if by_name else found, pattern)
+        seen = ledger.see(find(self._root, pattern, by_name=by_name), pattern)
         again = [file for file in seen.unreadable if file not in self._tried]
         self._todo = deque([*seen.new, *again])
         self._changed = seen.changed

@@ -23,7 +23,7 @@ from headwater.inspect import beside
 from headwater.progress import Board
 from headwater.project import Project
 from headwater.rebuild import proofs
-from headwater.rebuild.build import Builder
+from headwater.rebuild.build import Builder, Progress
 from headwater.rebuild.compare import Difference
 from headwater.rebuild.cut import Cut, choose
 from headwater.rebuild.proofs import Proof
@@ -69,6 +69,7 @@ def reconcile(
     *,
     since_last: bool = False,
     limit: int = 0,
+    progress: Progress | None = None,
 ) -> Iterator[Reconciled]:
     """Compare tables with what their definitions make of what they have read, one after the other.
 
@@ -77,6 +78,7 @@ def reconcile(
         names: the tables.
         since_last: whether what was added since the last proof is enough, of tables where that can be told.
         limit: how many rows that differ to show, of each side of each table.
+        progress: told how far computing a table is.
 
     Raises:
         ProjectError: an unknown table, one without a definition to compute it by, or nothing is written yet.
@@ -93,7 +95,7 @@ def reconcile(
         held = Lease(name, trial.folder)
         try:
             trial.clear()
-            yield _Reconciling(project, lake, trial, name, tables)(since_last, limit)
+            yield _Reconciling(project, lake, trial, name, tables, progress)(since_last, limit)
         finally:
             trial.clear()
             held.release()
@@ -122,12 +124,13 @@ class _Reconciling:
         trial: Trial,
         name: str,
         tables: dict[str, Analysed],
+        progress: Progress | None,
     ) -> None:
         self._project, self._lake, self._trial, self._name = project, lake, trial, name
         self._table, self._analysed = project.tables[name], tables[name]
         self._places = self._all_places()
         self._cut = Cut(project, lake, trial, trial.plan.cut or {})
-        self._builder = Builder(project, trial, [name], Board(), tables=tables)
+        self._builder = Builder(project, trial, [name], Board(), progress, tables)
 
     def __call__(self, since_last: bool, limit: int) -> Reconciled:
         name, version = self._name, self._cut.versions[self._name]

@@ -1,0 +1,58 @@
+"""A Delta table of someone else's as an archive: the Parquet files of its newest version, in their order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from deltalake import DeltaTable
+
+from headwater.errors import ProjectError
+from headwater.storage import log
+
+_UNLIKE_FILES = {  # features by which a table's rows are not simply those of its files
+    "deletionVectors": "rows of its files are deleted (purge them: REORG TABLE … APPLY (PURGE))",
+    "columnMapping": "its files name columns otherwise than it does",
+}
+
+
+def is_table(path: Path) -> bool:
+    """Whether there is a Delta table at the path."""
+    return (path / "_delta_log").is_dir()
+
+
+def files(table: Path) -> list[str]:
+    """The absolute paths of the files that the newest version has, in the order in which they came.
+
+    Raises:
+        ProjectError: the table's rows are not simply those of its files.
+    """
+    found = DeltaTable(table)
+    features = {*(found.protocol().reader_features or ())}
+    if found.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        features.add("columnMapping")
+    unlike = [why for feature, why in _UNLIKE_FILES.items() if feature in features]
+    if found.metadata().partition_columns:
+        listed = ", ".join(found.metadata().partition_columns)
+        unlike.append(f"its files lack the columns that it is partitioned by ({listed})")
+    if unlike:
+        raise ProjectError(
+            f"{table}: {'; '.join(unlike)}: write its rows to a table of their own and take that one"
+        )
+    return [os.path.abspath(file.path) for file in log.snapshot(table, found.version())]
+
+
+def check_as_taken(table: Path, taken: Iterable[str]) -> None:
+    """Check that files which were taken before still are the table's.
+
+    Raises:
+        ProjectError: it was rewritten, so that files which are new hold rows that were taken.
+    """
+    there = {*files(table)}
+    gone = [path for path in taken if path not in there]
+    if gone:
+        raise ProjectError(
+            f"{table} was rewritten after {len(gone)} of its files were taken ({gone[0]}), so rows in new "
+            "ones may be here already; nothing is taken"
+        )
