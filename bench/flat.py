@@ -75,7 +75,7 @@ class _Pipeline:
         kept = project.conf.maintain.model_copy(update={"keep": "1 minute"})
         project = replace(project, conf=project.conf.model_copy(update={"maintain": kept}))
         self._lake, board = Lake(project.conf.lake), Board(notices=StringIO())
-        self._context = Context(project, tables, spark, self._lake, "", True, "earliest", None, board)
+        self._context = Context(project, tables, spark, self._lake, board)
         self._feeds = {name: _Feed(self._lake, tables[name].stored, name) for name in FED.values()}
         self._events = {
             name: load_generator(project.root, system).records(seed=1, faults=FAULTS, clock=stepped())

@@ -63,17 +63,7 @@ def _here(project: Project, lake: Lake, table: str, request: Request) -> Answer:
     mine = Lease(table, lake.flow_folder(table))
     try:
         spark = sessions.start(project.conf)
-        context = Context(
-            project=project,
-            tables=analysis.analyse(spark, project),
-            spark=spark,
-            lake=lake,
-            bootstrap="",
-            once=True,
-            start="earliest",
-            trigger=None,
-            board=Board(None),
-        )
+        context = Context(project, analysis.analyse(spark, project), spark, lake, Board(None))
         flow = DerivedFlow(context, project.tables[table])
         with context.turn(table):
             flow.recover()  # a record whose batch is half committed is in the table already

@@ -71,7 +71,7 @@ class Landed:
         project = self.project
         tables = analysis.analyse(self.spark, project)
         board = Board(notices=self.notices)
-        return Context(project, tables, self.spark, self.lake, "", once, "earliest", None, board)
+        return Context(project, tables, self.spark, self.lake, board, once=once)
 
     def drain(self, *names: str) -> Context:
         """Run these flows until nothing is left."""

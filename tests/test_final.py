@@ -81,9 +81,7 @@ class Case:
         self.tables = analysis.analyse(spark, project)
         self.lake = Lake(project.conf.lake)
         self.board = Board(notices=StringIO())
-        self.context = Context(
-            project, self.tables, spark, self.lake, "", False, "earliest", None, self.board
-        )
+        self.context = Context(project, self.tables, spark, self.lake, self.board, once=False)
         self.visits = Target(self.lake.create(VISITS, self.tables[VISITS].stored, properties={}))
         self.rows: list[Row] = []
 

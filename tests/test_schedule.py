@@ -47,7 +47,7 @@ class Case:
     def context(self) -> Context:
         project = projects.load(self.root)
         board = Board(self.lines, self.notices)
-        return Context(project, {}, self.spark, self.lake, "", False, "earliest", None, board)
+        return Context(project, {}, self.spark, self.lake, board, once=False)
 
     def append(self, *values: bytes | None) -> None:
         target = Target(self.lake.create(NAME, RAW, properties={}))

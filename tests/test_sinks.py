@@ -108,7 +108,7 @@ class Case:
         project = projects.load(self.root)
         analysed = Analysed(TABLE, self.columns, stored.schema(self.columns), self.keys, None, "f")
         board = Board(notices=self.notices)
-        context = Context(project, {TABLE: analysed}, None, self.lake, "", True, "earliest", None, board)  # type: ignore[arg-type]
+        context = Context(project, {TABLE: analysed}, None, self.lake, board)  # type: ignore[arg-type]
         context.heads.end(TABLE)
         said = self.root / "silver" / "said"
         said.write_text("")

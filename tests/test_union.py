@@ -56,7 +56,7 @@ class Case:
         project = projects.load(root)
         self.tables = analysis.analyse(spark, project)
         self.lake, self.board = Lake(project.conf.lake), Board(notices=StringIO())
-        self.context = Context(project, self.tables, spark, self.lake, "", True, "earliest", None, self.board)
+        self.context = Context(project, self.tables, spark, self.lake, self.board)
         self.sources = {side: self.source(f"silver.{side}") for side in ("east", "west")}
         self.rows: list[tuple[str, int]] = []
         self.bronze = 0  # the version that the sources have read

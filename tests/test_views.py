@@ -62,7 +62,7 @@ class Case:
         tables = analysis.analyse(spark, project)
         self.lake = Lake(project.conf.lake)
         self.board = Board(notices=StringIO())
-        self.context = Context(project, tables, spark, self.lake, "", True, "earliest", None, self.board)
+        self.context = Context(project, tables, spark, self.lake, self.board)
         self.sales = Target(self.lake.create(SALES, tables[SALES].stored, properties={}))
         self.rows: list[tuple[int, float]] = []
 

@@ -117,7 +117,7 @@ class Case:
         project = self.project()
         tables = analysis.analyse(self.spark, project)
         board = Board(notices=StringIO())
-        return Context(project, tables, self.spark, self.lake, "", True, "earliest", None, board)
+        return Context(project, tables, self.spark, self.lake, board)
 
     def drain(self, *names: str) -> None:
         """Run the derived tables until nothing is left."""

@@ -37,13 +37,13 @@ class Context:
         tables: the same, analysed.
         spark: the session of which each flow gets a child.
         lake: where the tables lie.
+        board: where the flows say what they do.
         bootstrap: Kafka's address; "" where no flow of the run needs it.
         once: whether the run ends when all is drained.
         close: whether windows that are open then are over, too.
         bounds: how far flows read.
         start: where a source that has read nothing yet begins: see `flows.reading.starting`.
         trigger: how often Kafka is read; None: as the definitions say.
-        board: where the flows say what they do.
         heads: how commits wake the flows below.
         stop: set when the run shall end.
         refused: {table → why nothing more may be written to it}.
@@ -54,13 +54,13 @@ class Context:
     tables: dict[str, Analysed]
     spark: SparkSession
     lake: Lake
-    bootstrap: str
-    once: bool
-    start: str
-    trigger: str | None
     board: Board
+    bootstrap: str = ""
+    once: bool = True
     close: bool = False
     bounds: Bounds = field(default_factory=Bounds)
+    start: str = "earliest"
+    trigger: str | None = None
     heads: Heads = field(default_factory=Heads)
     stop: threading.Event = field(default_factory=threading.Event)
     refused: dict[str, str] = field(default_factory=dict)

@@ -117,19 +117,8 @@ class Builder:
         self._lake, self.names, self._board, self._progress = lake, names, board, progress
         self._bounds = _Bounds()
         spark = sessions.start(project.conf)
-        self.context = Context(
-            project=project,
-            tables=tables or analysis.analyse(spark, project),
-            spark=spark,
-            lake=lake,
-            bootstrap="",
-            once=True,
-            start="earliest",
-            trigger=None,
-            board=board,
-            bounds=self._bounds,
-            heads=Heads(),
-        )
+        analysed = tables or analysis.analyse(spark, project)
+        self.context = Context(project, analysed, spark, lake, board, bounds=self._bounds)
         for name in project.names():
             if name not in names:
                 self.context.heads.end(name)
