@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from headwater import kafka
 from headwater import project as projects
@@ -79,6 +80,12 @@ def test_a_group_that_can_not_be_taken_over_is_refused(client: dict[str, str], t
         ConfError, match="stands at offset 5 of partition 0 of start-refused, and Kafka has 0 to 2"
     ):
         starting("group:ahead", client, topic, tmp_path)
+    stand(client, "behind", topic, 0)
+    admin = AdminClient(client)  # which has to live as long as what it is asked for
+    (removed,) = admin.delete_records([TopicPartition(topic, 0, 1)]).values()
+    assert removed.result().low_watermark == 1
+    with pytest.raises(ConfError, match="offset 0 of partition 0 of start-refused, and Kafka has 1 to"):
+        starting("group:behind", client, topic, tmp_path)
 
 
 @pytest.mark.parametrize("start", ["group:", "yesterday", ""])
