@@ -6,27 +6,30 @@ import json
 import random
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
-from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case
+from visits import COUNTS, DERIVED, ENDED, EPOCH, RAW, TOP, VISITS, Case
 
 from headwater import failpoints
 from headwater.cli import app
 from headwater.errors import FlowError, ProjectError
 from headwater.rebuild.proofs import standings
 from headwater.rebuild.reconcile import Reconciled, reconcile
+from headwater.rebuild.window import Window
 from headwater.storage import log
 from headwater.storage.lake import files
 from headwater.storage.target import Target
 
 SESSIONS, RUNS = "gold.sessions", "gold.runs"
-SUMS = "gold.sums"
-EVERY = (*DERIVED, SESSIONS, RUNS, SUMS)
+SUMS, MINUTES = "gold.sums", "gold.minutes"
+EVERY = (*DERIVED, SESSIONS, RUNS, SUMS, MINUTES)
 FILES = {
     "gold/sessions.sql": """CREATE STREAMING TABLE gold.sessions AS
         SELECT user, session_window.start AS since, session_window.end AS until, avg(n) AS mean
@@ -34,6 +37,10 @@ FILES = {
         GROUP BY session_window(event_time, '2 seconds'), user""",
     "gold/sums.sql": """CREATE MATERIALIZED VIEW gold.sums AS
         SELECT user, sum(n) AS total FROM silver.visits GROUP BY user""",
+    "gold/minutes.sql": """CREATE STREAMING TABLE gold.minutes AS
+        SELECT window.start AS since, window.end AS until, user, count(*) AS visits
+        FROM STREAM silver.visits WATERMARK event_time DELAY OF INTERVAL 10 SECONDS
+        GROUP BY window(event_time, '20 seconds', '10 seconds'), user""",
     "gold/runs.py": '''import headwater as hw
 @hw.process(source="silver.visits", keys=["user"], event_time="event_time", delay="10 seconds",
             state="number BIGINT", columns="user STRING, at TIMESTAMP, number BIGINT")
@@ -93,8 +100,8 @@ def tamper(path: str, column: str | None = None) -> None:
     pq.write_table(pa.Table.from_pylist(found, rows.schema), path)
 
 
-def run(case: Case, *names: str, since_last: bool = False, limit: int = 0) -> list[Reconciled]:
-    return list(reconcile(case.project(), names, since_last=since_last, limit=limit))
+def run(case: Case, *names: str, **options: Any) -> list[Reconciled]:
+    return list(reconcile(case.project(), names, **options))
 
 
 def test_tables_of_every_kind_are_what_their_definitions_make(
@@ -142,6 +149,58 @@ def test_a_row_that_was_tampered_with_is_found(case: Case) -> None:
     assert [(each.gone, each.new) for each in top.differences if each] == [(1, 1)]
     assert not counts.same  # it was made before its input was tampered with
     assert {one.table: one.proven for one in standings(case.project())} == before
+
+
+@pytest.mark.usefixtures("undone")
+def test_some_windows_are_compared_from_the_files_that_have_rows_of_them(case: Case) -> None:
+    draw = random.Random(23)
+    case.sent += 10_000  # far from what came before
+    for _ in range(3):
+        case.send(draw, 20)
+        case.drain(*EVERY)
+    begin = EPOCH + case.sent - 60
+    at = [datetime.fromtimestamp(begin + more, UTC).isoformat() for more in (-60, 40)]
+    (found,) = run(case, MINUTES, window=Window.parse("/".join(at)))
+    (whole,) = run(case, MINUTES)
+    assert found.same and whole.same and 0 < found.rows < whole.rows
+    assert 0 < found.differences[0].before < whole.differences[0].before
+    proven = {one.table: one.at for one in standings(case.project())}[MINUTES]
+    for path in files(case.lake.place(MINUTES).path, None):
+        tamper(path, "visits")
+    (spoilt,) = run(case, MINUTES, limit=100)
+    inside = {row["since"] for row in spoilt.differences[0].only_before}
+    later, earlier = (
+        run(case, MINUTES, window=Window.parse("/".join(span)), limit=100)[0].differences[0].only_before
+        for span in (at, ["2020-01-01", at[0]])
+    )
+    assert {row["since"] for row in (*later, *earlier)} <= inside and (later or earlier)
+    assert {one.table: one.at for one in standings(case.project())}[MINUTES] == proven
+    command = ["reconcile", MINUTES, "--window", "2020-01-01/2020-01-02", "--project", str(case.root)]
+    said = CliRunner().invoke(app, command)
+    assert (
+        said.exit_code == 0 and "windows in 2020-01-01/2020-01-02 computed again: the same (0" in said.stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        (VISITS, "has no windows of time"),
+        (COUNTS, "has no windows of time"),
+        (SESSIONS, "has no windows of time"),
+        (TOP, "has no windows of time"),
+        (ENDED, "leaves late rows out"),
+    ],
+)
+def test_of_which_tables_windows_can_not_be_computed_alone(case: Case, table: str, why: str) -> None:
+    with pytest.raises(ProjectError, match=f"{table} {why}.*; compare all of it: leave --window away"):
+        run(case, table, window=Window.parse("2026-01-31/2026-02-01"))
+
+
+@pytest.mark.parametrize("text", ["2026-01-31", "2026-01-31/", "today/2026-01-31", "2026-01-31/2026-01-31"])
+def test_what_is_no_window(text: str) -> None:
+    with pytest.raises(ProjectError, match=f"--window {text}: write two times"):
+        Window.parse(text)
 
 
 @pytest.mark.usefixtures("undone")

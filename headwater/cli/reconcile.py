@@ -29,6 +29,10 @@ def reconcile(
             help="Of tables of rows, compare only what was added since the last proof; or all.",
         ),
     ] = False,
+    window: Annotated[
+        str | None,
+        typer.Option(metavar="FROM/TO", help="Compare only windows between two times (ISO 8601, UTC)."),
+    ] = None,
     n: Annotated[int, typer.Option("-n", min=0, help="Rows to show, of those that only one side has.")] = 5,
     project: Project = None,
     env: Env = "local",
@@ -38,15 +42,23 @@ def reconcile(
     from headwater import project as projects
     from headwater.rebuild import proofs
     from headwater.rebuild import reconcile as reconciling
+    from headwater.rebuild.window import Window
 
     loaded = projects.load(project, env)
     if not tables:
         _list(proofs.standings(loaded), as_json)
         return
+    if since_last and window:
+        raise typer.BadParameter("--since-last is for tables of rows, --window for windows; say one")
     found: list[Reconciled] = []
     bars: list[Progress] = []
     results = reconciling.reconcile(
-        loaded, tables, since_last=since_last, limit=n, progress=lambda *rows: bars[-1](*rows)
+        loaded,
+        tables,
+        since_last=since_last,
+        window=Window.parse(window) if window else None,
+        limit=n,
+        progress=lambda *rows: bars[-1](*rows),
     )
     for table in tables:
         with reading(table) as tell:
@@ -76,6 +88,7 @@ def _show(one: Reconciled) -> None:
     from headwater.query.result import Result, write
 
     what = "all rows" if one.since is None else f"what came after version {one.since}"
+    what = f"windows in {one.window}" if one.window else what
     said = "the same" if one.same else "NOT the same"
     typer.echo(
         f"{one.table} version {one.version}: {what} computed again: {said} "

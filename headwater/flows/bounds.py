@@ -16,6 +16,10 @@ class Bounds:
         """
         return None
 
+    def wants(self, stream: str, file: str) -> bool:
+        """Whether a file of an input has rows that matter."""
+        return True
+
     def references(self, table: str) -> dict[str, str] | None:
         """At which versions a view reads its reference tables by now; None: as they are."""
         return None

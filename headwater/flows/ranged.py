@@ -8,6 +8,7 @@ takes all that is new, within its bounds.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -109,6 +110,8 @@ class RangedFlow:
         )
         if found is None:
             return False
+        wants = self._context.bounds.wants
+        found = replace(found, files=tuple(file for file in found.files if wants(self._stream, file)))
         if found.files:
             self._carry_out(self._intent(found, self._told(found)))
         self._position = found.upto

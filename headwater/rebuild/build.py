@@ -86,6 +86,9 @@ class _Bounds(Bounds):
     def upto(self, table: str, flow: str, stream: str) -> Position | None:
         return self.now.upto(table, flow, stream)
 
+    def wants(self, stream: str, file: str) -> bool:
+        return self.now.wants(stream, file)
+
     def references(self, table: str) -> dict[str, str] | None:
         return self.now.references(table)
 
@@ -126,18 +129,21 @@ class Builder:
         self._flows: dict[str, Flow] = {}
 
     def begin(self, name: str, consumed: Mapping[str, Mapping[str, Any]]) -> None:
-        """Let the flows into a table begin where its inputs are read from: a commit without rows says so.
+        """Let the flows into a table begin where its inputs are read from, those that have not begun.
 
         Args:
             name: the table.
-            consumed: {flow → input → the position to go on from}; those that have begun are left as they are.
+            consumed: {flow → input → the position to go on from}.
         """
-        table = self.context.project.tables[name]
-        target = self.context.open(table)
-        for flow in table.flows or (table,):
-            if flow.name in consumed and flow.name not in target.flows:
-                identity = Identity(flow.name, target.place.generation, 0, dict(consumed[flow.name]))
-                target.append([], identity)
+        begun = self.context.open(self.context.project.tables[name]).flows
+        self.pass_over(name, {flow: read for flow, read in consumed.items() if flow not in begun})
+
+    def pass_over(self, name: str, consumed: Mapping[str, Mapping[str, Any]]) -> None:
+        """Let the flows into a table have read up to positions, without rows of what lies before them."""
+        target = self.context.open(self.context.project.tables[name])
+        for flow, read in consumed.items():
+            identity = Identity(flow, target.place.generation, target.last(flow) + 1, dict(read))
+            target.append([], identity)
 
     def __call__(self, bounds: Bounds) -> float:
         """Build all that is within these bounds; how many seconds that took.

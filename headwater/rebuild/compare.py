@@ -56,11 +56,13 @@ class Side:
         files: which hold them; none where there is no table.
         columns: {column → its type}.
         settled: files of the ledger of the records among them that count no more; see `headwater.quarantine`.
+        where: which of the rows, in SQL; "": all.
     """
 
     files: list[str] = field(default_factory=list)
     columns: dict[str, pa.DataType] = field(default_factory=dict)
     settled: list[str] = field(default_factory=list)
+    where: str = ""
 
 
 NOTHING = Side()
@@ -154,6 +156,8 @@ def compare(name: str, live: Side, built: Side, limit: int = 0) -> Difference:
 
 def _rows(side: Side, values: str) -> str:
     text = f"SELECT {values} FROM {_read(side.files)}"
+    if side.where:
+        return f"{text} WHERE {side.where}"
     if not side.settled:
         return text
     done = f"SELECT {_PLACE} FROM {_read(side.settled)} WHERE outcome <> 'discarded'"

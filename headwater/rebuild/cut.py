@@ -9,7 +9,7 @@ would not have closed (silent partitions, `--close`), and closes them there.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -112,9 +112,18 @@ class Cut(Bounds):
         live: the lake.
         built: the lake as the flows see it.
         versions: the cut; see `choose`.
+        wants: whether a file of an input has rows that matter; None: each has.
     """
 
-    def __init__(self, project: Project, live: Lake, built: Lake, versions: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        project: Project,
+        live: Lake,
+        built: Lake,
+        versions: Mapping[str, int],
+        wants: Callable[[Path], bool] | None = None,
+    ) -> None:
+        self._wants = wants
         self._project = project
         self._lake = live
         self._live = dict(live.places())
@@ -151,6 +160,10 @@ class Cut(Bounds):
             return Position(place.generation)
         head = log.head(place.path)  # looked at first: what is there by now is before the stop, or at it
         return self._where(stream, at) or Position(place.generation, head)
+
+    def wants(self, stream: str, file: str) -> bool:
+        """Those that matter."""
+        return self._wants is None or self._wants(Path(file))
 
     def references(self, table: str) -> dict[str, str] | None:
         """Those of the next stop."""

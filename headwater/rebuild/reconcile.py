@@ -29,6 +29,7 @@ from headwater.rebuild.cut import Cut, choose
 from headwater.rebuild.proofs import Proof
 from headwater.rebuild.shadow import Plan, Trial
 from headwater.rebuild.verify import differences, unprovable
+from headwater.rebuild.window import Part, Window
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
 from headwater.storage.lease import Lease
@@ -42,6 +43,7 @@ class Reconciled:
         table: its name.
         generation, version: what of it was compared.
         since: the version after which rows were compared; None: all were.
+        window: which windows were compared; "": all.
         rows: how many rows of its inputs were read.
         seconds: how long computing it took.
         differences: of it, and of the tables beside it.
@@ -52,6 +54,7 @@ class Reconciled:
     generation: int
     version: int
     since: int | None
+    window: str
     rows: int
     seconds: float
     differences: list[Difference]
@@ -68,6 +71,7 @@ def reconcile(
     names: Sequence[str],
     *,
     since_last: bool = False,
+    window: Window | None = None,
     limit: int = 0,
     progress: Progress | None = None,
 ) -> Iterator[Reconciled]:
@@ -77,11 +81,13 @@ def reconcile(
         project: the definitions.
         names: the tables.
         since_last: whether what was added since the last proof is enough, of tables where that can be told.
+        window: which windows are enough, of aggregates by windows of time.
         limit: how many rows that differ to show, of each side of each table.
         progress: told how far computing a table is.
 
     Raises:
-        ProjectError: an unknown table, one without a definition to compute it by, or nothing is written yet.
+        ProjectError: an unknown table, one without a definition to compute it by, nothing is written yet, or
+            a part of it can't be computed alone.
         LeaseError: another process compares the table.
         FlowError: computing it failed, or a file of it can't be read.
     """
@@ -90,12 +96,14 @@ def reconcile(
         _check(project, lake, name)
     spark = sessions.start(project.conf)
     tables = analysis.analyse(spark, project)
+    parts = {name: window.of(project.tables[name], tables[name]) for name in names} if window else {}
     for name in names:
         trial = Trial(lake, name, _plan(project, lake, name))
         held = Lease(name, trial.folder)
         try:
             trial.clear()
-            yield _Reconciling(project, lake, trial, name, tables, progress)(since_last, limit)
+            comparing = _Reconciling(project, lake, trial, name, tables, parts.get(name), progress)
+            yield comparing(since_last, limit)
         finally:
             trial.clear()
             held.release()
@@ -124,12 +132,14 @@ class _Reconciling:
         trial: Trial,
         name: str,
         tables: dict[str, Analysed],
+        part: Part | None,
         progress: Progress | None,
     ) -> None:
         self._project, self._lake, self._trial, self._name = project, lake, trial, name
         self._table, self._analysed = project.tables[name], tables[name]
         self._places = self._all_places()
-        self._cut = Cut(project, lake, trial, trial.plan.cut or {})
+        self._part = part
+        self._cut = Cut(project, lake, trial, trial.plan.cut or {}, part.wants if part else None)
         self._builder = Builder(project, trial, [name], Board(), progress, tables)
 
     def __call__(self, since_last: bool, limit: int) -> Reconciled:
@@ -144,6 +154,8 @@ class _Reconciling:
         if proof is not None:
             self._begin_after(proof)
         seconds = self._builder(self._cut)
+        if self._part is not None:  # what lies after the last file that matters
+            self._builder.pass_over(name, self._read(version))
         self._check_places()
         found = differences(
             self._project,
@@ -153,14 +165,24 @@ class _Reconciling:
             self._cut,
             limit=limit,
             after=proof.version if proof else 0,
+            where=self._part.where() if self._part else "",
         )
         place = self._places[name]
-        if version and not any(found):
+        if version and not any(found) and self._part is None:
             rows = found[0].before + (proof.rows if proof else 0)
             folder = self._lake.flow_folder(name)
             proofs.write(folder, place.generation, version, rows, self._analysed.fingerprint)
-        since = proof.version if proof else None
-        return Reconciled(name, place.generation, version, since, self._builder.rows(), seconds, found, notes)
+        return Reconciled(
+            name,
+            place.generation,
+            version,
+            proof.version if proof else None,
+            self._part.window.text if self._part else "",
+            self._builder.rows(),
+            seconds,
+            found,
+            notes,
+        )
 
     def _all_places(self) -> dict[str, Place]:
         """Where the table and what it reads lie."""
@@ -208,5 +230,9 @@ class _Reconciling:
 
     def _begin_after(self, proof: Proof) -> None:
         """Let the flow begin where the proven version had read."""
-        flows: dict[str, Any] = log.read(self._places[self._name].path, proof.version).flows
-        self._builder.begin(self._name, {flow: mine["consumed"] for flow, mine in flows.items()})
+        self._builder.begin(self._name, self._read(proof.version))
+
+    def _read(self, version: int) -> dict[str, dict[str, Any]]:
+        """{flow → input → how far it had been read by a version of the live table}."""
+        flows = log.read(self._places[self._name].path, version).flows
+        return {flow: mine["consumed"] for flow, mine in flows.items()}

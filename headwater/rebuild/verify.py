@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from headwater.analysis import Analysed
 from headwater.plan import shortened, verdict
@@ -23,6 +24,7 @@ def differences(
     *,
     limit: int = 0,
     after: int = 0,
+    where: str = "",
 ) -> list[Difference]:
     """The tables, and what their flows write beside them, each compared.
 
@@ -36,6 +38,7 @@ def differences(
         cut: the versions to compare at.
         limit: how many rows to show, of each side of each table.
         after: only what live versions after this one added is compared.
+        where: which rows of the tables themselves are compared, in SQL; "": all.
     """
     found = []
     for name in names:
@@ -44,6 +47,8 @@ def differences(
         ours = dict(sides(live, name, here, after))
         theirs = dict(sides(built, name, there))
         for each, side in ours.items():
+            if each == name and where:
+                side, theirs[each] = replace(side, where=where), replace(theirs[each], where=where)
             if each == name or (side, theirs[each]) != (NOTHING, NOTHING):
                 found.append(compare(each, side, theirs[each], limit))
     return found

@@ -48,6 +48,17 @@ def newest(file: Path, column: str) -> int | None:
     return max((int(time.replace(tzinfo=UTC).timestamp() * 1000) for time in times if time), default=None)
 
 
+def span(file: Path, column: str) -> tuple[datetime, datetime] | None:
+    """The least and the greatest value of a column of time (UTC); None where the footer lacks them."""
+    found = [chunk.statistics for chunk in _chunks(file, column)]
+    if not found or not all(s is not None and s.has_min_max for s in found):
+        return None
+    ends = [(_end(s, "min"), _end(s, "max")) for s in found]
+    if not all(isinstance(end, datetime) for pair in ends for end in pair):
+        return None
+    return min(low for low, _ in ends).replace(tzinfo=UTC), max(high for _, high in ends).replace(tzinfo=UTC)
+
+
 def payload(file: Path, column: str) -> int:
     """The bytes of a column, encoded but not compressed, as the file's footer has them."""
     return sum(int(chunk.total_uncompressed_size) for chunk in _chunks(file, column))
