@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from io import StringIO
 from pathlib import Path
 
@@ -11,15 +12,17 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headwater import kafka
+from headwater import failpoints, kafka
 from headwater import project as projects
 from headwater.broker import create_topics
-from headwater.errors import ConfError
+from headwater.errors import ConfError, FlowError
 from headwater.flows.reading import check, starting
 from headwater.produce import Topic
 from headwater.progress import Board
 from headwater.run import Options, Run
+from headwater.storage import log
 from headwater.storage.lake import Lake
+from headwater.storage.target import Target
 
 BRONZE = "import headwater as hw\nraw = hw.topic('{}', partitions=3)\n"
 
@@ -44,28 +47,76 @@ def client(broker: str) -> dict[str, str]:
     return {"bootstrap.servers": broker}
 
 
+def project_of(root: Path, client: dict[str, str], topic: str) -> projects.Project:
+    files = {"conf/local.yaml": json.dumps({"kafka": client}), "bronze/raw.py": BRONZE.format(topic)}
+    for name, text in files.items():
+        (root / name).parent.mkdir()
+        (root / name).write_text(text)
+    return projects.load(root)
+
+
+def taken(project: projects.Project, start: str = "earliest", code: int = 0) -> list[int]:
+    """What the bronze table holds when the source has been drained."""
+    board = Board(notices=StringIO())
+    assert Run(project, Options(once=True, start=start), board)() == code, board.flows
+    files = Target(Lake(project.conf.lake).place("bronze.raw")).files()
+    return sorted(
+        int(value) for file in files for (value,) in duckdb.sql(f"SELECT value FROM '{file}'").fetchall()
+    )
+
+
+def test_a_source_without_a_checkpoint_goes_on_from_what_its_table_has(
+    client: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, sent = "start-again", list(range(12))
+    create_topics(client, [Topic(topic, 3)])
+    project = project_of(tmp_path, client, topic)
+    lake = Lake(project.conf.lake)
+    for partition in range(2):  # nothing yet in the third
+        produce(client, topic, sent[6 * partition : 6 * partition + 6], partition)
+    assert taken(project) == sent
+    reach = failpoints.reach
+    for turn, step in enumerate((None, "pinned", "built", "committed", "sealed")):
+        new = [100 + 10 * turn + partition for partition in range(3)]
+        for partition, value in enumerate(new):
+            produce(client, topic, [value], partition)
+        sent += new
+        checkpoint = lake.flow_folder("bronze.raw") / "checkpoint"
+        if turn == 1:  # as if a kill had come between the first two files
+            (checkpoint / "metadata").unlink()
+        else:
+            shutil.rmtree(checkpoint)
+        if step:
+
+            def crash(at: str, flow: str, step: str | None = step) -> None:
+                reach(at, flow)
+                if at == step:
+                    monkeypatch.setattr(failpoints, "reach", reach)
+                    raise FlowError("a crash")
+
+            monkeypatch.setattr(failpoints, "reach", crash)
+            taken(project, code=1)
+            if turn % 2:
+                shutil.rmtree(checkpoint)
+        assert taken(project, start="latest") == sent, step
+        assert taken(project) == sent
+    flows = log.flows(lake.place("bronze.raw").path)
+    assert log.last(flows, "bronze.raw") >= 5  # the numbers of batches go on, too
+    shutil.rmtree(lake.place("bronze.raw").path.parent)
+    with pytest.raises(AssertionError, match="one; remove it too, and run again to read the topic"):
+        taken(project)
+
+
 def test_it_reads_what_the_group_has_not(client: dict[str, str], tmp_path: Path) -> None:
     topic, group = "start-taken", "former"
     create_topics(client, [Topic(topic, 3)])
     for partition in range(3):
         produce(client, topic, [10 * partition + at for at in range(4)], partition)
     stand(client, group, topic, 3, 4)  # and nothing of the third
-    conf = json.dumps({"kafka": client})
-    for name, text in {"conf/local.yaml": conf, "bronze/raw.py": BRONZE.format(topic)}.items():
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text(text)
-    project = projects.load(tmp_path)
-
-    def taken(start: str) -> list[int]:
-        board = Board(notices=StringIO())
-        assert Run(project, Options(once=True, start=start), board)() == 0, board.flows
-        place = Lake(project.conf.lake).places()["bronze.raw"]
-        files = str(place.path / "*" / "*.parquet")
-        return [int(value) for (value,) in duckdb.sql(f"SELECT value FROM '{files}' ORDER BY 1").fetchall()]
-
-    assert sorted(taken(f"group:{group}")) == [3, 20, 21, 22, 23]
+    project = project_of(tmp_path, client, topic)
+    assert taken(project, f"group:{group}") == [3, 20, 21, 22, 23]
     produce(client, topic, [99], 1)
-    assert sorted(taken("group:nobody")) == [3, 20, 21, 22, 23, 99], "what has begun goes on from there"
+    assert taken(project, "group:nobody") == [3, 20, 21, 22, 23, 99], "what has begun goes on from there"
     assert kafka.committed(client, group, topic) == {0: (3, 0, 4), 1: (4, 0, 5), 2: (None, 0, 4)}
 
 

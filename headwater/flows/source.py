@@ -2,14 +2,18 @@
 
 Spark's checkpoint holds the offsets of each batch before it is read; the commit carries the batch's
 number and the offsets after it. A batch that Spark does again after a restart is skipped when the table
-has it already.
+has it already. Where the checkpoint is gone, or was removed since another Spark can't read it, a new one goes
+on from the offsets of the table's newest commit, and its first batch is the table's next one.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +23,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater import kafka, requests
 from headwater import spark as sessions
+from headwater.broker import end_offsets
+from headwater.conf import KafkaOptions
 from headwater.definitions import Topic
 from headwater.errors import FlowError, HeadwaterError, describe
 from headwater.flows.backfill import Backfill
@@ -41,6 +47,7 @@ _PARQUET = {
     "parquet.column.statistics.enabled#value": "false",
     "parquet.compression.codec.zstd.level": "1",
 }
+_EARLIEST = -2  # as Spark's options have it, of a partition that the table has nothing of
 
 
 class SourceFlow:
@@ -60,6 +67,7 @@ class SourceFlow:
         self._parallelism = topic.limits.parallelism or context.project.conf.parallelism
         self._spark: SparkSession = sessions.child(context.spark, parallelism=self._parallelism)
         self._checkpoint = self._folder / "checkpoint"
+        self._first = 0  # the number in the table of the query's first batch
         self._backfill = Backfill(context.project, context.lake, topic, self._table)
         self._busy = threading.Lock()
         self._failure: Exception | None = None
@@ -70,10 +78,10 @@ class SourceFlow:
         """Read Kafka until the run ends; with `once`, until what is there now is read.
 
         Raises:
-            FlowError: the checkpoint does not belong to the table.
+            FlowError: the checkpoint is of a table that is gone.
             Exception: what made the query fail.
         """
-        self._check_checkpoint()
+        self._begin()
         self._backfill.recover()
         while not self._run_query() and not self._context.stop.is_set():
             pass
@@ -137,7 +145,7 @@ class SourceFlow:
             "maxOffsetsPerTrigger": self._bound,
             "includeHeaders": "true",
             "failOnDataLoss": "true",
-            **starting(self._context.start, client, self._topic.topic, self._checkpoint),
+            **self._starting(client),
         }
         writer = (
             self._spark.readStream.format("kafka")
@@ -163,14 +171,14 @@ class SourceFlow:
                 raise
 
     def _commit(self, frame: DataFrame, number: int) -> None:
-        began = time.monotonic()
+        began, sequence = time.monotonic(), self._first + number
         left = self.committer.unsealed()
         intent = Intent(
             flow=self.name,
             generation=self._place.generation,
-            sequence=number,
+            sequence=sequence,
             consumed=self._offsets(number),
-            clock=left.clock if left is not None and left.sequence == number else clock(),
+            clock=left.clock if left is not None and left.sequence == sequence else clock(),
             fingerprint=self._fingerprint,
         )
         rows = 0
@@ -192,7 +200,7 @@ class SourceFlow:
         seconds = time.monotonic() - began
         newest = self._table.flows[self.name]["newest"]
         self._context.board.batch(
-            Batch(self.name, number, version, rows, rows, 0, seconds, time.time(), newest)
+            Batch(self.name, sequence, version, rows, rows, 0, seconds, time.time(), newest)
         )
 
     def _columns(self, frame: DataFrame, pinned_clock: str) -> DataFrame:
@@ -225,19 +233,33 @@ class SourceFlow:
         lines = (self._checkpoint / "offsets" / str(number)).read_text(encoding="utf-8").splitlines()
         return dict(json.loads(lines[-1]))
 
-    def _check_checkpoint(self) -> None:
-        """A new checkpoint would number its batches from 0 again, and the table would take them as done."""
+    def _begin(self) -> None:
+        """Let the query go on from its checkpoint; where it has none, from what the table has read.
+
+        Raises:
+            FlowError: the checkpoint is of a table that is gone.
+        """
         written = self.name in self._table.flows
-        committed = any((self._checkpoint / "commits").glob("[0-9]*"))
-        if written and not (self._checkpoint / "metadata").is_file():
+        if not written and any((self._checkpoint / "commits").glob("[0-9]*")):
             raise FlowError(
-                f"{self.name}: its checkpoint {self._checkpoint} is gone, so what it has read is not known; "
-                "restore "
-                f"that folder, or start the table anew: remove {self._place.path.parent} and run again"
+                f"{self.name}: the checkpoint {self._checkpoint} is of a table that is gone; remove it too, "
+                "and run again to read the topic from the start"
             )
-        if committed and not written:
-            raise FlowError(
-                f"{self.name}: the checkpoint {self._checkpoint} is of a table that is gone; remove it "
-                "too, and run "
-                "again to read the topic from the start"
-            )
+        numbering = self._folder / "numbering.json"
+        if not (self._checkpoint / "metadata").is_file():
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+            half = numbering.with_suffix(".part")
+            half.write_text(json.dumps({"first": self._table.last(self.name) + 1}), encoding="utf-8")
+            os.replace(half, numbering)
+        with suppress(FileNotFoundError):  # of a lake from before a query's first batch could be another
+            self._first = int(json.loads(numbering.read_bytes())["first"])
+
+    def _starting(self, client: KafkaOptions) -> dict[str, str]:
+        """Spark's options for where a query begins that has read nothing yet."""
+        topic = self._topic.topic
+        mine = self._table.flows.get(self.name)
+        if mine is None:
+            return starting(self._context.start, client, topic, self._checkpoint)
+        read = mine["consumed"].get(topic, {})
+        partitions = {**{str(number): _EARLIEST for number in end_offsets(client, topic)}, **read}
+        return {"startingOffsets": json.dumps({topic: partitions})}

@@ -1,6 +1,6 @@
 """A lake as a lake of its own in another folder: to try a change beside it, or to have it twice.
 
-    <copy>/              a lake: all tables, bronze too, and where each source goes on in Kafka
+    <copy>/              a lake: all tables, bronze too, whose commits say where each source goes on in Kafka
     <copy>/_copy.json    of which lake it is a copy, and since when; as long as that is there, nothing of
                          the copy leaves it: `headwater run` leaves alerts and sinks out
 
@@ -11,19 +11,16 @@ their own: a store that holds the rows of one of the two refuses those of the ot
 from __future__ import annotations
 
 import json
-import shutil
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from headwater import failpoints
-from headwater.errors import CommitError, ProjectError
+from headwater.errors import ProjectError
 from headwater.project import Project
 from headwater.savepoints import cut as cuts
-from headwater.savepoints.cut import Chosen, lakes
+from headwater.savepoints.cut import lakes
 from headwater.savepoints.cut.whole import whole
-from headwater.storage import log
 from headwater.storage.lake import Lake
 
 MARK = "_copy.json"
@@ -59,10 +56,6 @@ def copy(project: Project, target: Path, *, full: bool = False) -> dict[str, int
     with whole(target) as part:
         cut, into = cuts.choose(project, lake), Lake(part)
         failpoints.reach("chosen", "copy")
-        for name in project.topics:
-            if name in cut:
-                generation = cut[name].place.generation
-                _checkpoint(cut[name], lake.flow_at(name, generation), into.flow_at(name, generation))
         lakes.make(cut, lake, into, full=full, own_ids=True)
         made = Copy(str(lake.root), datetime.now(UTC), full)
         (part / MARK).write_text(json.dumps(asdict(made), default=datetime.isoformat, indent=1))
@@ -77,36 +70,3 @@ def mark(lake: Path) -> Copy | None:
     except FileNotFoundError:
         return None
     return Copy(kept["of"], datetime.fromisoformat(kept["created_at"]), kept["full"])
-
-
-def _checkpoint(chosen: Chosen, flow: Path, into: Path) -> None:
-    """Copy Spark's checkpoint of a source as it was when the version was committed.
-
-    A batch's offsets are there before it is read, its entry in `commits` comes after the commit: a last batch
-    without one is done again, and found to be in the table.
-
-    Raises:
-        CommitError: the offsets of the version's batch are gone.
-    """
-    last = log.last(chosen.commit.flows, chosen.place.name)
-    source, target = flow / "checkpoint", into / "checkpoint"
-    if not source.is_dir():
-        return
-
-    def younger(folder: str, names: list[str]) -> list[str]:
-        """What is of later batches, or half written."""
-        if Path(folder).name not in ("offsets", "commits"):
-            return []
-        numbers = {name: name.removeprefix(".").removesuffix(".crc") for name in names}
-        return [name for name, number in numbers.items() if not number.isdigit() or int(number) > last]
-
-    def if_there(file: str, to: str) -> None:
-        with suppress(FileNotFoundError):  # Spark removes entries of old batches
-            shutil.copy2(file, to)
-
-    shutil.copytree(source, target, ignore=younger, copy_function=if_there)
-    if last >= 0 and not (target / "offsets" / str(last)).is_file():
-        raise CommitError(
-            f"{chosen.place.name}: {source} has the offsets of batch {last} no more, with which version "
-            f"{chosen.version} was committed; run again"
-        )
