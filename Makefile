@@ -26,5 +26,5 @@ check: setup ## format, lint and types, as in CI
 bench: setup ## measure throughput and freshness
 	@$(BIN)/python -m bench $(ARGS)
 
-torture: setup ## run the long tests with real kills
-	@$(BIN)/pytest -m torture $(ARGS)
+torture: setup ## run the long tests with real kills, two files at a time: two hours
+	@$(BIN)/pytest -m torture -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)

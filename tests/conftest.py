@@ -32,6 +32,13 @@ for variable, options in {
     os.environ.setdefault(variable, options)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with many kills may take longer than others."""
+    for item in items:
+        if item.get_closest_marker("torture") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(1800))
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap servers of a real broker that lives as long as the tests; use topics of your own."""

@@ -33,8 +33,6 @@ from harness import (
 
 from headwater.failpoints import STEPS
 
-RECOVERY = 30.0  # seconds from a kill to the first new commit
-
 # (step, flow, count, process). "staged" is reached where a batch has rows for a quarantine too; then the
 # first "committing" of silver stands between the quarantine's commit and the table's own. Finals
 # are always staged: late rows, open windows, the table.
@@ -189,7 +187,6 @@ def test_killed_at_random_times_while_records_come(tmp_path: Path) -> None:
         print(" bronze or any:", sorted(round(s, 1) for s in first_commits))
         print(" gold:", sorted(round(s, 1) for s in first_golds))
         assert_lake_equals_oracle(project)
-        assert max(first_commits) < RECOVERY, first_commits
     finally:
         project.broker.stop()
 
