@@ -26,6 +26,7 @@ from headwater.storage.target import Identity
 from headwater.storage.wake import Heads
 
 Progress = Callable[[int, int], None]  # rows read, and rows to read
+TELLING = 50  # times as long as counting what is left takes, it is not counted again
 
 
 class Now(Bounds):
@@ -125,6 +126,7 @@ class Builder:
         for name in project.names():
             if name not in names:
                 self.context.heads.end(name)
+        self._told_next = 0.0
         self._errors: dict[str, Exception] = {}
         self._flows: dict[str, Flow] = {}
 
@@ -185,7 +187,11 @@ class Builder:
             self.context.heads.end(name)
 
     def _tell(self) -> None:
-        if self._progress is not None:
+        """Say how far it is: what is left is counted commit by commit, so not more often than that is cheap."""
+        began = time.monotonic()
+        if self._progress is not None and began >= self._told_next:
             read = self.rows()
             left = sum(lag(self.context.project, self._lake, name, {}) or 0 for name in self.names)
             self._progress(read, read + left)
+            now = time.monotonic()
+            self._told_next = now + max(0.5, TELLING * (now - began))

@@ -85,13 +85,13 @@ def generations(project: Project) -> dict[str, int]:
 def test_a_rebuild_under_load(project: Project, kills: int) -> None:
     draw = random.Random(SEED)
     project.produce(30_000 if kills > 1 else 10_000)
-    calm = () if kills > 1 else ("--trigger", "3s")  # leaves time to the other processes
+    calm = ("--trigger", "1s" if kills > 1 else "3s")  # leaves time to the other processes
     with project.run(*calm) as live:
         live.until(project.caught_up, "the first records")
         polls: dict[Engine, float] = {"duckdb": 0.1, "spark": 0.5} if kills > 1 else {"duckdb": 0.5}
         with ExitStack() as beside:
             readers = [beside.enter_context(Reader(project, *each)) for each in polls.items()]
-            beside.enter_context(project.producing(200 if kills > 1 else 50))
+            beside.enter_context(project.producing(100 if kills > 1 else 50))
             for _ in range(kills):
                 step, flow = draw.choice(
                     [("rebuilt", "rebuild"), ("swapped", "rebuild"), ("built", SILVER), ("committed", GOLD)]
