@@ -187,7 +187,7 @@ class Builder:
             self.context.heads.end(name)
 
     def _tell(self) -> None:
-        """Say how far it is: what is left is counted commit by commit, so not more often than that is cheap."""
+        """Say how far it is; what is left is counted commit by commit, so not more often than is cheap."""
         began = time.monotonic()
         if self._progress is not None and began >= self._told_next:
             read = self.rows()
