@@ -58,14 +58,9 @@ app.command("ls")(project.ls)
 app.command("describe")(project.describe)
 app.command("graph")(project.graph)
 
-BESIDE = ("rebuild", "reconcile")  # what is computed beside live flows, which go first where cores are few
-LOWER = 10  # by how much its priority is lower; see nice(2)
-
 
 def main() -> None:
     """Run the command line; an error made on purpose is one red line and its exit code."""
-    if sys.argv[1:2] and sys.argv[1] in BESIDE:
-        os.nice(LOWER)
     try:
         app()
     except HeadwaterError as e:
