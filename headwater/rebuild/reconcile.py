@@ -233,6 +233,7 @@ class _Reconciling:
         self._builder.begin(self._name, self._read(proof.version))
 
     def _read(self, version: int) -> dict[str, dict[str, Any]]:
-        """{flow → input → how far it had been read by a version of the live table}."""
+        """{flow that computes the table → input → how far it had been read by a version of the live one}."""
         flows = log.read(self._places[self._name].path, version).flows
-        return {flow: mine["consumed"] for flow, mine in flows.items()}
+        own = [flow.name for flow in self._table.flows or (self._table,)]  # a replay's is none of them
+        return {flow: flows[flow]["consumed"] for flow in own if flow in flows}
