@@ -20,13 +20,18 @@ from headwater.run import Options, Run
 ROOT = Path(__file__).parent.parent
 
 
-def prepare() -> Path:
-    """A copy of the reference project whose gold also keeps each window's newest event; its folder."""
+def prepare(*more: str) -> Path:
+    """A copy of the reference project whose gold also keeps each window's newest event; its folder.
+
+    Args:
+        more: folders beside this file whose definitions it has, too.
+    """
     home = engine_folder(ROOT) / "bench"
     for layer in ("bronze", "silver", "gold", "quality", "generators", "conf"):
         shutil.rmtree(home / layer, ignore_errors=True)
         shutil.copytree(ROOT / layer, home / layer)
-    shutil.copytree(Path(__file__).parent / "project", home, dirs_exist_ok=True)
+    for folder in ("project", *more):
+        shutil.copytree(Path(__file__).parent / folder, home, dirs_exist_ok=True)
     with (home / "conf" / "local.yaml").open("a") as conf:
         conf.write("broker: {port: 0}\n")
     shutil.rmtree(home / ".headwater" / "lake", ignore_errors=True)
@@ -51,7 +56,8 @@ def refill(project: Project, system: str, count: int) -> None:
     generator = load_generator(project.root, system)
     known = {topic.name for topic in list_topics(client)}
     names = [topic.name for topic in generator.topics if topic.name in known]
-    for deleted in AdminClient(client).delete_topics(names).values() if names else ():
+    admin = AdminClient(client)  # held: without it what it was asked for is given up
+    for deleted in admin.delete_topics(names).values() if names else ():
         deleted.result()
     create_topics(client, generator.topics)
     events = generator.records(seed=1, faults=Faults(), clock=stepped(DEFAULT_START, DEFAULT_STEP))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,6 @@ SECONDS = 60.0  # of sampling before the rebuild
 EVERY = 0.2  # seconds between two looks at the tables
 SYSTEMS = ("iot", "web")
 ROOTS = ("silver.cpu_metrics", "silver.page_views")
-TABLES = (
-    *ROOTS,
-    "gold.cpu_usage_5m",
-    "gold.cpu_usage_5m_final",
-    "gold.page_views_1m",
-    "gold.web_sessions",
-)
 NEWEST = {
     "silver.cpu_metrics": "max(occurred_at)",
     "gold.cpu_usage_5m": "epoch_ms(max(last_event))",
@@ -49,14 +42,14 @@ def measure(rows: int = ROWS, rate: float = RATE) -> dict[str, Any]:
     for system in SYSTEMS:
         lab.refill(project, system, rows)
 
-    history = len(SYSTEMS) * rows
-    found: dict[str, Any] = {}
+    history, tables = len(SYSTEMS) * rows, project.below([*ROOTS])
+    found: dict[str, Any] = {"tables": tables}
     began = time.monotonic()
-    batches = [json.loads(line) for line in _headwater(home, "run", "--once", "--json", *TABLES).splitlines()]
+    batches = [json.loads(line) for line in _headwater(home, "run", "--once", "--json", *tables).splitlines()]
     found["chain, from Kafka"] = _phase(history, time.monotonic() - began, _span(batches))
     found["rebuild, alone"] = _rebuilt(home, history)
 
-    with _live(home), BackgroundProducer(_events(), client=client, rate=rate):
+    with _live(home, tables), BackgroundProducer(_events(), client=client, rate=rate):
         time.sleep(WARM_UP)
         with _Probe(home) as before:
             time.sleep(SECONDS)
@@ -121,10 +114,10 @@ def _headwater(home: Path, *arguments: str) -> str:
 
 
 @contextmanager
-def _live(home: Path) -> Iterator[None]:
+def _live(home: Path, tables: Sequence[str]) -> Iterator[None]:
     """A run that goes on beside what is measured."""
     with (home / "live.log").open("w") as log:
-        process = subprocess.Popen(_command("run", "--json", *TABLES), cwd=home, stdout=log, stderr=log)
+        process = subprocess.Popen(_command("run", "--json", *tables), cwd=home, stdout=log, stderr=log)
         try:
             yield
             assert process.poll() is None, f"the run ended: see {home / 'live.log'}"

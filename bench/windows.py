@@ -29,7 +29,7 @@ VIEW = "gold.top"
 
 def measure(rows: int = ROWS) -> dict[str, Any]:
     """{kind → rows/s, keys, files and bytes of its table}; for the view the seconds of one refresh."""
-    project = lab.load(lab.prepare())
+    project = lab.load(lab.prepare("kinds"))
     lab.preload(project, rows)
     sessions.start(project.conf)
     filled = lab.in_lake(project, "windows", fresh=True)

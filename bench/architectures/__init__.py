@@ -7,6 +7,7 @@ that a reader sees, how many seconds of a core it takes a minute, and how many l
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -60,6 +61,7 @@ def measure(rows: int = ROWS, rate: float = RATE) -> dict[str, Any]:
         shutil.rmtree(folder)
         folder.mkdir()
         found["lambda"] = _served([[*batch, str(APART)], speed], _merged(folder))
+        print(json.dumps(found), file=sys.stderr, flush=True)
         found["kappa"] = _served([run], _kappa(home))
     return {name: {**of, "lines": sum(map(_lines, WRITTEN[name]))} for name, of in found.items()}
 
@@ -124,24 +126,32 @@ def _duckdb() -> duckdb.DuckDBPyConnection:
 
 
 def _batch(folder: Path) -> Callable[[], datetime | None]:
-    return _asked(_duckdb(), f"SELECT max(last_event) FROM delta_scan('{folder}/gold')", folder / "gold")
+    return _asked(_duckdb, f"SELECT max(last_event) FROM delta_scan('{folder}/gold')", folder / "gold")
 
 
 def _merged(folder: Path) -> Callable[[], datetime | None]:
     rows = (HERE / "merged.sql").read_text().replace("{folder}", str(folder))
-    return _asked(_duckdb(), f"SELECT max(last_event) FROM ({rows})", folder / "gold", folder / "speed")
+    return _asked(_duckdb, f"SELECT max(last_event) FROM ({rows})", folder / "gold", folder / "speed")
 
 
 def _kappa(home: Path) -> Callable[[], datetime | None]:
     place = home / ".headwater" / "lake" / "gold" / "cpu_usage_5m" / "g0001"
-    return _asked(headwater.connect(home), f"SELECT max(last_event) FROM {GOLD}", place)
+    return _asked(lambda: headwater.connect(home), f"SELECT max(last_event) FROM {GOLD}", place)
 
 
-def _asked(connection: Any, sql: str, *tables: Path) -> Callable[[], datetime | None]:
+def _asked(
+    connect: Callable[[], duckdb.DuckDBPyConnection], sql: str, *tables: Path
+) -> Callable[[], datetime | None]:
+    """What asks for the newest event, by one connection that is made when the tables are there."""
+    made: list[duckdb.DuckDBPyConnection] = []
+
     def newest() -> datetime | None:
         if not all((table / "_delta_log" / f"{0:020d}.json").exists() for table in tables):
             return None
-        found = connection.execute(sql).fetchone()[0]
+        if not made:
+            made.append(connect())
+        row = made[0].execute(sql).fetchone()
+        found = row[0] if row else None
         return found if found is None or found.tzinfo else found.replace(tzinfo=UTC)
 
     return newest
