@@ -56,6 +56,8 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
         table = spark.sql(text, args=dict(params)).toArrow()
     except PySparkException as e:
         raise QueryError(_reason(str(e))) from None
+    except Py4JJavaError as e:  # of what is sent to Python, PySpark makes no error of its own
+        raise QueryError(_reason(_root(e.java_exception))) from None
     columns = [column.to_pylist(maps_as_pydicts="lossy") for column in table.columns]
     return Result(tuple(table.column_names), list(zip(*columns, strict=True)))
 
@@ -139,6 +141,13 @@ def _reason(message: str) -> str:
     """Spark's message in one line, without the query and the plan that follow it."""
     lines = [line.strip() for line in message.split("== SQL")[0].splitlines()]
     return next((line for line in lines if line), "Spark can't run the query")
+
+
+def _root(error: Any) -> str:
+    """What was at the bottom of a Java exception."""
+    while (cause := error.getCause()) is not None:
+        error = cause
+    return str(error.toString())
 
 
 def _identifier(name: str) -> str:

@@ -69,7 +69,8 @@ class Reader(threading.Thread):
 
     def check(self) -> None:
         """No error, no mix, no gap; and no table ever went back."""
-        assert self.error is None
+        if self.error is not None:
+            raise self.error
         assert all(silver == gold for silver, gold in self.seen), "readers saw a mix"
         assert len(set(self.seen)) > 1
         for earlier, later in pairwise(self.marks):
