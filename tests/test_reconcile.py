@@ -230,8 +230,53 @@ def test_what_was_added_since_the_last_proof_is_enough_of_rows(case: Case) -> No
     tamper(added[0])
     gone = run(case, VISITS, since_last=True)[0]
     assert {each.table: (each.gone, each.new) for each in gone.differences if each} == {VISITS: (0, 1)}
+
+
+@pytest.mark.usefixtures("undone")
+def test_what_was_computed_is_kept_and_goes_on_from_the_last_proof(case: Case) -> None:
+    kept, views = [COUNTS, ENDED, SESSIONS, RUNS, SUMS, MINUTES], [TOP]
+    draw = random.Random(25)
+    case.drain(*EVERY)
+    first = run(case, *kept, *views, since_last=True)
+    assert all(one.same and one.since is None for one in first)
+    assert all(f"{one.table} was computed as a whole: " in one.notes[0] for one in first)
+    for _ in range(2):
+        case.send(draw)
+        case.drain(*EVERY)
+        again = run(case, *kept, *views, since_last=True)
+        for before, one in zip(first, again, strict=True):
+            assert one.same and one.version > before.version, one
+            if one.table in views:
+                assert one.notes == [f"{one.table} was computed as a whole: it is a view"]
+            else:
+                assert one.since == before.version and 0 < one.rows <= 40 and not one.notes, one
+        first = again
+    tamper(files(case.lake.place(COUNTS).path)[0], "visits")  # a row that may not have changed since
     counts = run(case, COUNTS, since_last=True)[0]
-    assert counts.since is None and counts.notes[0].startswith(f"{COUNTS} was compared as a whole: ")
+    assert not counts.same and counts.since is not None
+    counts = run(case, COUNTS, since_last=True)[0]
+    assert not counts.same and counts.notes[0].endswith("what was computed for its last proof was not kept")
+
+
+@pytest.mark.usefixtures("undone")
+def test_what_was_kept_is_not_trusted_after_a_kill(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.drain(*EVERY)
+    run(case, COUNTS, ENDED, since_last=True)
+    case.send(random.Random(26))
+    case.drain(*EVERY)
+
+    def killed(*_: object, **__: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr("headwater.rebuild.shadow.Trial.clear", lambda self: None)
+        patched.setattr("headwater.rebuild.reconcile.differences", killed)
+        for name in (COUNTS, ENDED):
+            with pytest.raises(SystemExit):
+                run(case, name, since_last=True)
+    for one in run(case, COUNTS, ENDED, since_last=True):
+        assert one.same and one.since is None and one.notes[0].endswith("was not kept"), one
+        assert run(case, one.table, since_last=True)[0].since == one.version
 
 
 @pytest.mark.usefixtures("undone")

@@ -26,7 +26,7 @@ def reconcile(
         bool,
         typer.Option(
             "--since-last/--full",
-            help="Of tables of rows, compare only what was added since the last proof; or all.",
+            help="Compute only what came since the last proof, as far as that can be; or all.",
         ),
     ] = False,
     window: Annotated[
@@ -49,7 +49,7 @@ def reconcile(
         _list(proofs.standings(loaded), as_json)
         return
     if since_last and window:
-        raise typer.BadParameter("--since-last is for tables of rows, --window for windows; say one")
+        raise typer.BadParameter("--since-last compares all windows, --window some; say one")
     found: list[Reconciled] = []
     bars: list[Progress] = []
     results = reconciling.reconcile(

@@ -5,13 +5,15 @@
 3. **Compare** every row, and those of the tables beside it, with the live table at that version.
 4. Remove what was built; where nothing differs, keep that this version is proven.
 
-The live flow goes on meanwhile. Of a table of rows the part after the last proof may be enough.
+The live flow goes on meanwhile. After a proof only what came since has to be computed: of a table of rows
+that part alone is compared; of any other what was built is kept, and goes on from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from headwater import analysis
@@ -33,6 +35,7 @@ from headwater.rebuild.window import Part, Window
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
 from headwater.storage.lease import Lease
+from headwater.storage.ranges import Position
 
 
 @dataclass(frozen=True)
@@ -98,14 +101,14 @@ def reconcile(
     tables = analysis.analyse(spark, project)
     parts = {name: window.of(project.tables[name], tables[name]) for name in names} if window else {}
     for name in names:
-        trial = Trial(lake, name, _plan(project, lake, name))
+        trial = Trial(lake, f"{name}.window" if window else name, _plan(project, lake, name))
         held = Lease(name, trial.folder)
         try:
-            trial.clear()
             comparing = _Reconciling(project, lake, trial, name, tables, parts.get(name), progress)
             yield comparing(since_last, limit)
         finally:
-            trial.clear()
+            if trial.kept() is None:
+                trial.clear()
             held.release()
 
 
@@ -141,6 +144,7 @@ class _Reconciling:
         self._part = part
         self._cut = Cut(project, lake, trial, trial.plan.cut or {}, part.wants if part else None)
         self._builder = Builder(project, trial, [name], Board(), progress, tables)
+        self._of_rows = self._analysed.appended and self._table.process is None and not self._analysed.state
 
     def __call__(self, since_last: bool, limit: int) -> Reconciled:
         name, version = self._name, self._cut.versions[self._name]
@@ -149,10 +153,14 @@ class _Reconciling:
         if since_last:
             why = self._why_all(proof, version)
             if why:
-                notes.append(f"{name} was compared as a whole: {why}")
+                notes.append(f"{name} was computed as a whole: {why}")
                 proof = None
-        if proof is not None:
-            self._begin_after(proof)
+        keeping = since_last or self._trial.kept() is not None
+        self._trial.begin()
+        if proof is None or self._of_rows:
+            self._trial.clear()
+        if proof is not None and self._of_rows:
+            self._builder.begin(name, self._read(proof.version))
         seconds = self._builder(self._cut)
         if self._part is not None:  # what lies after the last file that matters
             self._builder.pass_over(name, self._read(version))
@@ -164,14 +172,16 @@ class _Reconciling:
             [name],
             self._cut,
             limit=limit,
-            after=proof.version if proof else 0,
+            after=proof.version if proof and self._of_rows else 0,
             where=self._part.where() if self._part else "",
         )
         place = self._places[name]
         if version and not any(found) and self._part is None:
-            rows = found[0].before + (proof.rows if proof else 0)
+            rows = found[0].before + (proof.rows if proof and self._of_rows else 0)
             folder = self._lake.flow_folder(name)
             proofs.write(folder, place.generation, version, rows, self._analysed.fingerprint)
+            if keeping and not self._of_rows and not self._is_view:
+                self._trial.keep(place.generation, version)
         return Reconciled(
             name,
             place.generation,
@@ -204,33 +214,43 @@ class _Reconciling:
             return "it was not proven before"
         if proof.fingerprint != self._analysed.fingerprint:
             return "its definition has changed since its last proof"
-        if not self._analysed.appended or self._table.process is not None or self._analysed.state:
-            return "its rows depend on all that it has read"
+        if self._is_view:
+            return "it is a view"
+        if self._of_rows:
+            return self._why_all_rows(proof, version)
+        if self._trial.kept() != (proof.generation, proof.version):
+            return "what was computed for its last proof was not kept"
+        if self._is_forgotten(self._trial.place(self._name).path):
+            return "versions since its last proof are gone from the log of one that it reads"
+        return ""
+
+    def _why_all_rows(self, proof: Proof, version: int) -> str:
+        """The same, of a table of rows."""
+        path = self._places[self._name].path
         if self._analysed.gate is not None and self._analysed.gate.keyed:
             return "its suite compares rows with all that are there"
-        if self._is_forgotten(proof):
+        if log.first(path) > proof.version or self._is_forgotten(path, proof.version):
             return "versions since its last proof are gone from its log, or from one that it reads"
-        path = self._places[self._name].path
         before, now = (log.read(path, each).flows for each in (proof.version, version))
         if log.last(before, replay_name(self._name)) != log.last(now, replay_name(self._name)):
             return "records of its quarantine were replayed since its last proof"
         return ""
 
-    def _is_forgotten(self, proof: Proof) -> bool:
-        """Whether commits after a proven version, or after what that had read, are gone."""
-        path = self._places[self._name].path
-        if log.first(path) > proof.version:
-            return True
-        return any(
-            log.first(self._places[source].path) > at["version"] + 1
-            for flow in log.read(path, proof.version).flows.values()
-            for source, at in flow["consumed"].items()
-            if source in self._places
-        )
+    @property
+    def _is_view(self) -> bool:
+        """Whether it is computed from all that its inputs hold, each time."""
+        return self._table.view and self._analysed.aggregate is None
 
-    def _begin_after(self, proof: Proof) -> None:
-        """Let the flow begin where the proven version had read."""
-        self._builder.begin(self._name, self._read(proof.version))
+    def _is_forgotten(self, path: Path, version: int | None = None) -> bool:
+        """Whether commits after what a version of a table, the newest by default, has read are gone."""
+        flows = log.flows(path) if version is None else log.read(path, version).flows
+        for source, at in (each for flow in flows.values() for each in flow["consumed"].items()):
+            if source in self._places:
+                read = Position.parse(at)
+                upto = read.version if read.snapshot is None else read.snapshot
+                if log.first(self._places[source].path) > upto + 1:
+                    return True
+        return False
 
     def _read(self, version: int) -> dict[str, dict[str, Any]]:
         """{flow that computes the table → input → how far it had been read by a version of the live one}."""

@@ -101,12 +101,12 @@ class Shadow(Lake):
 
 
 class Trial(Shadow):
-    """A lake in which one table is built in a folder apart, `<lake>/_reconcile/<table>`, and never swapped.
+    """A lake in which one table is built in a folder apart, `<lake>/_reconcile/<name>`, and never swapped.
 
     Args:
         live: the lake itself.
-        name: the table.
-        plan: it, those beside it, and the version to build it up to.
+        name: of the folder.
+        plan: the table, those beside it, and the version to build it up to.
     """
 
     def __init__(self, live: Lake, name: str, plan: Plan) -> None:
@@ -119,8 +119,31 @@ class Trial(Shadow):
 
     def clear(self) -> None:
         """Remove all that was built."""
+        self._note.unlink(missing_ok=True)
         for part in ("tables", "flows"):
             shutil.rmtree(self.folder / part, ignore_errors=True)
+
+    def keep(self, generation: int, version: int) -> None:
+        """Note that what was built is what the live table was at a version of one of its generations."""
+        half = self._note.with_suffix(".part")
+        half.write_text(json.dumps([generation, version]), encoding="utf-8")
+        os.replace(half, self._note)
+
+    def kept(self) -> tuple[int, int] | None:
+        """Which generation and version what was built is; None where it was not kept."""
+        try:
+            generation, version = json.loads(self._note.read_bytes())
+        except FileNotFoundError:
+            return None
+        return generation, version
+
+    def begin(self) -> None:
+        """Go on with what was kept: until it is kept again, a kill leaves what nobody knows."""
+        self._note.unlink(missing_ok=True)
+
+    @property
+    def _note(self) -> Path:
+        return self.folder / "kept.json"
 
     def flow_at(self, flow: str, generation: int) -> Path:
         return self.folder / "flows" / flow
