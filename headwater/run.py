@@ -28,6 +28,7 @@ from headwater.flows.upkeep import Committing, Upkeep
 from headwater.progress import Board
 from headwater.project import Project
 from headwater.savepoints import copies
+from headwater.storage import erasure
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
 
@@ -96,6 +97,7 @@ class Run:
         reading.interval(self._options.trigger or project.conf.trigger)
         lake = Lake(project.conf.lake)
         lake.finish()
+        erasure.refuse(lake)
         if self._copy and (project.alerts or project.sinks):
             self.board.say(
                 f"{lake.root} is a copy of {self._copy.of}: no alert and no sink runs until its "

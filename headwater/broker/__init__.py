@@ -1,15 +1,26 @@
 """Kafka without containers: the embedded broker, and the topics of any broker."""
 
 from headwater.broker.embedded import BrokerStatus, EmbeddedBroker
-from headwater.broker.topics import Topic, TopicInfo, TopicOutcome, create_topics, end_offsets, list_topics
+from headwater.broker.topics import (
+    Kept,
+    Topic,
+    TopicInfo,
+    TopicOutcome,
+    create_topics,
+    end_offsets,
+    kept,
+    list_topics,
+)
 
 __all__ = [
     "BrokerStatus",
     "EmbeddedBroker",
+    "Kept",
     "Topic",
     "TopicInfo",
     "TopicOutcome",
     "create_topics",
     "end_offsets",
+    "kept",
     "list_topics",
 ]

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetadata
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+    TopicMetadata,
+)
 
 from headwater.broker.wait import until
 from headwater.errors import BrokerError
@@ -60,6 +67,21 @@ class TopicInfo:
     end: int
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a topic still has, and for how long.
+
+    Attributes:
+        first: {partition → the offset of the oldest record that it has}.
+        policy: its `cleanup.policy`: `delete`, `compact` or `compact,delete`.
+        milliseconds: its `retention.ms`; -1: for ever.
+    """
+
+    first: dict[int, int]
+    policy: str
+    milliseconds: int
+
+
 def create_topics(options: Options, topics: Sequence[Topic]) -> list[TopicOutcome]:
     """Make the topics that are missing, wait until they can be used, and say what came of each.
 
@@ -102,6 +124,25 @@ def end_offsets(options: Options, topic: str) -> dict[int, int]:
     return {partition: end for (_, partition), end in _ends(client, there).items()}
 
 
+def kept(options: Options, topic: str) -> Kept | None:
+    """What a topic still has; None where there is no such topic.
+
+    Raises:
+        BrokerError: the broker can't be reached, or refuses.
+    """
+    client = AdminClient({**QUIET, **options})
+    there = {name: found for name, found in _metadata(client, options).items() if name == topic}
+    if not there:
+        return None
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        settings = client.describe_configs([resource], request_timeout=TIMEOUT)[resource].result()
+    except KafkaException as e:
+        raise BrokerError(f"topic {topic}: its settings can't be read: {kafka_error(e).str()}") from e
+    first = {partition: at for (_, partition), at in _offsets(client, there, OffsetSpec.earliest()).items()}
+    return Kept(first, settings["cleanup.policy"].value, int(settings["retention.ms"].value))
+
+
 def kafka_error(exception: KafkaException) -> KafkaError:
     """What Kafka said; the client library puts it into the exception's only argument."""
     error = exception.args[0]
@@ -142,11 +183,17 @@ def _once_usable(client: AdminClient, options: Options, names: set[str]) -> dict
 
 
 def _ends(client: AdminClient, topics: dict[str, TopicMetadata]) -> dict[tuple[str, int], int]:
+    return _offsets(client, topics, OffsetSpec.latest())
+
+
+def _offsets(
+    client: AdminClient, topics: dict[str, TopicMetadata], which: OffsetSpec
+) -> dict[tuple[str, int], int]:
     partitions = [TopicPartition(name, each) for name, topic in topics.items() for each in topic.partitions]
     if not partitions:
         return {}
     asked = client.list_offsets(
-        {each: OffsetSpec.latest() for each in partitions},
+        dict.fromkeys(partitions, which),
         isolation_level=IsolationLevel.READ_UNCOMMITTED,
         request_timeout=TIMEOUT,
     )

@@ -14,6 +14,7 @@ from headwater.cli import (
     demo,
     diff,
     drop,
+    erase,
     history,
     kafka,
     lateness,
@@ -50,6 +51,7 @@ app.command("query")(query.query)
 app.command("history")(history.history)
 app.command("diff")(diff.diff)
 app.command("drop")(drop.drop)
+app.command("erase")(erase.erase)
 app.command("lateness")(lateness.lateness)
 app.command("status")(status.status)
 app.command("state")(state.state)

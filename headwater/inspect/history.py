@@ -14,6 +14,7 @@ from headwater.storage import log
 # What Delta calls the operations that are no batch of a flow → what they do.
 _OPERATIONS = {
     "CREATE TABLE": "table made",
+    "DELETE": "records erased",
     "OPTIMIZE": "small files put together",
     "SET TBLPROPERTIES": "properties set",
     "VACUUM START": "files of old versions being removed",

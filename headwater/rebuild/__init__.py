@@ -145,7 +145,7 @@ def abort(project: Project) -> list[str]:
     names = [name for name in project.names() if name in plan.tables]
     with held(shadow, names):
         if not is_swapped(lake, plan):
-            shadow.remove(_flows(project, names))
+            shadow.remove(flows_into(project, names))
         plan.forget(lake)
     return names
 
@@ -157,15 +157,16 @@ def clean(project: Project) -> int:
     A sink that has last sent one of them can't go on from it.
     """
     lake = Lake(project.conf.lake)
-    live, under_way = lake.places(), Plan.read(lake)
-    kept = {place.path for place in live.values()}
-    kept |= {lake.at(*each) for each in under_way.tables.items()} if under_way else set()
     found = lake.finish()
-    for name in live:
-        for path in lake.at(name, 1).parent.glob("g[0-9]*"):
-            if path not in kept:
-                shutil.rmtree(path)
-                found += 1
+    with lake.alone():  # what a flow is just making is not removed
+        live, under_way = lake.places(), Plan.read(lake)
+        kept = {place.path for place in live.values()}
+        kept |= {lake.at(*each) for each in under_way.tables.items()} if under_way else set()
+        for name in {*live, *(each for table in project.tables for each in beside(table))}:
+            for path in lake.at(name, 1).parent.glob("g[0-9]*"):
+                if path not in kept:
+                    shutil.rmtree(path)
+                    found += 1
     return found
 
 
@@ -262,7 +263,7 @@ def _planned(project: Project, lake: Lake, tables: Sequence[str], since: str, ve
     return under_way
 
 
-def _flows(project: Project, names: list[str]) -> dict[str, str]:
+def flows_into(project: Project, names: Sequence[str]) -> dict[str, str]:
     """{flow → the table that it writes} of all flows into these tables."""
     own = {name: name for name in names}
     into = {flow.name: name for name in names for flow in project.tables[name].flows}
@@ -275,4 +276,4 @@ def is_swapped(lake: Lake, plan: Plan) -> bool:
     return any(name in places and places[name].generation == plan.tables[name] for name in plan.tables)
 
 
-__all__ = ["Difference", "Rebuilt", "abort", "clean", "held", "is_swapped", "rebuild"]
+__all__ = ["Difference", "Rebuilt", "abort", "clean", "flows_into", "held", "is_swapped", "rebuild"]

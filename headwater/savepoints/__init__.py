@@ -21,6 +21,7 @@ from headwater.savepoints.cut import Chosen, lakes
 from headwater.savepoints.cut.whole import remove, unfinished, whole
 from headwater.savepoints.kept import FILE, Bronze, Held, Savepoint, all_of, folder_of, unknown
 from headwater.savepoints.restoring import restore
+from headwater.storage import erasure
 from headwater.storage.lake import Lake, Place
 
 
@@ -28,12 +29,14 @@ def create(project: Project, name: str) -> Savepoint:
     """Keep all tables but bronze as they are, while flows go on.
 
     Raises:
-        ProjectError: no such name can be given, there is such a savepoint, or nothing to keep.
+        ProjectError: no such name can be given, there is such a savepoint, nothing to keep, or an erase is
+            under way.
         LeaseError: another process is making it.
         CommitError: a file was removed meanwhile.
     """
     lake = Lake(project.conf.lake)
     folder = folder_of(lake, name)
+    erasure.refuse(lake)
     if folder.exists():
         raise ProjectError(
             f"there is a savepoint {name} already; take another name, or run: headwater savepoint drop {name}"

@@ -21,6 +21,7 @@ from headwater.project import Project
 from headwater.savepoints import cut as cuts
 from headwater.savepoints.cut import lakes
 from headwater.savepoints.cut.whole import whole
+from headwater.storage import erasure
 from headwater.storage.lake import Lake
 
 MARK = "_copy.json"
@@ -44,11 +45,13 @@ def copy(project: Project, target: Path, *, full: bool = False) -> dict[str, int
         full: whether all files are copied; else they are linked, where that folder's file system can.
 
     Raises:
-        ProjectError: there is nothing to copy, the folder is in the lake, or it is there and holds something.
+        ProjectError: there is nothing to copy, the folder is in the lake, or it is there and holds something;
+            or an erase is under way.
         LeaseError: another process is copying to it.
         CommitError: a file was removed meanwhile.
     """
     lake, target = Lake(project.conf.lake), target.resolve()
+    erasure.refuse(lake)
     if not lake.places():
         raise ProjectError(f"{lake.root}: there is nothing to copy yet; run: headwater run --once")
     if target.is_relative_to(lake.root):

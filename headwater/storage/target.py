@@ -330,13 +330,16 @@ class Target:
             self.flows = flows
             return self.version
 
-    def rewrite(self, before: Sequence[str], after: Sequence[str], order: int) -> bool:
+    def rewrite(
+        self, before: Sequence[str], after: Sequence[str], order: int, operation: str = "OPTIMIZE"
+    ) -> bool:
         """Let files that `write` wrote hold the rows which others held; whether those were still the table's.
 
         Args:
             before: the absolute paths of those that go.
             after: the paths below the table of those that come.
             order: see `log.DataFile`.
+            operation: what Delta calls it.
 
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
@@ -346,7 +349,7 @@ class Target:
             held = {unquote(path): path for path in self._table.file_uris()}
             if not all(path in held for path in before):
                 return False
-            info = {"timestamp": now, "operation": "OPTIMIZE", log.IDENTITY_KEY: json.dumps(self.flows)}
+            info = {"timestamp": now, "operation": operation, log.IDENTITY_KEY: json.dumps(self.flows)}
             gone = [self._remove(path, now, is_change=False) for path in before]
             come = [
                 {

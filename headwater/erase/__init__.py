@@ -1,0 +1,213 @@
+"""Erasing records, such as those of a person, and all that was made of them.
+
+1. **Find** the records in bronze by a condition on their decoded fields.
+2. **Note** where they stand, in a small file: from here on nothing else begins on the lake until all is done.
+3. **Take them out** of bronze: its files are written anew without them, its past is forgotten.
+4. **Rebuild** all that is derived from there, with quarantines, late tables and state, and swap it in one
+   commit; sinks are sent what is other in the new tables.
+5. **Remove** the generations before, and prove by the places of the records that no file has them.
+
+Killed anywhere, the same command goes on. The streams go on in the new tables; a rebuild or a replay can't
+bring the records back, as bronze has them no more.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from headwater import analysis, failpoints, kafka, rebuild
+from headwater import spark as sessions
+from headwater.definitions import KafkaSink
+from headwater.erase.find import Found, counted, find
+from headwater.erase.history import forget_past, take_out
+from headwater.erase.left import left
+from headwater.erase.proof import Searched, search
+from headwater.errors import ProjectError
+from headwater.flows.backfill import backfill_name
+from headwater.flows.context import Context
+from headwater.flows.publish import PublishFlow
+from headwater.progress import Board
+from headwater.project import Project
+from headwater.rebuild.build import Progress
+from headwater.rebuild.shadow import Plan
+from headwater.rebuild.since import EARLIEST, check_whole, history_of
+from headwater.savepoints import copies
+from headwater.savepoints.kept import all_of
+from headwater.storage.erasure import Erasure
+from headwater.storage.intent import IntentFile
+from headwater.storage.lake import Lake
+from headwater.storage.lease import Lease
+from headwater.storage.target import Target
+
+
+@dataclass(frozen=True)
+class Erased:
+    """What an erase did.
+
+    Attributes:
+        records: how many records went.
+        bronze: the bronze tables that had them.
+        tables: {table that was made anew → its generation now}.
+        sinks: those that were sent what is other now.
+        searched: what was looked through for them.
+        left: what may still have them, in words.
+    """
+
+    records: int
+    bronze: Sequence[str]
+    tables: dict[str, int]
+    sinks: Sequence[str]
+    searched: Searched
+    left: Sequence[str]
+
+
+def unfinished(project: Project) -> Erasure | None:
+    """The erase that was killed half-way; None where there is none."""
+    return Erasure.read(Lake(project.conf.lake))
+
+
+def look(project: Project, table: str, where: str) -> Found:
+    """What would be erased; see `headwater.erase.find`.
+
+    Raises:
+        ProjectError: the table decodes no records, or the condition is none on its columns.
+    """
+    return find(project, Lake(project.conf.lake), table, where)
+
+
+def erase(
+    project: Project,
+    found: Found | Erasure,
+    *,
+    since: str = "",
+    progress: Progress | None = None,
+    notices: Board | None = None,
+) -> Erased:
+    """Erase records, or go on with the erase that was killed.
+
+    Args:
+        project: the definitions.
+        found: what `look` found, or `unfinished`.
+        since: `earliest` where a bronze table lets go of its rows by their age, and it is known that the
+            tables below lose what was made of those.
+        progress: told how far the rebuild is.
+        notices: where a person is told of what happens.
+
+    Raises:
+        ProjectError: a savepoint has the records, a rebuild is under way, a bronze table has begun a batch
+            that is not done, or the history is not whole any more.
+        LeaseError: another process writes a table or a sink of the project.
+        FlowError, SinkUnavailable: the rebuild or a sink failed; the same command goes on.
+    """
+    lake, board = Lake(project.conf.lake), notices or Board()
+    lake.finish()
+    with _alone(project, lake):
+        if isinstance(found, Found):
+            _check(project, lake, found, since)
+            erasure = Erasure(list(found.records), found.places, since)
+            erasure.write(lake)
+        else:
+            erasure = found
+        failpoints.reach("noted", "erase")
+        for name in erasure.tables:
+            target = Target(lake.place(name))
+            take_out(target, erasure.places)
+            failpoints.reach("taken", "erase")
+            forget_past(target)
+        failpoints.reach("forgotten", "erase")
+        below = [name for name in project.below(list(erasure.tables)) if name not in project.raw]
+        tables: dict[str, int] = {}
+        if below:
+            tables = rebuild.rebuild(
+                project, below, since=erasure.since, progress=progress, notices=board
+            ).tables
+        failpoints.reach("rebuilt", "erase")
+        sinks = _publish(project, lake, below, board)
+        failpoints.reach("published", "erase")
+        _remove_earlier(project, lake)
+        searched = search(lake, erasure.places)
+        erasure.forget(lake)
+    rest = left(project, lake, erasure.places, sinks)
+    return Erased(len(erasure.places), erasure.tables, tables, list(sinks), searched, rest)
+
+
+def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
+    """Check that an erase that begins can come to its end.
+
+    Raises:
+        ProjectError: it can't.
+    """
+    if unfinished(project) is not None:
+        raise ProjectError("another erase was killed half-way; headwater erase ends that one first")
+    under_way = Plan.read(lake)
+    if under_way is not None and not rebuild.is_swapped(lake, under_way):
+        raise ProjectError(
+            "a rebuild is under way; end it, or remove what it built: headwater rebuild --abort"
+        )
+    kept = [savepoint.name for savepoint in all_of(lake)]
+    if kept:
+        raise ProjectError(
+            f"the savepoints {', '.join(kept)} have what was made of the records, and could bring it back; "
+            "remove them first: headwater savepoint drop NAME"
+        )
+    for name in found.records:
+        for flow in (name, backfill_name(name)):
+            begun = IntentFile(lake.flow_folder(flow, name)).read()
+            if begun is not None and not begun.sealed:
+                raise ProjectError(
+                    f"{flow} was killed in a batch; let it end first: headwater run {name} --once"
+                )
+    below = [name for name in project.below(list(found.records)) if name not in project.raw]
+    if since != EARLIEST:
+        check_whole(lake, project, below, history_of(project, below))
+
+
+@contextmanager
+def _alone(project: Project, lake: Lake) -> Iterator[None]:
+    """Be the only one that writes the project's tables and sinks.
+
+    Raises:
+        LeaseError: another process does.
+    """
+    with ExitStack() as leases:
+        for name in (*project.names(), *project.sinks):
+            leases.callback(Lease(name, lake.flow_folder(name)).release)
+        yield
+
+
+def _publish(project: Project, lake: Lake, tables: Sequence[str], board: Board) -> dict[str, bool]:
+    """Send the sinks of tables that were made anew what is other now; {sink → whether its rows have keys}.
+
+    Raises:
+        SinkUnavailable, KafkaException: one can't be reached.
+        FlowError: one refused it.
+    """
+    sinks = [sink for sink in project.sinks.values() if sink.table in tables]
+    if not sinks or copies.mark(lake.root):  # nothing leaves a copy
+        return {}
+    into_kafka = any(isinstance(sink, KafkaSink) for sink in sinks)
+    bootstrap = kafka.ensure_running(project.root, project.conf) if into_kafka else ""
+    spark = sessions.start(project.conf)
+    context = Context(project, analysis.analyse(spark, project), spark, lake, board, bootstrap=bootstrap)
+    for name in project.names():
+        context.heads.end(name)
+    for sink in sinks:
+        PublishFlow(context, sink).run()
+    return {sink.name: bool(context.tables[sink.table].keys) for sink in sinks}
+
+
+def _remove_earlier(project: Project, lake: Lake) -> None:
+    """Remove all generations but the live ones, what their flows kept, and what reconciling has built."""
+    rebuild.clean(project)
+    places = lake.places()
+    for flow, table in rebuild.flows_into(project, [*project.tables]).items():
+        for folder in lake.flow_at(flow, 1).parent.glob("g[0-9]*"):
+            if table in places and folder != lake.flow_at(flow, places[table].generation):
+                shutil.rmtree(folder)
+    shutil.rmtree(lake.root / "_reconcile", ignore_errors=True)
+
+
+__all__ = ["Erased", "Erasure", "Found", "Searched", "counted", "erase", "look", "unfinished"]

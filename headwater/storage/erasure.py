@@ -1,0 +1,66 @@
+"""What an erase takes out, kept beside the lake until it is out: where the records stand, nothing of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headwater.decode import PLACE
+from headwater.errors import ProjectError
+from headwater.storage.lake import Lake
+
+NOTE = "_erase.parquet"
+_SCHEMA = pa.schema(list(PLACE.items()))
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """Records that go.
+
+    Attributes:
+        tables: the bronze tables that have them.
+        places: where they stand in Kafka; the columns of `decode.PLACE`.
+        since: what of the history is read again; see `headwater.rebuild.since`.
+    """
+
+    tables: Sequence[str]
+    places: pa.Table
+    since: str = ""
+
+    @classmethod
+    def read(cls, lake: Lake) -> Erasure | None:
+        """The erase that is under way, or was killed; None where there is none."""
+        try:
+            kept = pq.read_table(lake.root / NOTE, partitioning=None)
+        except FileNotFoundError:
+            return None
+        said = {name.decode(): text.decode() for name, text in kept.schema.metadata.items()}
+        return cls(said["tables"].split(), kept.replace_schema_metadata(), said["since"])
+
+    def write(self, lake: Lake) -> None:
+        """Keep it; after a kill it is there whole, or not at all."""
+        file = lake.root / NOTE
+        half = file.with_suffix(".part")
+        named = {"tables": " ".join(self.tables), "since": self.since}
+        pq.write_table(self.places.select(_SCHEMA.names).cast(_SCHEMA).replace_schema_metadata(named), half)
+        os.replace(half, file)
+
+    def forget(self, lake: Lake) -> None:
+        """The records are out."""
+        (lake.root / NOTE).unlink(missing_ok=True)
+
+
+def refuse(lake: Lake) -> None:
+    """Let nothing begin on a lake of which some tables may still have what others have no more.
+
+    Raises:
+        ProjectError: an erase is under way, or was killed.
+    """
+    if (lake.root / NOTE).exists():
+        raise ProjectError(
+            f"{lake.root}: an erase is under way, or was killed half-way: headwater erase ends it"
+        )

@@ -1,0 +1,279 @@
+"""Records are erased from bronze and from all that was made of them, whatever is killed; and it is proven."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
+
+from headwater import erase as erasing
+from headwater import savepoints
+from headwater.cli import app
+from headwater.erase import Erased, proof
+from headwater.errors import FlowError, ProjectError
+from headwater.inspect.history import history
+from headwater.progress import Board
+from headwater.query.sources import of_project
+from headwater.rebuild import abort
+from headwater.run import Options, Run
+from headwater.savepoints import copies
+from headwater.storage import log
+from headwater.storage.target import Identity, Target
+
+SINK = f"{COUNTS}->mine"
+FILES = {
+    "gold/mine.py": '''import json
+from pathlib import Path
+
+import headwater as hw
+from headwater.errors import SinkUnavailable
+from headwater.sinks import CHANGE, Sink
+
+HERE = Path(__file__).parent
+
+
+class Mine(Sink):
+    """What the table holds, by its key, in a file."""
+
+    def open(self, table):
+        return None
+
+    def write(self, changes):
+        if (HERE / "down").exists():
+            raise SinkUnavailable("mine: down")
+        file = HERE / "held"
+        held = json.loads(file.read_text()) if file.exists() else {}
+        for _, rows in changes.batches():
+            for row in rows.to_pylist():
+                if row[CHANGE] == "delete":
+                    del held[row["user"]]
+                else:
+                    held[row["user"]] = row["visits"]
+        file.write_text(json.dumps(held))
+
+    def close(self):
+        pass
+
+
+mine = hw.sink("gold.counts", Mine, name="mine")
+''',
+}
+
+
+@pytest.fixture
+def case(tmp_path: Path, interpreted: SparkSession) -> Case:
+    case = Case(tmp_path / "project", interpreted, **FILES)
+    draw = random.Random(7)
+    for _ in range(4):
+        case.send(draw)
+    case.drain(*DERIVED, SINK)
+    return case
+
+
+def erase(case: Case, where: str = "user = 'b'", table: str = VISITS, **options: Any) -> Erased:
+    project = case.project()
+    found = erasing.unfinished(project) or erasing.look(project, table, where)
+    done = erasing.erase(project, found, notices=Board(notices=StringIO()), **options)
+    case.bronze = Target(case.bronze.place)
+    return done
+
+
+def values(case: Case) -> list[bytes]:
+    """What is in any Parquet file below the lake that holds raw records, live or not."""
+    found = []
+    for path in case.lake.root.rglob("*.parquet"):
+        if "value" in pq.read_schema(path).names:
+            found += [value for value in pq.read_table(path, partitioning=None)["value"].to_pylist() if value]
+    return found
+
+
+def of_b(case: Case) -> int:
+    return sum(b'"user": "b"' in value for value in values(case))
+
+
+def held(case: Case) -> dict[str, int]:
+    return dict(json.loads((case.root / "gold" / "held").read_text()))
+
+
+def test_all_that_was_made_of_records_goes_with_them(case: Case) -> None:
+    everything, raw, count = case.everything(), case.rows(RAW), of_b(case)
+    assert count > 9 and all(any("b" in row for row in everything[name]) for name in (VISITS, COUNTS, TOP))
+    assert any("b" in row for row in everything[f"{ENDED}_late"]) and "b" in held(case)
+    case.rebuild(COUNTS)  # so that there are generations before
+    case.drain(*DERIVED, SINK)
+    done = erase(case)
+    assert (done.records, done.bronze, set(done.tables)) == (count, [RAW], set(DERIVED))
+    assert done.searched.files > 3 and done.sinks == [SINK]
+    assert of_b(case) == 0 and len(case.rows(RAW)) == len(raw) - count
+    after = case.everything()
+    assert not [row for rows in after.values() for row in rows if "b" in row]
+    assert after == of_new_lake(case)
+    assert held(case) == {row[0]: row[1] for row in case.rows(COUNTS)}
+
+
+def test_streams_go_on_and_a_replay_brings_nothing_back(case: Case) -> None:
+    erase(case)
+    case.send(random.Random(8))  # of b, too: who is erased may come again
+    case.drain(*DERIVED, SINK)
+    assert of_b(case) > 0 and "b" in held(case)
+    assert case.everything() == of_new_lake(case)
+    assert case.rebuild(VISITS, verify=True).swapped
+    assert erase(case).records > 0 and of_b(case) == 0
+    assert case.rebuild(VISITS).swapped
+    assert not [row for rows in case.everything().values() for row in rows if "b" in row]
+
+
+def test_the_order_of_what_is_left_stays(case: Case) -> None:
+    before = [offset for (*_, offset) in _places(case)]
+    gone = {record for record in before if record % 3 == 0}
+    assert erase(case, '"offset" % 3 = 0', RAW).records == len(gone)
+    assert [offset for (*_, offset) in _places(case)] == [each for each in before if each not in gone]
+    (first, *older) = history(of_project(case.root, "local").named([RAW])[0], 9).versions
+    assert first.what == "records erased" and not older and log.first(case.bronze.place.path) > 0
+
+
+def _places(case: Case) -> list[tuple[Any, ...]]:
+    columns = ["cluster", "topic", "partition", "offset"]
+    files = log.snapshot(case.bronze.place.path, case.bronze.version)
+    return [
+        tuple(row.values()) for file in files for row in pq.read_table(file.path, columns=columns).to_pylist()
+    ]
+
+
+def test_every_table_that_has_the_records_loses_them(case: Case) -> None:
+    case.write(**{"bronze/twin.py": "import headwater as hw\ntwin = hw.topic('raw')\n"})
+    twin = Target(case.lake.create("bronze.twin", case.columns, properties={}))
+    rows = case.bronze.held(case.columns)
+    twin.append(twin.write(rows, "twin"), Identity("bronze.twin", 1, 0, {"raw": {"0": case.sent}}))
+    found = erasing.look(case.project(), VISITS, "user = 'b'")
+    assert found.records == dict.fromkeys([RAW, "bronze.twin"], len(found.places))
+    assert erase(case).bronze == [RAW, "bronze.twin"] and of_b(case) == 0
+    assert len(case.rows("bronze.twin")) == len(case.rows(RAW))
+
+
+def test_malformed_records_are_said_and_can_be_meant(case: Case) -> None:
+    found = erasing.look(case.project(), VISITS, "user = 'b'")
+    malformed = len(case.rows("quarantine.silver_visits"))
+    assert found.malformed == malformed > 0
+    done = erase(case, "value = '{'::BLOB OR user = 'b'")
+    assert done.records == len(found.places) + malformed
+    assert "quarantine.silver_visits" not in case.lake.places() and b"{" not in values(case)
+
+
+def test_many_people_are_erased_at_once(case: Case) -> None:
+    (gone := case.root / "gone.csv").write_text("id\na\nb\n")
+    assert erase(case, f"user IN (SELECT id FROM read_csv('{gone}'))").records > 20
+    assert {row[0] for row in case.rows(COUNTS)} == {"c"} == held(case).keys()
+
+
+@pytest.mark.parametrize(
+    ("table", "where", "why"),
+    [
+        (VISITS, "person = 'b'", r'--where person = .b.: .*column "person" not found'),
+        (VISITS, "user = 'b' AND", "--where .*: Parser Error"),
+        (VISITS, "true); DROP TABLE records; SELECT (1", "more than one statement"),
+        (VISITS, "user::INT = 1", "--where .*: Conversion Error"),
+        (COUNTS, "user = 'b'", r"gold\.counts decodes no records; name one that does: silver\.visits$"),
+        ("silver.nope", "true", r"unknown table 'silver\.nope'"),
+    ],
+)
+def test_what_can_not_be_meant_is_said(case: Case, table: str, where: str, why: str) -> None:
+    with pytest.raises(ProjectError, match=why):
+        erasing.look(case.project(), table, where)
+
+
+def test_what_would_bring_them_back_is_refused(case: Case) -> None:
+    everything = case.everything()
+    savepoints.create(case.project(), "before")
+    with pytest.raises(ProjectError, match="the savepoints before have what was made of the records"):
+        erase(case)
+    savepoints.drop(case.lake, "before")
+    assert not case.rebuild(COUNTS, swap=False).swapped
+    with pytest.raises(ProjectError, match="a rebuild is under way"):
+        erase(case)
+    abort(case.project())
+    short = "kafka: embedded\nmaintain: {keep: 0s, tables: {bronze.raw: {retention: 1ms}}}\n"
+    case.write(**{"conf/local.yaml": short})
+    case.send(random.Random(8))
+    files = [file.path for file in log.snapshot(case.bronze.place.path, case.bronze.version)]
+    case.bronze.expire(files[:1], datetime.now(UTC))
+    with pytest.raises(ProjectError, match="would lose what was made of them"):
+        erase(case)
+    assert case.everything() == everything and erasing.unfinished(case.project()) is None
+    assert erase(case, since="earliest").records and of_b(case) == 0
+
+
+STEPS = ["noted", "written", "taken", "forgotten", "planned", "holding", "swapped", "rebuilt", "published"]
+
+
+@pytest.mark.parametrize(
+    "at", ["written", "swapped", *(pytest.param(at, marks=pytest.mark.torture) for at in STEPS)]
+)
+def test_an_erase_that_was_killed_goes_on(case: Case, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    def reach(step: str, flow: str) -> None:
+        if step == at and flow in ("erase", "rebuild"):
+            raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr("headwater.failpoints.reach", reach)
+        with pytest.raises(SystemExit):
+            erase(case)
+    project = case.project()
+    for begin in (
+        lambda: Run(project, Options(once=True), Board(notices=StringIO()))(),
+        lambda: savepoints.create(project, "now"),
+        lambda: copies.copy(project, case.root.with_name("copy")),
+    ):
+        with pytest.raises(ProjectError, match="an erase is under way, or was killed half-way"):
+            begin()
+    done = erase(case)  # goes on
+    assert done.records > 9 and of_b(case) == 0 and "b" not in held(case)
+    assert case.everything() == of_new_lake(case)
+    assert erasing.unfinished(project) is None
+    case.send(random.Random(9))
+    case.drain(*DERIVED, SINK)
+    assert case.everything() == of_new_lake(case)
+
+
+def test_a_sink_that_is_down_is_sent_it_later(case: Case) -> None:
+    down = case.root / "gold" / "down"
+    down.touch()
+    with pytest.raises(Exception, match="mine: down"):
+        erase(case)
+    assert "b" in held(case)
+    down.unlink()
+    erase(case)
+    assert "b" not in held(case)
+
+
+def test_the_search_finds_what_is_left(case: Case) -> None:
+    found = erasing.look(case.project(), VISITS, "user = 'b'")
+    with pytest.raises(FlowError, match=r"\.parquet still has \d+ of the records"):
+        proof.search(case.lake, found.places)
+
+
+def test_a_person_is_asked_first(case: Case) -> None:
+    def headwater(*args: str) -> Any:
+        return CliRunner().invoke(app, ["erase", *args, "--project", str(case.root)])
+
+    meant = (VISITS, "--where", "user = 'b'")
+    asked = headwater(*meant)
+    said = " ".join(asked.output.replace("│", " ").split())
+    assert asked.exit_code == 2 and "this erases" in said and "say --yes" in said
+    assert of_b(case) > 0
+    done = headwater(*meant, "--yes")
+    assert done.exit_code == 0, done.output
+    assert f"records of {RAW}" in done.output and "none of them is in the" in done.output
+    assert "left to you" in done.output and of_b(case) == 0
+    again = headwater(*meant, "--yes")
+    assert again.exit_code == 0 and f"no record of {VISITS} is meant" in again.output
+    assert headwater().exit_code == headwater(VISITS).exit_code == 2
