@@ -83,6 +83,15 @@ def column(expression: Any) -> Column:
     return Column(jvm.java_class("org.apache.spark.sql.classic.ExpressionUtils").column(expression))
 
 
+def carried(result: DataFrame, source: DataFrame) -> set[str]:
+    """The columns of a source that the result has under their names, as they are."""
+    ours, theirs = (
+        {(str(column.name()), int(column.exprId().id())) for column in jvm.items(analysed(frame).output())}
+        for frame in (result, source)
+    )
+    return {name for name, _ in ours & theirs}
+
+
 def quoted(name: str) -> str:
     """A column's name as SQL reads it whole, dots and all."""
     return f"`{name.replace('`', '``')}`"

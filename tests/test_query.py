@@ -250,6 +250,15 @@ def test_spark_runs_queries_only(project: Path, spark: SparkSession, sql: str) -
     refusal(project, sql, engine="spark")
 
 
+def test_a_file_that_is_gone_is_named(ask: Callable[..., Result], project: Path) -> None:
+    append(project, "gold.lost", [{"host": "a"}], pa.schema([("host", pa.string())]))
+    for part in Lake(project / ".headwater" / "lake").place("gold.lost").path.glob("*/part.parquet"):
+        part.unlink()
+    with pytest.raises(QueryError, match=r"gold/lost/.*/part\.parquet") as refused:
+        ask("SELECT * FROM gold.lost")
+    assert "\n" not in str(refused.value)
+
+
 # The past
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
@@ -207,6 +208,12 @@ def test_what_a_new_generation_has_no_more_goes_from_the_sink(tmp_path: Path) ->
         case.run()
     aside.rename(case.lake.at(TABLE, 1))
     assert case.run()[1][3] == [[1, "delete", "a", 1]]
+    same = replace(new, generation=3, path=case.lake.at(TABLE, 3))
+    shutil.copytree(new.path, same.path)
+    case.lake.swap({TABLE: same})
+    assert case.run()[1][3] == []  # and it knows that it is there
+    shutil.rmtree(new.path)
+    assert [said[0] for said in case.run()] == ["open", "close"]
 
 
 def test_the_sink_of_the_docs_works(tmp_path: Path) -> None:

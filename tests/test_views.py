@@ -283,7 +283,7 @@ def test_what_can_be_no_view_is_refused(
     assert says in str(e.value)
 
 
-def test_a_stream_can_not_read_a_view(interpreted: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_can_not_aggregate_a_view(interpreted: SparkSession, tmp_path: Path) -> None:
     below = "CREATE STREAMING TABLE gold.below AS SELECT count(*) AS n FROM STREAM gold.top"
-    with pytest.raises(ProjectError, match="rows change in place; read it by a CREATE MATERIALIZED VIEW"):
+    with pytest.raises(ProjectError, match="rows change in place; do that in a CREATE MATERIALIZED VIEW"):
         Case(tmp_path, interpreted, **{"gold/top.sql": TOP_SQL, "gold/below.sql": below})

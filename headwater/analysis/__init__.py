@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from headwater import aggregate, decode, windows
+from headwater import aggregate, decode, plans, windows
 from headwater.aggregate import Aggregate
 from headwater.analysis import checks, processes
 from headwater.analysis.analysed import BRONZE, Analysed
@@ -118,15 +118,12 @@ def _analyse(
             of_whole_table(project.suites[table.name])
         source = found[table.sources[0]].columns
         return processes.analyse(table, table.process, source, fingerprint(project, table))
-    frames, stream = [], None
+    frames, stream, followed = [], None, None
     for name in table.sources:
         if name in project.references:
             columns = project.references[name].schema(spark)
         else:
-            if not found[name].appended and not table.view:
-                raise ProjectError(
-                    f"{where} reads {name}, whose rows change in place; read it by a CREATE MATERIALIZED VIEW"
-                )
+            followed = found[name] if not found[name].appended and not table.view else followed
             columns = input_columns(project, table, found[name])
         frames.append(spark.createDataFrame([], columns))
         stream = frames[-1] if name not in project.references else stream
@@ -139,6 +136,13 @@ def _analyse(
     assert stream is not None
     maintained = aggregate.find(result, where)
     checks.row_by_row(result, stream, where)
+    if followed is not None and maintained is not None:
+        raise ProjectError(
+            f"{where} aggregates {followed.name}, whose rows change in place; do that in a CREATE "
+            "MATERIALIZED VIEW"
+        )
+    if followed is not None:
+        return _following(project, table, result, stream, followed)
     if maintained is None:
         if table.emit == "final" or table.allowed_lateness:
             what = "emit = 'final'" if table.emit == "final" else "allowed_lateness"
@@ -186,6 +190,33 @@ def _analyse(
         late=late_columns(lateness, result, where) if lateness else None,
         state=aggregate.schema(result, where, bounds=True) if final else None,
     )
+
+
+def _following(
+    project: Project, table: Table, result: DataFrame, stream: DataFrame, source: Analysed
+) -> Analysed:
+    """A table with a row for a row of another whose rows change in place.
+
+    Raises:
+        ProjectError: it is more than that.
+    """
+    where = f"{table.file}: {table.name}"
+    reads = f"{where} reads {source.name}, whose rows change in place"
+    view = "read it by a CREATE MATERIALIZED VIEW"
+    if table.into or table.emit == "final" or table.allowed_lateness:
+        raise ProjectError(f"{reads}: with a row for each row, and no windows or flows of its own; or {view}")
+    lost = set(source.keys) - plans.carried(result, stream)
+    if lost or set(table.keys or source.keys) != set(source.keys):
+        keys = ", ".join(source.keys)
+        raise ProjectError(
+            f"{reads}: keep its keys as they are ({keys}), which tell its rows apart; or {view}"
+        )
+    if GONE in result.columns:
+        raise ProjectError(f"{where}: the engine has a column {GONE} of its own; rename it")
+    if table.name in project.suites:
+        of_whole_table(project.suites[table.name])
+    columns, kept = result.schema.toNullable(), stored.schema(result.schema)
+    return Analysed(table.name, columns, kept, source.keys, None, fingerprint(project, table), follows=True)
 
 
 def _maintained(

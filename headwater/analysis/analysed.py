@@ -52,6 +52,7 @@ class Analysed:
         lateness: what makes a row too late for it; None where no row is.
         late: the columns of its late table.
         state: the columns of the table of its open windows; None where its own rows are those.
+        follows: whether it has a row for a row of a table whose rows change in place.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Analysed:
     lateness: Lateness | None = None
     late: pa.Schema | None = None
     state: pa.Schema | None = None
+    follows: bool = False
 
     @property
     def appended(self) -> bool:

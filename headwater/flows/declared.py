@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from headwater.flows.aggregated import AggregateFlow
+from headwater.flows.changed import ChangedFlow
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.files import FilesFlow
@@ -44,6 +45,8 @@ def flow_of(context: Context, name: str) -> Flow:
         return ViewFlow(context, table)
     if table.process is not None:
         return ProcessFlow(context, table)
+    if context.tables[name].follows:
+        return ChangedFlow(context, table)
     if context.tables[name].aggregate is None:
         return DerivedFlow(context, table)
     return FinalFlow(context, table) if table.emit == "final" else AggregateFlow(context, table)

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from headwater import kafka, memory
 from headwater.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
@@ -26,15 +26,11 @@ from headwater.memory import quoted
 from headwater.progress import Batch
 from headwater.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
 from headwater.sinks import Sink as Target
-from headwater.storage import log, stored
+from headwater.storage import feed, log
 from headwater.storage.lake import Lake, Place, files
+from headwater.storage.target import GONE
 
 MOST = 50_000  # changes of one batch, unless one version alone has more
-_BECAME = {
-    "insert": UPSERT,
-    "update_postimage": UPSERT,
-    "delete": DELETE,
-}  # of a change feed; nothing else counts
 
 
 class PublishFlow:
@@ -123,7 +119,7 @@ class PublishFlow:
         parts: list[tuple[Position, pa.Table]] = []
         rows = 0
         for commit in log.commits(place.path, after=at.version, upto=log.head(place.path)):
-            changed = self._rows(commit)
+            changed = self._rows(commit, place.path)
             if parts and rows + len(changed) > MOST:
                 break
             parts.append((Position(place.generation, commit.version), changed))
@@ -171,20 +167,13 @@ class PublishFlow:
         """The rows of a version; columns that it has not are NULL."""
         return ds.dataset(files(table, version), schema=self._columns).to_table()
 
-    def _rows(self, commit: log.Commit) -> pa.Table:
+    def _rows(self, commit: log.Commit, table: Path) -> pa.Table:
         """What the commit changed: the table's columns, and `_change`."""
-        if commit.removed and not commit.changes:
-            raise FlowError(
-                f"{self.name}: version {commit.version} ({commit.operation}) of {self._sink.table} took rows "
-                "away and kept no record of which; rebuild what the sink writes to"
-            )
         parts = []
-        for file in commit.changes or commit.added:
-            found = pq.read_table(file.path, partitioning=None)
-            kinds = found["_change_type"].to_pylist() if commit.changes else ["insert"] * len(found)
-            rows = stored.fitted(found, self._columns)
-            marked = _marked(rows, [_BECAME.get(kind) for kind in kinds])
-            parts.append(marked.filter(marked[CHANGE].is_valid()))
+        for file in feed.files(commit, table):
+            rows = feed.read(file.path, self._columns)
+            became = pc.if_else(rows[GONE], DELETE, UPSERT)
+            parts.append(rows.drop_columns([GONE]).append_column(CHANGE, became))
         return (
             pa.concat_tables(parts)
             if parts
@@ -193,7 +182,8 @@ class PublishFlow:
 
     def _send(self, target: Target, changes: Changes) -> Position:
         began = time.monotonic()
-        if changes.rows:
+        # A generation without a difference is told, too: the one before may be removed then.
+        if changes.rows or changes.last.generation != self._at.generation:
             target.write(changes)
             self._keep(changes.last)
             seconds = time.monotonic() - began

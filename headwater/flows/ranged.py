@@ -1,4 +1,5 @@
-"""What flows over versions have in common: ranges of one table's new rows, each of which becomes one commit.
+"""What flows over versions have in common: ranges of one table's new or changed rows, each of which becomes
+one commit.
 
 The rows that were added to the input since this flow's own last commit are one batch; its commit records how
 far the input has been read: the commit is the checkpoint. A flow is woken by the commits of its input and
@@ -40,6 +41,7 @@ class RangedFlow:
     """
 
     committer: Committer
+    feed = False  # whether it reads the change feed of its input
 
     def __init__(self, context: Context, table: Table, into: Target | None = None) -> None:
         self.name = table.name
@@ -107,6 +109,7 @@ class RangedFlow:
             max_rows=self._max_rows,
             max_bytes=self._context.project.conf.max_bytes_per_batch,
             upto=self._context.bounds.upto(self._place.name, self.name, self._stream),
+            changes=self.feed,
         )
         if found is None:
             return False

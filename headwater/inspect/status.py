@@ -11,7 +11,7 @@ from headwater import kafka
 from headwater.broker import list_topics
 from headwater.definitions import Table
 from headwater.errors import BrokerError
-from headwater.inspect import state
+from headwater.inspect import changes_in_place, state
 from headwater.landing.folder import find
 from headwater.landing.ledger import Ledger, ledger_name
 from headwater.progress import Board
@@ -182,5 +182,5 @@ def lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> int
             return None
         mine = committed.get(flow.name)
         start = Position.parse(mine["consumed"][stream]) if mine else Position(generation=1)
-        rows += ranges.lag(places[stream].path, start)
+        rows += ranges.lag(places[stream].path, start, changes=changes_in_place(places[stream]))
     return rows

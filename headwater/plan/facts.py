@@ -74,7 +74,7 @@ def kind(table: Table, analysed: Analysed) -> str:
         return "process"
     if analysed.aggregate is not None:
         return "final windows" if table.emit == "final" else "aggregate"
-    return "view" if table.view else "rows"
+    return "view" if table.view else "changed rows" if analysed.follows else "rows"
 
 
 def columns_of(text: str) -> dict[str, str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headwater.errors import FlowError
-from headwater.storage import log
+from headwater.storage import feed, log, stats
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,13 @@ def take(
     max_rows: int,
     max_bytes: int,
     upto: Position | None = None,
+    changes: bool = False,
 ) -> Range | None:
     """What was added to an append-only table after `start`: at least one file, and then within the bounds.
 
     None when nothing was committed since. A range without files advances over commits that added nothing.
-    Nothing after `upto` is taken, where it is given, and it may lie within a commit.
+    Nothing after `upto` is taken, where it is given, and it may lie within a commit. With `changes` the files
+    are those of the table's change feed.
 
     Raises:
         FlowError: a commit took rows away.
@@ -83,7 +85,7 @@ def take(
     at, rows, size = start, 0, 0
     files: list[str] = []
     newest: int | None = None
-    for step in _steps(table, name, start, upto):
+    for step in _steps(table, name, start, upto, changes):
         for index, file in step.left(at):
             if files and (rows + max(file.rows, 0) > max_rows or size + file.size > max_bytes):
                 return Range(tuple(files), rows, replace(step.before, files=index), newest)
@@ -94,10 +96,10 @@ def take(
     return Range(tuple(files), rows, at, newest) if at != start else None
 
 
-def lag(table: Path, start: Position) -> int:
-    """How many rows of the table stand after `start`."""
+def lag(table: Path, start: Position, *, changes: bool = False) -> int:
+    """How many rows of the table, or of its change feed, stand after `start`."""
     at, rows = start, 0
-    for step in _steps(table, table.name, start, None):
+    for step in _steps(table, table.name, start, None, changes):
         rows += sum(max(file.rows, 0) for _, file in step.left(at))
         at = step.after
     return rows
@@ -124,7 +126,7 @@ class _Step:
         return _Step(self.before, upto, self.files[: upto.files], None)
 
 
-def _steps(table: Path, name: str, start: Position, upto: Position | None) -> Iterator[_Step]:
+def _steps(table: Path, name: str, start: Position, upto: Position | None, changes: bool) -> Iterator[_Step]:
     """What stands after `start`, up to a position.
 
     Raises:
@@ -145,13 +147,21 @@ def _steps(table: Path, name: str, start: Position, upto: Position | None) -> It
     if upto is not None:
         head = min(head, upto.version + (upto.files > 0))  # none, where it lies in a snapshot
     for commit in log.commits(table, after=at.version, upto=head):
-        if commit.removed:
+        if commit.removed and not changes:
             raise FlowError(
                 f"{name}: version {commit.version} ({commit.operation}) took rows away from {table}, "
                 "which is read as append-only; rebuild the tables below it"
             )
         before, after = (Position(at.generation, version) for version in (commit.version - 1, commit.version))
-        yield _Step(before, after, commit.added, _newest(commit.flows)).cut(upto)
+        files = _counted(feed.files(commit, table)) if changes else commit.added
+        yield _Step(before, after, files, _newest(commit.flows)).cut(upto)
+
+
+def _counted(files: Iterable[log.DataFile]) -> tuple[log.DataFile, ...]:
+    """Files of a change feed with their rows, which a log does not say."""
+    return tuple(
+        file if file.rows >= 0 else replace(file, rows=stats.of(Path(file.path))[0]) for file in files
+    )
 
 
 def _newest(flows: Mapping[str, Any]) -> int | None:

@@ -275,7 +275,7 @@ class Target:
                 post_commithook_properties=NO_HOOKS,
             )
             merger = merger.when_matched_delete(f"s.{GONE}").when_matched_update(columns)
-            merger.when_not_matched_insert(columns).execute()
+            merger.when_not_matched_insert(columns, predicate=f"NOT s.{GONE}").execute()
 
         return self._commit(commit, identity)
 

@@ -1,0 +1,51 @@
+"""The change feed of a table whose rows change in place: what became of which row, file by file.
+
+A commit that changed or removed rows has files of its changes; one that only added rows has none, and its new
+files are its changes: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#add-cdc-file
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headwater.errors import FlowError
+from headwater.storage import stored
+from headwater.storage.log import Commit, DataFile
+from headwater.storage.target import GONE
+
+_KIND = "_change_type"
+_BEFORE = "update_preimage"
+
+
+def files(commit: Commit, table: Path) -> tuple[DataFile, ...]:
+    """The files that say what a commit changed.
+
+    Raises:
+        FlowError: it took rows away, and keeps no record of which.
+    """
+    if commit.removed and not commit.changes:
+        raise FlowError(
+            f"version {commit.version} ({commit.operation}) of {table} took rows away and kept no record of "
+            "which; rebuild what reads it"
+        )
+    return commit.changes or commit.added
+
+
+def read(file: str, columns: pa.Schema) -> pa.Table:
+    """The rows of one such file as they are since then, and in the column `GONE` whether they are no more.
+
+    Args:
+        file: its path.
+        columns: of the table; what the file lacks is NULL.
+    """
+    found = pq.read_table(file, partitioning=None)
+    rows = stored.fitted(found, columns)
+    if _KIND not in found.column_names:
+        return rows.append_column(GONE, pa.repeat(False, len(rows)))
+    kinds = found[_KIND].cast(pa.string())
+    marked = rows.append_column(GONE, pc.equal(kinds, "delete"))
+    return marked.filter(pc.not_equal(kinds, _BEFORE))
