@@ -12,20 +12,20 @@ from headwater.storage.erasure import NOTE
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(1800)]
 
-HOST = "host3"
+HOST = "happy"
 STEPS = ("noted", "written", "taken", "forgotten", "rebuilt", "published")
 
 
 def test_a_host_is_erased_whatever_is_killed(project: Project) -> None:
     draw = random.Random(SEED)
     project.produce(10_000)
-    with project.run() as live, project.producing(rate=300):
+    with project.run() as live:
         live.until(project.caught_up, "the first records")
         refused = project.tried("erase", SILVER, "--where", f"hostname = '{HOST}'", "--yes")
         assert refused.returncode == 1 and f"process {live.pid} is writing it" in refused.stderr
     project.once()
     erase = ("erase", SILVER, "--where", f"hostname = '{HOST}'", "--yes")
-    for step in draw.sample(STEPS, 4):
+    for step in sorted(draw.sample(STEPS, 4), key=STEPS.index):
         tried = project.tried(*erase, fail=f"{step}:erase:1=python")
         assert tried.returncode == -9, (step, tried.stderr)
         assert (project.conf.lake / NOTE).exists()
@@ -44,7 +44,7 @@ def test_a_host_is_erased_whatever_is_killed(project: Project) -> None:
     assert left <= sent.keys() and len(gone) == done["records"] > 1_000
     for at, record in sent.items():
         well_formed = not (record.fault or "").startswith("malformed")
-        assert (at in gone) == (well_formed and json.loads(record.value)["hostname"] == HOST), record
+        assert (at in gone) == (well_formed and json.loads(record.value).get("hostname") == HOST), record
     assert not [
         row for row in project.rows(SILVER, "hostname") + project.rows(GOLD, "hostname") if HOST in row
     ]
