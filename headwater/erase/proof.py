@@ -56,9 +56,9 @@ def search(lake: Lake, places: pa.Table) -> Searched:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """All Parquet files but those of logs, which hold no rows."""
+    """All Parquet files but those of logs and of the catalog, which hold no rows of tables."""
     for path in root.rglob("*.parquet"):
-        if "_delta_log" not in path.parts and path.name != NOTE:
+        if not {"_delta_log", "_catalog", NOTE} & {*path.relative_to(root).parts}:
             yield path
 
 
