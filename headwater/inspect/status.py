@@ -182,5 +182,6 @@ def lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> int
             return None
         mine = committed.get(flow.name)
         start = Position.parse(mine["consumed"][stream]) if mine else Position(generation=1)
-        rows += ranges.lag(places[stream].path, start, changes=changes_in_place(places[stream]))
+        changes = stream in project.tables and changes_in_place(places[stream])  # bronze never does
+        rows += ranges.lag(places[stream].path, start, changes=changes)
     return rows
