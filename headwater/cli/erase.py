@@ -81,10 +81,10 @@ def _carried_out(project: Loaded, what: Found | Erasure, since: str = "") -> Era
 
 
 def _ask(project: Loaded, records: dict[str, int], yes: bool) -> None:
-    from headwater.erase import counted
+    from headwater.erase import counted, made_of
 
-    below = [name for name in project.below(list(records)) if name not in project.raw]
-    what = f"this erases {counted(records)} for good, and makes {', '.join(below) or 'no table'} anew"
+    below = ", ".join(made_of(project, list(records)))
+    what = f"this erases {counted(records)} for good, and makes {below or 'no table'} anew"
     if not yes:
         if not sys.stdin.isatty():
             raise typer.BadParameter(f"{what}; say --yes")

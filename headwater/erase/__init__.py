@@ -14,8 +14,7 @@ bring the records back, as bronze has them no more.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headwater import analysis, failpoints, kafka, rebuild
@@ -39,7 +38,6 @@ from headwater.savepoints.kept import all_of
 from headwater.storage.erasure import Erasure
 from headwater.storage.intent import IntentFile
 from headwater.storage.lake import Lake
-from headwater.storage.lease import Lease
 from headwater.storage.target import Target
 
 
@@ -67,6 +65,11 @@ class Erased:
 def unfinished(project: Project) -> Erasure | None:
     """The erase that was killed half-way; None where there is none."""
     return Erasure.read(Lake(project.conf.lake))
+
+
+def made_of(project: Project, bronze: Sequence[str]) -> list[str]:
+    """The tables that are derived from bronze tables."""
+    return [name for name in project.below(list(bronze)) if name not in project.raw]
 
 
 def look(project: Project, table: str, where: str) -> Found:
@@ -97,14 +100,14 @@ def erase(
         notices: where a person is told of what happens.
 
     Raises:
-        ProjectError: a savepoint has the records, a rebuild is under way, a bronze table has begun a batch
-            that is not done, or the history is not whole any more.
+        ProjectError: a savepoint or a table without a definition may have the records, a rebuild is under
+            way, a bronze table has begun a batch that is not done, or the history is not whole any more.
         LeaseError: another process writes a table or a sink of the project.
         FlowError, SinkUnavailable: the rebuild or a sink failed; the same command goes on.
     """
     lake, board = Lake(project.conf.lake), notices or Board()
     lake.finish()
-    with _alone(project, lake):
+    with rebuild.held(lake, [*project.names(), *project.sinks]):
         if isinstance(found, Found):
             _check(project, lake, found, since)
             erasure = Erasure(list(found.records), found.places, since)
@@ -118,7 +121,7 @@ def erase(
             failpoints.reach("taken", "erase")
             forget_past(target)
         failpoints.reach("forgotten", "erase")
-        below = [name for name in project.below(list(erasure.tables)) if name not in project.raw]
+        below = made_of(project, erasure.tables)
         tables: dict[str, int] = {}
         if below:
             tables = rebuild.rebuild(
@@ -160,22 +163,9 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
                 raise ProjectError(
                     f"{flow} was killed in a batch; let it end first: headwater run {name} --once"
                 )
-    below = [name for name in project.below(list(found.records)) if name not in project.raw]
+    below = made_of(project, list(found.records))
     if since != EARLIEST:
         check_whole(lake, project, below, history_of(project, below))
-
-
-@contextmanager
-def _alone(project: Project, lake: Lake) -> Iterator[None]:
-    """Be the only one that writes the project's tables and sinks.
-
-    Raises:
-        LeaseError: another process does.
-    """
-    with ExitStack() as leases:
-        for name in (*project.names(), *project.sinks):
-            leases.callback(Lease(name, lake.flow_folder(name)).release)
-        yield
 
 
 def _publish(project: Project, lake: Lake, tables: Sequence[str], board: Board) -> dict[str, bool]:
@@ -210,4 +200,4 @@ def _remove_earlier(project: Project, lake: Lake) -> None:
     shutil.rmtree(lake.root / "_reconcile", ignore_errors=True)
 
 
-__all__ = ["Erased", "Erasure", "Found", "Searched", "counted", "erase", "look", "unfinished"]
+__all__ = ["Erased", "Erasure", "Found", "Searched", "counted", "erase", "look", "made_of", "unfinished"]

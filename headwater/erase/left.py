@@ -30,8 +30,9 @@ def left(project: Project, lake: Lake, places: pa.Table, sinks: Mapping[str, boo
     found = list(_of_kafka(project, places))
     if from_files:
         found.append(f"{from_files:,} of the records came from files, which are as they were")
+    topics = _topics(places)
     for alert in project.alerts.values():
-        if project.topics[alert.source].topic in _topics(places):
+        if project.topics[alert.source].topic in topics:
             found.append(f"alerts that were sent to the topic {alert.topic}, until its retention ends")
     for name, keyed in sinks.items():
         sink = project.sinks[name]

@@ -26,8 +26,6 @@ from headwater.storage.target import GONE, Identity, Target
 class ChangedFlow(RangedFlow):
     """The flow of one table that follows another."""
 
-    feed = True
-
     def __init__(self, context: Context, table: Table) -> None:
         super().__init__(context, table)
         source = context.tables[self._stream]

@@ -41,7 +41,6 @@ class RangedFlow:
     """
 
     committer: Committer
-    feed = False  # whether it reads the change feed of its input
 
     def __init__(self, context: Context, table: Table, into: Target | None = None) -> None:
         self.name = table.name
@@ -109,7 +108,7 @@ class RangedFlow:
             max_rows=self._max_rows,
             max_bytes=self._context.project.conf.max_bytes_per_batch,
             upto=self._context.bounds.upto(self._place.name, self.name, self._stream),
-            changes=self.feed,
+            changes=self._analysed.follows,
         )
         if found is None:
             return False

@@ -48,13 +48,13 @@ def clean(table: Path, *, upto: int, before: datetime) -> Cleaned:
     files = size = 0
     for commit in log.commits(table, after=first - 1, upto=kept - 1):
         for path in (*commit.left, *(change.path for change in commit.changes)):
-            size += _remove(Path(path))
+            size += remove(Path(path))
             files += 1
         (table / "_delta_log" / f"{commit.version:020d}.json").unlink()
     with os.scandir(table / "_delta_log") as entries:
         for entry in entries:
             if entry.name[:20].isdecimal() and int(entry.name[:20]) < kept:
-                size += _remove(Path(entry.path))
+                size += remove(Path(entry.path))
     return Cleaned(kept - first, files, size)
 
 
@@ -80,7 +80,7 @@ def forget_uncommitted(
             continue
         with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime >= older.total_seconds():
-                size += _remove(path)
+                size += remove(path)
                 files += 1
     return Cleaned(0, files, size)
 
@@ -96,7 +96,7 @@ def _checkpoints(table: Path) -> list[int]:
         return [int(found[1]) for entry in entries if (found := _CHECKPOINT.fullmatch(entry.name))]
 
 
-def _remove(path: Path) -> int:
+def remove(path: Path) -> int:
     """Remove a file, and its folder if it was the last; the bytes that it had."""
     try:
         size = path.stat().st_size

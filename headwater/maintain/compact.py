@@ -9,15 +9,12 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#add-file-and-remove-fi
 
 from __future__ import annotations
 
-import shutil
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from headwater import failpoints
 from headwater.storage import log, stored
@@ -74,17 +71,12 @@ def _runs(files: Sequence[DataFile], size: int, part: float) -> Iterator[list[Da
 
 def _together(target: Target, run: list[DataFile], keys: Sequence[str] | None) -> int:
     """Make one file of several; how many that leaves fewer, or none where one of them has gone meanwhile."""
-    folder = f"together-{uuid.uuid4().hex}"
-    path = target.place.path / folder / "part-00000.parquet"
-    path.parent.mkdir()
-    columns = pa.schema(DeltaTable(target.place.path).schema().to_arrow())
-    with pq.ParquetWriter(path, columns, compression="zstd", store_schema=False) as writer:
-        for rows in _sorted(run, columns, keys) if keys else _groups(run, columns):
-            writer.write_table(rows)
+    columns = target.columns
+    written = target.put(_sorted(run, columns, keys) if keys else _groups(run, columns), "together")
     failpoints.reach("compacted", target.place.name)
-    if target.rewrite([file.path for file in run], [f"{folder}/{path.name}"], run[-1].order):
+    if target.rewrite([file.path for file in run], written, run[-1].order):
         return len(run) - 1
-    shutil.rmtree(path.parent)
+    target.forget(written)
     return 0
 
 

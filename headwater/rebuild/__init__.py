@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -201,15 +201,15 @@ def _over(lake: Lake, names: list[str]) -> dict[str, EventTime]:
 
 
 @contextmanager
-def held(shadow: Shadow, names: Sequence[str]) -> Iterator[None]:
-    """Be the only one that writes what is built of these tables.
+def held(lake: Lake, names: Iterable[str]) -> Iterator[None]:
+    """Be the only one that writes these tables and sinks, or what is built of them in their place.
 
     Raises:
         LeaseError: another process does.
     """
     with ExitStack() as leases:
         for name in names:
-            leases.callback(Lease(name, shadow.flow_folder(name)).release)
+            leases.callback(Lease(name, lake.flow_folder(name)).release)
         yield
 
 

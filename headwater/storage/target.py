@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -172,6 +172,30 @@ class Target:
         with os.scandir(path) as entries:
             return sorted(entry.name for entry in entries if entry.name.endswith(".parquet"))
 
+    def put(self, rows: Iterable[pa.Table], batch: str) -> list[str]:
+        """Write rows, some at a time, as one file that no reader sees yet; its path below the table, or none.
+
+        Args:
+            rows: a row group each; with the columns of the table.
+            batch: the name of its folder, to which something is added that no other has.
+        """
+        path = self.place.path / f"{batch}-{uuid.uuid4().hex}" / _ONE_FILE
+        path.parent.mkdir()
+        written = 0
+        with pq.ParquetWriter(path, self.columns, compression="zstd", store_schema=False) as writer:
+            for group in rows:
+                writer.write_table(group)
+                written += len(group)
+        found = [f"{path.parent.name}/{path.name}"]
+        if not written:
+            self.forget(found)
+        return found if written else []
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The table's columns."""
+        return pa.schema(self._table.schema().to_arrow())
+
     def files(self) -> list[str]:
         """The absolute paths of the files of the newest version."""
         return [unquote(path) for path in self._table.file_uris()]
@@ -187,7 +211,7 @@ class Target:
         return pa.concat_tables(found) if found else pa.table({})
 
     def forget(self, files: list[str]) -> None:
-        """Delete files that `write` wrote, of rows that have been merged."""
+        """Delete files that `write` or `put` wrote, and nobody commits."""
         for folder in {(self.place.path / path).parent for path in files}:
             shutil.rmtree(folder)
 
