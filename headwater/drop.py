@@ -56,7 +56,7 @@ def find(project: Project, name: str) -> Dropped:
         raise ProjectError(
             f"{project.definition(name).file}: the project defines {name}{read}; remove the definition first"
         )
-    loose = _without_definition(project, places)
+    loose = without_definition(project, places)
     if name not in loose:
         owner = next((each for each in [*project.names(), *loose] if name in inspect.beside(each)), None)
         why = f"stands beside {owner}, and goes with it" if owner else "is no table that can be dropped"
@@ -88,7 +88,7 @@ def drop(project: Project, found: Dropped) -> None:
         lake.finish()
 
 
-def _without_definition(project: Project, places: Mapping[str, Place]) -> list[str]:
+def without_definition(project: Project, places: Mapping[str, Place]) -> list[str]:
     """The tables of the lake that nothing of the project writes, those beside another aside."""
     known = {each for name in project.names() for each in (name, *inspect.beside(name))}
     gone = [name for name in sorted(places) if name not in known and not name.startswith("ops.")]

@@ -201,6 +201,10 @@ def test_what_would_bring_them_back_is_refused(case: Case) -> None:
     with pytest.raises(ProjectError, match="a rebuild is under way"):
         erase(case)
     abort(case.project())
+    top = (case.root / "gold" / "top.sql").rename(case.root / "top.sql")
+    with pytest.raises(ProjectError, match=r"gold\.top may have .*, and no definition to make it by"):
+        erase(case)
+    top.rename(case.root / "gold" / "top.sql")
     short = "kafka: embedded\nmaintain: {keep: 0s, tables: {bronze.raw: {retention: 1ms}}}\n"
     case.write(**{"conf/local.yaml": short})
     case.send(random.Random(8))

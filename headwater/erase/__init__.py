@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from headwater import analysis, failpoints, kafka, rebuild
 from headwater import spark as sessions
 from headwater.definitions import KafkaSink
+from headwater.drop import without_definition
 from headwater.erase.find import Found, counted, find
 from headwater.erase.history import forget_past, take_out
 from headwater.erase.left import left
@@ -155,6 +156,12 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
         raise ProjectError(
             f"the savepoints {', '.join(kept)} have what was made of the records, and could bring it back; "
             "remove them first: headwater savepoint drop NAME"
+        )
+    loose = without_definition(project, lake.places())
+    if loose:
+        raise ProjectError(
+            f"{', '.join(loose)} may have what was made of the records, and no definition to make it by; "
+            "remove it first: headwater drop TABLE"
         )
     for name in found.records:
         for flow in (name, backfill_name(name)):
