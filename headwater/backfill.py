@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,8 +12,9 @@ from headwater.definitions import Files, Format, Topic
 from headwater.errors import HeadwaterError, ProjectError, describe
 from headwater.flows.backfill import Backfill, Backfilled
 from headwater.landing import adopted, formats
-from headwater.landing.folder import File, find
+from headwater.landing.file import File
 from headwater.landing.ledger import Ledger
+from headwater.landing.source import source, whole
 from headwater.plan import accept
 from headwater.project import Project
 from headwater.requests import Answer, Request
@@ -31,7 +31,7 @@ class Planned:
     """A file that a backfill would look at.
 
     Attributes:
-        path: its absolute path.
+        path: its absolute path, or where it is in its store.
         size: in bytes.
         state: `new`: it would be taken; `taken`: it is in the table; `unreadable`: it would be tried again;
             `changed`: it was taken and is another now, and would not be read.
@@ -54,10 +54,10 @@ def plan(project: Project, table: str, pattern: str) -> list[Planned]:
         ProjectError: no table of a topic, or no such file.
     """
     _topic(project, table)
-    whole = os.path.abspath(pattern)
+    pattern = whole(pattern)
     ledger = Ledger.of(Lake(project.conf.lake), table)
-    files = _found(whole, ledger)
-    seen = ledger.see(files, whole)
+    files = _found(project, pattern, ledger)
+    seen = ledger.see(files, pattern)
     states: dict[File, State] = dict.fromkeys(seen.new, "new")
     states |= dict.fromkeys(seen.unreadable, "unreadable")
     states |= dict.fromkeys((file for file, _ in seen.changed), "changed")
@@ -84,14 +84,13 @@ def backfill(project: Project, table: str, pattern: str, form: Format | None = N
         LeaseError: another process has just begun to write the table.
     """
     topic = _topic(project, table)
-    whole = os.path.abspath(pattern)
-    lake = Lake(project.conf.lake)
-    found = _found(whole, Ledger.of(lake, table))
+    pattern, lake = whole(pattern), Lake(project.conf.lake)
+    found = _found(project, pattern, Ledger.of(lake, table))
     form = form or formats.of(file.path for file in found)
-    request = Request("backfill", None, None, project.digest, pattern=whole, format=form)
+    request = Request("backfill", None, None, project.digest, pattern=pattern, format=form)
     folder = lake.flow_folder(table)
     answer = requests.ask(folder, request) if lease.holder(folder) is not None else None
-    return Backfilled(**requests.done(answer or _here(project, lake, topic, whole, form)))
+    return Backfilled(**requests.done(answer or _here(project, lake, topic, pattern, form)))
 
 
 def _topic(project: Project, table: str) -> Topic:
@@ -106,9 +105,10 @@ def _topic(project: Project, table: str) -> Topic:
     return found
 
 
-def _found(pattern: str, ledger: Ledger) -> list[File]:
-    found = find(Path("/"), pattern, by_name=True)
-    if adopted.is_table(Path(pattern)):
+def _found(project: Project, pattern: str, ledger: Ledger) -> list[File]:
+    files = source(pattern, project.root, project.conf)
+    found = files.find(by_name=True)
+    if files.delta:
         taken = [path for path, known in ledger.files.items() if known.pattern == pattern]
         adopted.check_as_taken(Path(pattern), taken)
     if not found:

@@ -13,7 +13,15 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from headwater import spans
 from headwater.errors import ConfError
@@ -67,6 +75,36 @@ class OpenSearchOptions(Strict):
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise ValueError(f"{host} is no address; write https://host:9200")
         return hosts
+
+
+class BucketOptions(Strict):
+    """How a bucket of a store that speaks Amazon's S3 is reached.
+
+    Attributes:
+        region: Amazon's, as `eu-central-1`; other stores have names of their own, or none.
+        endpoint: the store's address, `https://host[:port]`; None: Amazon's.
+        access_key, secret_key, session_token: None: what Amazon's clients find (environment, profile, role).
+    """
+
+    region: str | None = None
+    endpoint: str | None = None
+    access_key: str | None = None
+    secret_key: str | None = None
+    session_token: str | None = None
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_address(cls, endpoint: str | None) -> str | None:
+        parts = urlsplit(endpoint or "https://host")
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+            raise ValueError("that is no address; write https://host[:port], and the keys beside it")
+        return endpoint
+
+    @model_validator(mode="after")
+    def _has_both_keys(self) -> BucketOptions:
+        if (self.access_key is None) != (self.secret_key is None):
+            raise ValueError("access_key and secret_key belong together: write both, or neither")
+        return self
 
 
 def _span(text: str) -> str:
@@ -127,6 +165,7 @@ class Conf(Strict):
         postgres: connections by name, each in libpq's words (`host`, `dbname`, `user`, `password`, …), or
             `off`: its sinks do not run in this environment.
         opensearch: connections by name, see `OpenSearchOptions`, or `off`.
+        s3: buckets by name, see `BucketOptions`.
         cluster: the name of the cluster in every row's `_source`.
         broker: the embedded broker's settings.
         spark: Spark settings (`spark.*`) added to the engine's own.
@@ -144,6 +183,7 @@ class Conf(Strict):
     librdkafka: KafkaOptions = {}
     postgres: dict[str, PostgresOptions | Literal[False]] = {}  # YAML reads `off` as false
     opensearch: dict[str, OpenSearchOptions | Literal[False]] = {}
+    s3: dict[str, BucketOptions] = {}
     cluster: str = "main"
     broker: Broker = Broker()
     spark: dict[str, str | int | bool] = {}
@@ -175,7 +215,7 @@ def load(project: Path, env: str) -> Conf:
         raise ConfError(f"{path}: no such environment; known: {', '.join(known) or 'none'}; use --env")
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        _refuse_passwords(raw, path)
+        _refuse_secrets(raw, path)
         conf = Conf.model_validate(_resolve_secrets(raw, path))
     except yaml.YAMLError as e:
         raise ConfError(f"{path}: not valid YAML: {' '.join(str(e).split())}") from None
@@ -192,6 +232,7 @@ def _first_problem(error: ValidationError) -> str:
         sections: dict[str, type[BaseModel]] = {
             "broker": Broker,
             "opensearch": OpenSearchOptions,
+            "s3": BucketOptions,
             "maintain": KeptFor if ".tables." in key else Maintenance,
         }
         known = sorted(sections.get(section, Conf).model_fields)
@@ -199,16 +240,20 @@ def _first_problem(error: ValidationError) -> str:
     return f"key '{key}': {problem['msg']}"
 
 
-def _refuse_passwords(raw: Any, path: Path) -> None:
-    """A password of a connection is a reference, never itself in the file."""
-    for store in ("postgres", "opensearch"):
+SECRETS = {"postgres": ("password",), "opensearch": ("password",), "s3": ("secret_key", "session_token")}
+
+
+def _refuse_secrets(raw: Any, path: Path) -> None:
+    """A secret of a connection is a reference, never itself in the file."""
+    for store, keys in SECRETS.items():
         connections = raw.get(store) if isinstance(raw, dict) else None
         for name, options in connections.items() if isinstance(connections, dict) else ():
-            password = options.get("password") if isinstance(options, dict) else None
-            if password is not None and not str(password).startswith(("env:", "file:")):
-                raise ConfError(
-                    f"{path}: {store}.{name}.password stands in the file itself; write env:NAME or file:PATH"
-                )
+            for key in keys:
+                secret = options.get(key) if isinstance(options, dict) else None
+                if secret is not None and not str(secret).startswith(("env:", "file:")):
+                    raise ConfError(
+                        f"{path}: {store}.{name}.{key} stands in the file itself; write env:NAME or file:PATH"
+                    )
 
 
 def _resolve_secrets(value: Any, path: Path) -> Any:

@@ -45,8 +45,16 @@ class FlowError(HeadwaterError):
     """A flow stopped for a reason that trying again will not mend."""
 
 
-class SinkUnavailable(HeadwaterError):  # noqa: N818 (nothing is wrong but the time)
-    """What a sink writes to can't be reached now; trying again later may help."""
+class Unavailable(HeadwaterError):  # noqa: N818 (nothing is wrong but the time)
+    """What lies outside the lake can't be reached now; trying again later may help."""
+
+
+class SinkUnavailable(Unavailable):
+    """What a sink writes to."""
+
+
+class StoreUnavailable(Unavailable):
+    """The object store that files are read from."""
 
 
 class QueryError(HeadwaterError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -57,9 +57,8 @@ def check(
     flows = [*raw, *tables]
     for bronze in raw.values():
         _check_intervals(bronze)
-        if isinstance(bronze, Files) and bronze.format not in get_args(Format):
-            known = ", ".join(get_args(Format))
-            raise ProjectError(f"{bronze.file}: {bronze.name}: format = '{bronze.format}'; known: {known}")
+        if isinstance(bronze, Files):
+            _check_files(bronze)
     for table in tables.values():
         _check_intervals(table)
         if table.on_error not in ("bisect", "stop"):
@@ -123,6 +122,34 @@ def _check_view(table: Table, inputs: list[str]) -> None:
             f"{table.file}: {table.name} is a view, which reads whole tables; leave out STREAM, or write "
             "CREATE STREAMING TABLE"
         )
+
+
+def _check_files(bronze: Files) -> None:
+    if bronze.format not in get_args(Format):
+        known = ", ".join(get_args(Format))
+        raise ProjectError(f"{bronze.file}: {bronze.name}: format = '{bronze.format}'; known: {known}")
+    scheme, separator, rest = bronze.pattern.partition("://")
+    if separator and (scheme != "s3" or not all(rest.partition("/")[::2])):
+        raise ProjectError(
+            f"{bronze.file}: {bronze.name}: files are named by a path, or as s3://<bucket>/<key>, "
+            f"not {bronze.pattern}"
+        )
+
+
+def check_buckets(files: Mapping[str, Files], known: Sequence[str], conf: Path) -> None:
+    """Every bucket that files come from is one of the environment.
+
+    Raises:
+        ProjectError: one is not.
+    """
+    for bronze in files.values():
+        scheme, _, rest = bronze.pattern.partition("://")
+        name = rest.partition("/")[0]
+        if scheme == "s3" and name not in known:
+            raise ProjectError(
+                f"{bronze.file}: {bronze.name} takes files of the bucket '{name}', of which the environment "
+                f"says nothing; add it under 's3' in {conf}; {_hint(name, [*known])}"
+            )
 
 
 def check_connections(sinks: Mapping[str, Sink], known: Mapping[str, list[str]], conf: Path) -> None:

@@ -116,6 +116,7 @@ def load(root: Path | None, env: str = "local") -> Project:
     order = graph.check({**topics, **files}, tables, alerts, sinks, references)
     known = {"postgres": list(conf.postgres), "opensearch": list(conf.opensearch)}
     graph.check_connections(sinks, known, root / "conf" / f"{env}.yaml")
+    graph.check_buckets(files, list(conf.s3), root / "conf" / f"{env}.yaml")
     sinks = {name: sink for name, sink in sinks.items() if not _is_off(sink, conf)}
     ordered = {name: tables[name] for name in order}
     suites = {suite.table: suite for suite in find_suites(root)}

@@ -19,7 +19,7 @@ from headwater import spark as sessions
 from headwater.broker import Topic as KafkaTopic
 from headwater.broker import create_topics, list_topics
 from headwater.definitions import KafkaSink
-from headwater.errors import HeadwaterError, LeaseError, SinkUnavailable, describe
+from headwater.errors import HeadwaterError, LeaseError, Unavailable, describe
 from headwater.flows import reading, realtime
 from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Flow, flow_of
@@ -265,9 +265,9 @@ def with_signals(stop: Callable[[], None]) -> None:
 
 
 def transient(error: Exception) -> bool:
-    """Whether trying again later may help: Kafka or a sink can't be reached, or did not answer in time."""
+    """Whether trying again later may help: Kafka, a sink or a store can't be reached, or is too slow."""
     if isinstance(error, HeadwaterError):
-        return isinstance(error, SinkUnavailable)
+        return isinstance(error, Unavailable)
     text = str(error)
     return any(name in text for name in TRANSIENT)
 

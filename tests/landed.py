@@ -33,10 +33,13 @@ class Landed:
         root: the folder.
         spark: the session of its flows.
         files: {path → text}.
+        shore: the folder of `landing`, if that is not the project's.
     """
 
-    def __init__(self, root: Path, spark: SparkSession, files: dict[str, str]) -> None:
-        self.root, self.spark = root, spark
+    def __init__(
+        self, root: Path, spark: SparkSession, files: dict[str, str], shore: Path | None = None
+    ) -> None:
+        self.root, self.spark, self._shore = root, spark, shore or root
         for name, text in files.items():
             self.write(name, text.encode())
         self.notices = StringIO()
@@ -52,11 +55,12 @@ class Landed:
 
     def write(self, name: str, data: bytes) -> Path:
         """A file that is there at once, as a rename makes it; each is a second newer than the one before."""
-        path = self.root / name
+        landed = name.startswith("landing/")
+        path = (self._shore if landed else self.root) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         half = path.parent / f".{path.name}"
         half.write_bytes(data)
-        if name.startswith("landing/"):
+        if landed:
             self._written += 1
             os.utime(half, (EPOCH + self._written,) * 2)
         half.rename(path)

@@ -24,9 +24,9 @@ from headwater import project as projects
 from headwater import rebuild as rebuilding
 from headwater.cli import app
 from headwater.errors import CommitError, ConfError, ProjectError
-from headwater.flows import intake
 from headwater.flows.declared import flow_of
-from headwater.landing.folder import File, find
+from headwater.landing.file import File
+from headwater.landing.folder import Folder
 from headwater.landing.ledger import Ledger
 from headwater.progress import Board
 from headwater.quarantine import Quarantine
@@ -105,15 +105,15 @@ def test_files_that_are_being_written_are_left_alone(case: Landed, monkeypatch: 
     case.write("landing/empty.json", b"")
     case.land("good.json", 2)
     case.land("grows.json", 3)
-    real = intake.look
+    real = Folder.unchanged
 
-    def look(root: Path, path: str) -> File | None:
-        if path.endswith("grows.json"):
+    def unchanged(folder: Folder, file: File) -> bool:
+        if file.path.endswith("grows.json"):
             case.land("grows.json", 3, 4)  # while it is read
-        return real(root, path)
+        return real(folder, file)
 
     with monkeypatch.context() as patched:
-        patched.setattr(intake, "look", look)
+        patched.setattr(Folder, "unchanged", unchanged)
         case.drain(PAID)
     assert case.numbers(PAID) == [1, 2]  # e.json_ is none of these
     case.drain(PAID)
@@ -127,7 +127,7 @@ def test_a_pattern_names_what_a_shell_would(tmp_path: Path) -> None:
     for name in ("_in/a/x.json", "_in/a/_y/z.json", "_in/b.json", ".hidden/c.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("{}")
-    names = lambda pattern: [file.path for file in find(tmp_path, pattern)]  # noqa: E731
+    names = lambda pattern: [file.path for file in Folder(tmp_path, pattern).find()]  # noqa: E731
     assert sorted(names("_in/**/*.json")) == [
         "_in/a/x.json",
         "_in/b.json",
@@ -161,7 +161,7 @@ def test_parts_go_on_where_they_were_in_another_process(case: Landed) -> None:
     while True:  # a flow of its own for each batch
         flow: Any = flow_of(case.context(), PAID)
         flow._intake.recover()
-        flow._intake.look(flow._files.pattern, flow._files.format, 0)
+        flow._intake.look(flow._source, flow._files.format, 0)
         if flow._intake.step() is None:
             break
         steps += 1
@@ -272,7 +272,7 @@ def test_a_file_that_changes_after_it_was_taken_is_not_read_again(case: Landed) 
     case.land("b.json", *range(3, 20))
     flow: Any = flow_of(case.context(), PAID)
     flow._intake.recover()
-    flow._intake.look(flow._files.pattern, flow._files.format, 0)
+    flow._intake.look(flow._source, flow._files.format, 0)
     flow._step()
     assert case.outcomes(PAID) == {"a.json": "taken", "b.json": "part"}
     case.land("a.json", 1, 2, 99)
@@ -296,7 +296,7 @@ def test_a_file_that_goes_before_its_end(case: Landed) -> None:
     path = case.land("b.json", *range(9))
     flow: Any = flow_of(case.context(), PAID)
     flow._intake.recover()
-    flow._intake.look(flow._files.pattern, flow._files.format, 0)
+    flow._intake.look(flow._source, flow._files.format, 0)
     flow._step()
     path.unlink()
     case.drain(PAID)

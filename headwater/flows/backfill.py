@@ -8,13 +8,14 @@ writes both, in turns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 
 from headwater.definitions import Format, Topic
 from headwater.errors import FlowError
 from headwater.flows.intake import Bounds, Intake
 from headwater.landing.ledger import ledger_name
+from headwater.landing.source import source
 from headwater.project import Project
 from headwater.storage.lake import Lake
 from headwater.storage.target import Target
@@ -75,32 +76,35 @@ class Backfill:
         """Take the files that a pattern names and that are not in the table yet.
 
         Args:
-            pattern: absolute.
+            pattern: absolute, or of an object store.
             form: what is in the files.
             turn: held for each batch.
             stopped: whether to end after the batch.
             announce: called after each commit.
 
         Raises:
-            FlowError: it was stopped.
+            FlowError: it was stopped, or an object store refuses.
+            ConfError, StoreUnavailable: an object store is unknown, or can't be reached.
         """
+        found = source(pattern, self._project.root, self._project.conf)
         with turn:
             intake = self._intake()
-            seen = intake.look(pattern, form, by_name=True)
+            seen = intake.look(found, form, by_name=True)
         done = Backfilled(known=seen.taken, partition=intake.partition)
-        while True:
-            with turn:
-                taken = intake.step()
-            if taken is None:
-                break
-            announce()
-            done.files += taken.files
-            done.records += taken.rows
-            done.amiss |= taken.amiss
-            if stopped():
-                raise FlowError(
-                    f"stopped after {done.files} files; run the same again, it goes on from there"
-                )
+        with closing(intake):
+            while True:
+                with turn:
+                    taken = intake.step()
+                if taken is None:
+                    break
+                announce()
+                done.files += taken.files
+                done.records += taken.rows
+                done.amiss |= taken.amiss
+                if stopped():
+                    raise FlowError(
+                        f"stopped after {done.files} files; run the same again, it goes on from there"
+                    )
         if done.records or done.amiss:
             intake.committer.target(ledger_name(self._topic.name)).checkpoint()
         still = {file.path for file in seen.unreadable} - done.amiss.keys()
@@ -111,8 +115,7 @@ class Backfill:
         """The flow as its last commit left it."""
         conf, limits, topic = self._project.conf, self._topic.limits, self._topic
         rows = min(AT_ONCE, limits.max_rows_per_batch or conf.max_rows_per_batch)
-        name, root = backfill_name(topic.name), self._project.root
-        bounds = Bounds(rows, conf.max_bytes_per_batch)
-        intake = Intake(name, topic.topic, self._table, self._lake, root, bounds, fingerprint="")
+        name, bounds = backfill_name(topic.name), Bounds(rows, conf.max_bytes_per_batch)
+        intake = Intake(name, topic.topic, self._table, self._lake, bounds, fingerprint="")
         intake.recover()
         return intake

@@ -8,8 +8,8 @@ from headwater.definitions import Files
 from headwater.flows.context import Context
 from headwater.flows.intake import Bounds, Intake
 from headwater.flows.reading import interval
-from headwater.landing.folder import folder
 from headwater.landing.ledger import ledger_name
+from headwater.landing.source import source
 from headwater.plan import accept
 from headwater.progress import Batch
 from headwater.storage.target import Target
@@ -26,11 +26,12 @@ class FilesFlow:
         analysed = context.tables[files.name]
         accept(project, lake, files.name, analysed)
         table = Target(lake.create(files.name, analysed.stored, comment=files.comment, properties={}))
+        self._source = source(files.pattern, project.root, project.conf)
         bounds = Bounds(
             files.limits.max_rows_per_batch or project.conf.max_rows_per_batch,
             project.conf.max_bytes_per_batch,
         )
-        self._intake = Intake(self.name, files.topic, table, lake, project.root, bounds, analysed.fingerprint)
+        self._intake = Intake(self.name, files.topic, table, lake, bounds, analysed.fingerprint)
         self.committer = self._intake.committer
         trigger = context.trigger or files.limits.trigger or project.conf.trigger
         self._every = interval(trigger) / 1000
@@ -40,20 +41,23 @@ class FilesFlow:
 
         Raises:
             CommitError: what was taken is not known; see `Intake.recover`.
+            StoreUnavailable, FlowError: an object store can't be reached, or refuses.
         """
         context = self._context
         self._intake.recover()
-        where = folder(self._files.pattern)
-        if not (context.project.root / where).is_dir():
-            context.board.say(f"{self.name}: there is no folder {where} yet; it is waited for")
-        while not context.stop.is_set():
-            context.check(self.name)
-            self._intake.look(self._files.pattern, self._files.format, partition=0)
-            while not context.stop.is_set() and self._step():
+        if (folder := self._source.missing()) is not None:
+            context.board.say(f"{self.name}: there is no folder {folder} yet; it is waited for")
+        try:
+            while not context.stop.is_set():
                 context.check(self.name)
-            if context.once:
-                return
-            context.stop.wait(self._every)
+                self._intake.look(self._source, self._files.format, partition=0)
+                while not context.stop.is_set() and self._step():
+                    context.check(self.name)
+                if context.once:
+                    return
+                context.stop.wait(self._every)
+        finally:
+            self._intake.close()
 
     def _step(self) -> bool:
         """Take one batch; whether there was one."""

@@ -1,6 +1,6 @@
 """Files → a bronze table: the batches of a flow, each of them one commit of rows and of the ledger of files.
 
-1. **Look**: which files the pattern names, and which of them the ledger knows (`landing.folder`,
+1. **Look**: which files the pattern names, and which of them the ledger knows (`landing.source`,
    `landing.ledger`).
 2. **Read** the next of them, within the batch's bounds. A file that does not end in the batch in which it
    begins is first read to its end: of one that is damaged nothing is taken.
@@ -10,18 +10,21 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+
 from headwater.definitions import Format
-from headwater.errors import CommitError
+from headwater.errors import CommitError, StoreUnavailable
 from headwater.flows.context import clock
 from headwater.landing import FILES, formats
 from headwater.landing.batch import Batch
-from headwater.landing.folder import File, find, look
+from headwater.landing.file import Brought, File
 from headwater.landing.formats import UNREADABLE, Reader
 from headwater.landing.ledger import LINES, Ledger, Seen, ledger_name
+from headwater.landing.source import Source
 from headwater.storage import log
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile
@@ -39,11 +42,33 @@ class Bounds:
 
 @dataclass
 class _Reading:
-    """A file that is being read, and how many of its records were read."""
+    """A file that is being read.
+
+    Attributes:
+        file: which.
+        brought: says where it can be read, once it is there.
+        form: its format.
+        done: how many of its records were read.
+    """
 
     file: File
-    reader: Reader
+    brought: Callable[[], Path]
+    form: Format
     done: int
+    reader: Reader | None = field(default=None, init=False)
+
+    def take(self, rows: int, size: int) -> tuple[pa.ChunkedArray, bool]:
+        """Its next records, see `Reader.take`; the first time it is read to its end, if it is a long one.
+
+        Raises:
+            FileNotFoundError, StoreUnavailable, UNREADABLE: it can't be read.
+        """
+        path = self.brought()
+        self.reader = self.reader or Reader(path, self.form, self.done)
+        values, ended = self.reader.take(rows, size)
+        if not ended and not self.done:
+            formats.check(path, self.form)
+        return values, ended
 
 
 class Intake:
@@ -54,24 +79,24 @@ class Intake:
         topic: what its rows have as topic.
         table: the table, open for writing.
         lake: where its ledger lies.
-        root: where relative paths stand.
         bounds: of a batch.
         fingerprint: the definition's.
     """
 
     def __init__(
-        self, flow: str, topic: str, table: Target, lake: Lake, root: Path, bounds: Bounds, fingerprint: str
+        self, flow: str, topic: str, table: Target, lake: Lake, bounds: Bounds, fingerprint: str
     ) -> None:
         self._flow, self._topic, self._table = flow, topic, table
-        self._lake, self._root, self._bounds = lake, root, bounds
-        self._fingerprint = fingerprint
-        intents = IntentFile(lake.flow_folder(flow, table.place.name))
-        self.committer = Committer(table, intents, open_target=self._open)
+        self._lake, self._bounds, self._fingerprint = lake, bounds, fingerprint
+        folder = lake.flow_folder(flow, table.place.name)
+        self.committer = Committer(table, IntentFile(folder), open_target=self._open)
+        self._incoming = folder / "incoming"
         self._ledger: Ledger | None = None
-        self._pattern, self._partition = "", 0
+        self._source: Source | None = None
+        self._partition = 0
         self._format: Format = "json"
         self._tried: set[File] = set()  # unreadable ones
-        self._todo: deque[File] = deque()
+        self._todo: Brought | None = None
         self._changed: list[tuple[File, str]] = []
         self._reading: _Reading | None = None
 
@@ -102,24 +127,34 @@ class Intake:
         return self._partition
 
     def look(
-        self, pattern: str, form: Format, partition: int | None = None, *, by_name: bool = False
+        self, source: Source, form: Format, partition: int | None = None, *, by_name: bool = False
     ) -> Seen:
         """See what there is to take.
 
         Args:
-            pattern: which files.
+            source: has the files.
             form: what is in them.
             partition: of their rows; None: one for each pattern.
             by_name: whether files are taken in the order of their names, not of when they were written.
+
+        Raises:
+            StoreUnavailable, FlowError: an object store can't be reached, or refuses.
         """
+        self.close()
         ledger = self.ledger()
-        self._pattern, self._format = pattern, form
-        self._partition = ledger.partition(pattern) if partition is None else partition
-        seen = ledger.see(find(self._root, pattern, by_name=by_name), pattern)
+        self._source, self._format = source, form
+        self._partition = ledger.partition(source.pattern) if partition is None else partition
+        seen = ledger.see(source.find(by_name=by_name), source.pattern)
         again = [file for file in seen.unreadable if file not in self._tried]
-        self._todo = deque([*seen.new, *again])
+        self._todo = source.bring([*seen.new, *again], self._incoming)
         self._changed = seen.changed
         return seen
+
+    def close(self) -> None:
+        """Let go of what was seen and is not taken."""
+        if self._todo is not None:
+            self._todo.close()
+        self._todo = self._reading = None
 
     def ledger(self) -> Ledger:
         """What is known of files."""
@@ -128,15 +163,24 @@ class Intake:
         return self._ledger
 
     def step(self) -> Batch | None:
-        """Take one batch of what was seen; None where there is nothing left of it."""
+        """Take one batch of what was seen; None where there is nothing left of it.
+
+        Raises:
+            StoreUnavailable: an object store can't be reached. What came before is taken.
+        """
+        assert self._source is not None
         first = self.ledger().ends.get(self._partition, 0)
         sequence = self._table.last(self._flow) + 1
-        batch = Batch(sequence, clock(), self._pattern, self._topic, self._partition, first)
+        batch = Batch(sequence, clock(), self._source.pattern, self._topic, self._partition, first)
         for file, why in self._changed:
             batch.note(file, "changed", why)
         self._changed = []
-        while batch.rows < self._bounds.rows and batch.size < self._bounds.bytes and self._next():
-            self._read(batch)
+        try:
+            while batch.rows < self._bounds.rows and batch.size < self._bounds.bytes and self._next():
+                self._read(batch, self._source)
+        except StoreUnavailable:
+            if not batch.lines:
+                raise
         if not batch.lines:
             return None
         self._commit(batch)
@@ -144,29 +188,30 @@ class Intake:
 
     def _next(self) -> bool:
         """Open the next file, where none is being read; whether there is one."""
-        if self._reading is None and self._todo:
-            file = self._todo.popleft()
+        following = next(self._todo, None) if self._todo is not None and self._reading is None else None
+        if following is not None:
+            file, brought = following
             known = self.ledger().files.get(file.path)
-            done = known.records if known else 0
-            self._reading = _Reading(file, Reader(self._root / file.path, self._format, done), done)
+            self._reading = _Reading(file, brought, self._format, known.records if known else 0)
         return self._reading is not None
 
-    def _read(self, batch: Batch) -> None:
+    def _read(self, batch: Batch, source: Source) -> None:
         """Read on in the file that is being read."""
         assert self._reading is not None
-        reading, self._reading = self._reading, None
-        path = self._root / reading.file.path
+        reading = self._reading
         try:
-            room = self._bounds.rows - batch.rows, self._bounds.bytes - batch.size
-            values, ended = reading.reader.take(*room)
-            if not ended and not reading.done:
-                formats.check(path, self._format)
+            values, ended = reading.take(self._bounds.rows - batch.rows, self._bounds.bytes - batch.size)
+        except StoreUnavailable:
+            raise  # it is still the one to read
         except FileNotFoundError:
-            return  # the next look does not see it, or misses its rest
+            self._reading = None  # the next look does not see it, or misses its rest
+            return
         except UNREADABLE as e:
+            self._reading = None
             self._refuse(batch, reading, " ".join(f"{type(e).__name__}: {e}".split())[:500])
             return
-        if look(self._root, reading.file.path) != reading.file:
+        self._reading = None
+        if not source.unchanged(reading.file):
             return  # it is being written: the next look sees what it is then
         batch.take(reading.file, values, ended=ended)
         reading.done += len(values)

@@ -10,10 +10,10 @@ from typing import Any
 from headwater import kafka
 from headwater.broker import list_topics
 from headwater.definitions import Table
-from headwater.errors import BrokerError
+from headwater.errors import BrokerError, FlowError, Unavailable
 from headwater.inspect import changes_in_place, state
-from headwater.landing.folder import find
 from headwater.landing.ledger import Ledger, ledger_name
+from headwater.landing.source import source
 from headwater.progress import Board
 from headwater.project import Project
 from headwater.storage import lease, log, ranges
@@ -106,11 +106,16 @@ def standings(project: Project) -> list[Standing]:
 
 
 def _unread(project: Project, ledger: Ledger, name: str) -> int | None:
-    """How many files a table has yet to take; None where it is not files that feed it."""
+    """How many files a table has yet to take; None where it is not files that feed it, or their store can't
+    be asked."""
     files = project.files.get(name)
     if files is None:
         return None
-    return len(ledger.see(find(project.root, files.pattern), files.pattern).new)
+    try:
+        found = source(files.pattern, project.root, project.conf).find()
+    except (Unavailable, FlowError):
+        return None
+    return len(ledger.see(found, files.pattern).new)
 
 
 def _ends(project: Project) -> dict[str, int] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.landing.folder import File
+from headwater.landing.file import File
 from headwater.landing.ledger import LINES, Outcome
 from headwater.landing.rows import COLUMNS, rows
 

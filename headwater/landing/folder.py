@@ -1,72 +1,70 @@
-"""The files that a pattern names."""
+"""Files in folders of this machine."""
 
 from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
-from glob import has_magic, iglob
+from collections.abc import Iterable
+from functools import partial
+from glob import iglob
 from pathlib import Path
 
 from headwater.landing import adopted
+from headwater.landing.file import Brought, File, is_left_alone, ordered, split
 
 
-@dataclass(frozen=True, order=True)
-class File:
-    """A file as it lies there.
-
-    Attributes:
-        modified: when it was written last: microseconds since the epoch.
-        path: as the pattern names it: below the project, or absolute.
-        size: in bytes.
-    """
-
-    modified: int
-    path: str
-    size: int
-
-    def same(self, modified: int, size: int) -> bool:
-        """Whether it is as it was then."""
-        return (self.modified, self.size) == (modified, size)
-
-
-def find(root: Path, pattern: str, *, by_name: bool = False) -> list[File]:
-    """The files that a pattern names, the oldest first, or in the order of their names.
-
-    Left out are empty ones, and those whose name, or a folder that the pattern does not name itself, begins
-    with `_` or `.`: they are being written.
+class Folder:
+    """The files that a pattern names.
 
     Args:
         root: where a relative pattern stands.
         pattern: of names, with `*`, `?`, `[…]`, and `**` for folders however deep; or the folder of a Delta
-            table: then the files of its newest version in the order in which they came.
-        by_name: whether those of a pattern come in the order of their names.
-
-    Raises:
-        ProjectError: the Delta table's rows are not simply those of its files.
+            table: then the files of its newest version.
     """
-    if adopted.is_table(root / pattern):
-        return [file for path in adopted.files(root / pattern) if (file := look(root, path)) is not None]
-    fixed = len(folder(pattern).parts)
-    found = (
-        look(root, name)
-        for name in iglob(pattern, root_dir=root, recursive=True)
-        if not any(part.startswith(("_", ".")) for part in Path(name).parts[fixed:])
-    )
-    whole = (file for file in found if file is not None and file.size)
-    return sorted(whole, key=lambda file: file.path) if by_name else sorted(whole)
 
+    def __init__(self, root: Path, pattern: str) -> None:
+        self._root, self.pattern = root, pattern
+        self.delta = adopted.is_table(root / pattern)
 
-def folder(pattern: str) -> Path:
-    """The folder that a pattern begins with: all before the first part that is more than a name."""
-    parts = Path(pattern).parts
-    return Path(*parts[: next((at for at, part in enumerate(parts) if has_magic(part)), len(parts) - 1)])
+    def missing(self) -> str | None:
+        """The folder that the pattern begins with, where there is none yet."""
+        folder, _ = split(self.pattern)
+        return None if (self._root / folder).is_dir() else str(folder)
 
+    def find(self, *, by_name: bool = False) -> list[File]:
+        """The files, the oldest first, or in the order of their names; those of a Delta table as they came.
 
-def look(root: Path, path: str) -> File | None:
-    """A file as it is now; None where there is none."""
-    try:
-        found = os.stat(root / path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return File(found.st_mtime_ns // 1000, path, found.st_size) if stat.S_ISREG(found.st_mode) else None
+        Left out are empty ones, and those whose name, or a folder that the pattern does not name itself,
+        begins with `_` or `.`: they are being written.
+
+        Raises:
+            ProjectError: the Delta table's rows are not simply those of its files.
+        """
+        if self.delta:
+            there = adopted.files(self._root / self.pattern)
+            return [file for path in there if (file := self._look(path)) is not None]
+        fixed = len(split(self.pattern)[0].parts)
+        named = iglob(self.pattern, root_dir=self._root, recursive=True)
+        found = (self._look(name) for name in named if not is_left_alone(Path(name).parts[fixed:]))
+        return ordered([file for file in found if file is not None and file.size], by_name=by_name)
+
+    def bring(self, files: Iterable[File], into: Path) -> Brought:
+        """Each file, in turn, with where it can be read: where it lies.
+
+        Args:
+            files: some of those that were found.
+            into: nothing is brought there.
+        """
+        for file in files:
+            yield file, partial(self._root.joinpath, file.path)
+
+    def unchanged(self, file: File) -> bool:
+        """Whether a file, now that it was read, is what was found."""
+        return self._look(file.path) == file
+
+    def _look(self, path: str) -> File | None:
+        try:
+            found = os.stat(self._root / path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return File(found.st_mtime_ns // 1000, path, found.st_size) if stat.S_ISREG(found.st_mode) else None

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headwater.analysis import BRONZE
 from headwater.landing import CLUSTER
-from headwater.landing.folder import File
+from headwater.landing.file import File
 from headwater.storage import stored
 
 COLUMNS = stored.schema(BRONZE)

@@ -1,0 +1,41 @@
+"""Where files come from: folders of this machine, or an object store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from headwater.conf import Conf
+from headwater.errors import ConfError
+from headwater.landing.bucket import SCHEME, Bucket
+from headwater.landing.folder import Folder
+
+Source = Folder | Bucket
+
+
+def source(pattern: str, root: Path, conf: Conf) -> Source:
+    """What has the files that a pattern names.
+
+    Args:
+        pattern: `s3://…`, or a path.
+        root: where a relative path stands.
+        conf: says how buckets are reached.
+
+    Raises:
+        ConfError: it says nothing of this one.
+    """
+    if not pattern.startswith(SCHEME):
+        return Folder(root, pattern)
+    name = pattern.removeprefix(SCHEME).partition("/")[0]
+    if name not in conf.s3:
+        known = ", ".join(sorted(conf.s3)) or "none"
+        raise ConfError(
+            f"{pattern}: the environment says nothing of this bucket; add it under 's3' in conf/<env>.yaml; "
+            f"known: {known}"
+        )
+    return Bucket(pattern, conf.s3[name])
+
+
+def whole(pattern: str) -> str:
+    """A pattern that means the same wherever it is read: a relative one stands below the current folder."""
+    return pattern if pattern.startswith(SCHEME) else os.path.abspath(pattern)
