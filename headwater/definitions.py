@@ -317,8 +317,8 @@ def files(pattern: str, *, format: Format = "json", **limits: Any) -> Files:
     """Declare a bronze table: one row per record of the files that `pattern` names, each file once.
 
     Args:
-        pattern: a glob below the project, or absolute: `landing/payments/*.json.gz`, `landing/**/*.csv`; or of
-            an object store: `s3://acme/payments/*.json`, where the environment says how `acme` is reached.
+        pattern: a glob below the project, or absolute: `landing/payments/*.json.gz`, `landing/**/*.csv`; or
+            of an object store: `s3://acme/payments/*.json`, if the environment says how `acme` is reached.
         format: `json` or `text`: each line is a record, as it is; `csv`, `parquet`, `avro`: each row is
             one, as a JSON object. Lines may be compressed (`.gz`, `.bz2`, `.lz4`, `.zst`).
         limits: see `Limits`.
