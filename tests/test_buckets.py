@@ -168,6 +168,20 @@ def test_objects_that_change_or_go_while_they_are_brought(store: Store, tmp_path
     assert not into.exists()
 
 
+def test_objects_are_known_by_the_second_in_which_they_were_written(store: Store, tmp_path: Path) -> None:
+    """Whatever a listing tells of the fraction; that of .5 is read as 1970 by Amazon's client."""
+    folder = store.root / "acme/in"
+    folder.mkdir()
+    for fraction in (0, 1, 10, 499, 500, 999):
+        (folder / f"{fraction}.json").write_text("x")
+        written = EPOCH * 10**9 + fraction * 10**6
+        os.utime(folder / f"{fraction}.json", ns=(written, written))
+    bucket = Bucket("s3://acme/in/*", reached(store))
+    found = bucket.find()
+    assert {file.modified for file in found} == {EPOCH * 10**6} and len(found) == 6
+    assert {brought().read_text() for _, brought in bucket.bring(found, tmp_path / "incoming")} == {"x"}
+
+
 def test_not_too_much_is_brought_ahead(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, into = store.root / "acme/in", tmp_path / "incoming"
     folder.mkdir()

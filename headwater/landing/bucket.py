@@ -85,7 +85,7 @@ class Bucket:
             if info.type == FileType.File and info.size:
                 parts = PurePosixPath(info.path).relative_to(base).parts
                 if not is_left_alone(parts) and matches(parts, rest):
-                    found.append(_file(info))
+                    found.append(_file(info if info.mtime_ns else self._look(info.path)))
         return ordered(found, by_name=by_name)
 
     def bring(self, files: Iterable[File], into: Path) -> Brought:
@@ -131,13 +131,18 @@ class Bucket:
             ):
                 while part := whole.read(BLOCK):
                     copy.write(part)
-            with self._asking(file.path):
-                now = self._store.get_file_info(path)
+            now = self._look(path)
         except FlowError as e:
             raise PermissionError(str(e)) from None
         if now.type != FileType.File or _file(now) != file:
             raise FileNotFoundError(f"{file.path} is another now")
         return to
+
+    def _look(self, path: str) -> FileInfo:
+        """An object alone. A listing may tell its time in a form that Amazon's client can't read, which then
+        says 1970; this does not."""
+        with self._asking(f"{SCHEME}{path}"):
+            return self._store.get_file_info(path)
 
     @contextmanager
     def _asking(self, what: str) -> Iterator[None]:
