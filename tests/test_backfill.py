@@ -367,12 +367,13 @@ HEADWATER = str(Path(sys.executable).parent / "headwater")
 
 
 @pytest.mark.torture
-def test_processes_that_are_killed_take_each_file_once(case: Case) -> None:
+@pytest.mark.parametrize("archive", ["landing/*.json.gz", "a-delta-table"])
+def test_processes_that_are_killed_take_each_file_once(case: Case, archive: str) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     draw = random.Random(seed)
     sent = 0
-    command = [HEADWATER, "backfill", RAW, "--from-files", str(case.root / "landing/*.json.gz")]
+    command = [HEADWATER, "backfill", RAW, "--from-files", str(case.root / archive)]
 
     def run(fail: str = "") -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "HEADWATER_FAIL_POINT": fail}
@@ -381,7 +382,11 @@ def test_processes_that_are_killed_take_each_file_once(case: Case) -> None:
 
     for step in failpoints.STEPS:
         count = draw.randint(11, 100)
-        case.land(f"{sent:06d}.json.gz", *range(sent, sent + count))
+        if archive.endswith("gz"):
+            case.land(f"{sent:06d}.json.gz", *range(sent, sent + count))
+        else:
+            rows = pa.table({"n": list(range(sent, sent + count)), "at": [EPOCH] * count})
+            write_deltalake(case.root / archive, rows, mode="append")
         sent += count
         killed = run(f"{step}:{FLOW}:{draw.randint(1, 2)}=python")
         assert killed.returncode == -signal.SIGKILL, killed.stderr

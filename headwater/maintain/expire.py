@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from headwater import failpoints
 from headwater.storage import log
 from headwater.storage.target import Target
 
@@ -27,6 +28,7 @@ def expire(target: Target, before: datetime) -> int:
     if not old:
         return 0
     target.expire([file.path for file in old], before)
+    failpoints.reach("expired", target.place.name)
     return sum(max(file.rows, 0) for file in old)
 
 
