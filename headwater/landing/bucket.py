@@ -81,11 +81,11 @@ class Bucket:
         except FileNotFoundError:
             return []  # the bucket is there
         found = []
-        for info in there:
-            if info.type == FileType.File and info.size:
-                parts = PurePosixPath(info.path).relative_to(base).parts
-                if not is_left_alone(parts) and matches(parts, rest):
-                    found.append(_file(info if info.mtime_ns else self._look(info.path)))
+        for info in filter(_has_content, there):
+            parts = PurePosixPath(info.path).relative_to(base).parts
+            if not is_left_alone(parts) and matches(parts, rest):
+                known = info if info.mtime_ns else self._look(info.path)
+                found += [_file(known)] if _has_content(known) else []
         return ordered(found, by_name=by_name)
 
     def bring(self, files: Iterable[File], into: Path) -> Brought:
@@ -99,9 +99,11 @@ class Bucket:
             into: a folder to bring them to, which is removed in the end.
         """
         shutil.rmtree(into, ignore_errors=True)  # what a killed process left
+        todo, numbers = deque(files), count()
+        if not todo:
+            return
         into.mkdir(parents=True)
         pool = ThreadPoolExecutor(AHEAD, thread_name_prefix="bring")
-        todo, numbers = deque(files), count()
         coming: deque[tuple[File, Future[Path]]] = deque()
         try:
             while todo or coming:
@@ -134,7 +136,7 @@ class Bucket:
             now = self._look(path)
         except FlowError as e:
             raise PermissionError(str(e)) from None
-        if now.type != FileType.File or _file(now) != file:
+        if not _has_content(now) or _file(now) != file:
             raise FileNotFoundError(f"{file.path} is another now")
         return to
 
@@ -155,6 +157,10 @@ class Bucket:
             if any(code in said for code in _REFUSED):
                 raise FlowError(f"{said}; see s3.{self.name} in conf/<env>.yaml") from None
             raise StoreUnavailable(said) from None
+
+
+def _has_content(info: FileInfo) -> bool:
+    return bool(info.type == FileType.File and info.size)
 
 
 def _file(info: FileInfo) -> File:
