@@ -22,6 +22,7 @@ from headwater.storage.log import DataFile
 from headwater.storage.target import Target
 
 FILE = 128 * 1024 * 1024  # bytes that a file should have
+CHANGING = 16 * 1024 * 1024  # where rows change in place: a row that comes late has its file written anew
 FEWEST = 10  # small files that are worth it
 SETTLED = 600.0  # seconds since a merge wrote a file
 _GROUP = 64 * 1024 * 1024  # bytes of rows in memory, and of one row group
@@ -31,7 +32,7 @@ def compact(
     target: Target,
     keys: Sequence[str] | None,
     *,
-    size: int = FILE,
+    size: int | None = None,
     settled: float = SETTLED,
     within: timedelta | None = None,
 ) -> int:
@@ -40,7 +41,7 @@ def compact(
     Args:
         target: the table.
         keys: by which its rows are sorted, where they change in place; None where they are only appended.
-        size: bytes that a file should have.
+        size: bytes that a file should have; None: `FILE` or `CHANGING`.
         settled: seconds since the last merge into a file, where rows change in place.
         within: the time of which rows may stand in one file, where they shall go by their age.
 
@@ -50,6 +51,7 @@ def compact(
     files = log.snapshot(target.place.path, target.version)
     if keys is not None:
         files = tuple(file for file in files if file.order / 1000 <= time.time() - settled)
+    size = size or (FILE if keys is None else CHANGING)
     part = within.total_seconds() * 1000 if within else float("inf")
     return sum(_together(target, run, keys) for run in list(_runs(files, size, part)))
 

@@ -25,12 +25,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
+from deltalake.table import TableMerger
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
 from headwater.aggregate import Aggregate
 from headwater.errors import CommitError, ProjectError
-from headwater.storage import log, stats
+from headwater.storage import layers, log, stats, stored
 from headwater.storage.lake import NO_HOOKS, Place
 
 GONE = "_gone"  # whether `Target.change` takes a row away
@@ -83,6 +84,7 @@ class Target:
         self._checkpoint = _last_checkpoint(place.path)
         self._mutex = threading.Lock()
         self._order: int | None = None  # of the newest files
+        self._layers = layers.Layers()
 
     @property
     def version(self) -> int:
@@ -255,23 +257,11 @@ class Target:
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
-        if len(rows) == 0:
-            return self.append([], identity)
-        same = [f'(t."{key}" IS NOT DISTINCT FROM s."{key}")' for key in aggregate.keys]
-        near = stats.bounds(rows, aggregate.keys)
 
-        def commit(properties: CommitProperties) -> None:
-            merger = self._table.merge(
-                rows,
-                predicate=" AND ".join([*near, *same]) or "true",
-                source_alias="s",
-                target_alias="t",
-                commit_properties=properties,
-                post_commithook_properties=NO_HOOKS,
-            )
-            merger.when_matched_update(aggregate.merged()).when_not_matched_insert_all().execute()
+        def whens(merger: TableMerger) -> TableMerger:
+            return merger.when_matched_update(aggregate.merged()).when_not_matched_insert_all()
 
-        return self._commit(commit, identity)
+        return self._merge(rows, aggregate.keys, whens, identity)
 
     def change(self, rows: pa.Table, keys: Sequence[str], identity: Identity) -> int:
         """Change rows of the table by their keys; the new version.
@@ -284,10 +274,25 @@ class Target:
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
+        columns = {name: f's."{name}"' for name in rows.schema.names if name != GONE}
+
+        def whens(merger: TableMerger) -> TableMerger:
+            merger = merger.when_matched_delete(f"s.{GONE}").when_matched_update(columns)
+            return merger.when_not_matched_insert(columns, predicate=f"NOT s.{GONE}")
+
+        return self._merge(rows, tuple(keys), whens, identity)
+
+    def _merge(
+        self,
+        rows: pa.Table,
+        keys: tuple[str, ...],
+        whens: Callable[[TableMerger], TableMerger],
+        identity: Identity,
+    ) -> int:
         if len(rows) == 0:
             return self.append([], identity)
         same = [f'(t."{key}" IS NOT DISTINCT FROM s."{key}")' for key in keys]
-        columns = {name: f's."{name}"' for name in rows.schema.names if name != GONE}
+        done: dict[str, Any] = {}
 
         def commit(properties: CommitProperties) -> None:
             merger = self._table.merge(
@@ -298,10 +303,26 @@ class Target:
                 commit_properties=properties,
                 post_commithook_properties=NO_HOOKS,
             )
-            merger = merger.when_matched_delete(f"s.{GONE}").when_matched_update(columns)
-            merger.when_not_matched_insert(columns, predicate=f"NOT s.{GONE}").execute()
+            done.update(whens(merger).execute())
 
-        return self._commit(commit, identity)
+        version = self._commit(commit, identity)
+        copied = int(done["num_target_rows_copied"])
+        if self._layers.due(copied, len(rows)) and (column := layers.column(keys, self.columns)) is not None:
+            self._part(column, copied)
+        return version
+
+    def _part(self, time: str, copied: int) -> None:
+        """Part the rows of the files that the last commit wrote by a column of time; see `layers`."""
+        files, columns = [file.path for file in log.read(self.place.path, self.version).added], self.columns
+        read = (stored.fitted(pq.read_table(file, partitioning=None), columns) for file in files)
+        rows = pa.concat_tables(read).sort_by(time)
+        starts = layers.starts(rows[time])
+        self._layers.done(copied, len(rows) - starts[-1], len(rows))
+        if len(starts) > 1:
+            parts = [rows[start:end] for start, end in zip(starts, [*starts[1:], len(rows)], strict=True)]
+            written = [path for part in parts for path in self.put([part], "parted")]
+            if not self.rewrite(files, written, self._next()):
+                self.forget(written)
 
     def checkpoint(self, every: int = CHECKPOINT_EVERY) -> None:
         """Write a checkpoint of the log when one is due; meant for another thread than the flow's.

@@ -1,0 +1,63 @@
+"""Rows that are merged into, apart by their time: the newest in a small file, older ones in ever larger ones.
+
+A merge writes anew each file in which it changes a row, and puts what they held into one. So a single late
+row makes the file of the newest windows one with that of the old ones, which every later batch then writes
+anew. Where a merge has copied many rows for the few that it changed, they are parted again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+NEWEST = 10_000  # rows of the newest file; each older one has GROWTH times as many
+GROWTH = 8
+COPIED = 50_000  # rows that a merge may copy, a few milliseconds each ten thousand
+SHARE = 4  # times as many as it changes
+
+
+def column(keys: tuple[str, ...], columns: pa.Schema) -> str | None:
+    """The key that is a time; None where no key is."""
+    return next((key for key in keys if pa.types.is_timestamp(columns.field(key).type)), None)
+
+
+def starts(times: pa.ChunkedArray, newest: int = NEWEST) -> list[int]:
+    """Where each file begins: rows of one time stand in one.
+
+    Args:
+        times: of all rows, ascending.
+        newest: how many rows the newest file has, about.
+    """
+    values = times.cast(pa.int64()).to_numpy()
+    found, end, size = {0}, len(values), newest
+    while end > size:
+        end = int(np.searchsorted(values, values[end - size]))
+        found.add(end)
+        size *= GROWTH
+    return sorted(found)
+
+
+class Layers:
+    """When the rows of one table are to be parted.
+
+    Parting costs about what the merge did that copied them, so it is not tried again where it has not helped:
+    until twice as many are copied.
+    """
+
+    def __init__(self) -> None:
+        self._parted = 0  # rows that the last merge copied, if they were parted then
+        self._in_vain = 0
+
+    def due(self, copied: int, changed: int) -> bool:
+        """Whether to part the rows that a merge has copied, for those that it changed."""
+        if self._parted and copied > self._parted / 2:
+            self._in_vain = copied
+        self._parted = 0
+        return copied > max(COPIED, SHARE * changed, 2 * self._in_vain)
+
+    def done(self, copied: int, newest: int, rows: int) -> None:
+        """Take note of what came of it: the rows of the newest file, of all that were parted."""
+        if newest > rows / 2:
+            self._in_vain = copied
+        else:
+            self._parted = copied

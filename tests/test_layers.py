@@ -1,0 +1,179 @@
+"""Rows that are merged into stand apart by their time: a batch writes few of the old ones anew."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from headwater.aggregate import Aggregate, Output
+from headwater.maintain.compact import compact
+from headwater.storage import feed, layers, log
+from headwater.storage.lake import Lake
+from headwater.storage.layers import Layers, starts
+from headwater.storage.target import GONE, Identity, Target
+
+TIME = pa.timestamp("us", "UTC")
+COLUMNS = pa.schema([("host", pa.string()), ("since", TIME), ("n", pa.int64())])
+COUNTS = Aggregate((Output("host", "key"), Output("since", "key", "start"), Output("n", "count")), "time")
+HOSTS = [f"host-{n}" for n in range(5)]
+Held = dict[tuple[str, datetime], int]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a few rows were many."""
+    monkeypatch.setattr(layers, "COPIED", 50)
+    monkeypatch.setattr(layers, "starts", lambda times: starts(times, 20))
+
+
+def at(window: int) -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=5 * window)
+
+
+def made(root: Path) -> Target:
+    return Target(Lake(root).create("gold.x", COLUMNS, properties={"delta.enableChangeDataFeed": "true"}))
+
+
+def merge(target: Target, held: Held, windows: list[int]) -> None:
+    """One reading of each host in each of these windows."""
+    keys = [(host, at(window)) for window in windows for host in HOSTS]
+    rows = pa.table([[h for h, _ in keys], [t for _, t in keys], [1] * len(keys)], schema=COLUMNS)
+    target.merge(rows, COUNTS, Identity("gold.x", 1, target.last("gold.x") + 1, {}))
+    held.update({key: held.get(key, 0) + 1 for key in keys})
+
+
+def rows(table: pa.Table) -> Held:
+    found = {(row["host"], row["since"]): row["n"] for row in table.to_pylist()}
+    assert len(found) == len(table)
+    return found
+
+
+def test_where_files_begin() -> None:
+    draw = random.Random(3)
+    for _ in range(200):
+        sizes = [draw.randint(1, 30) for _ in range(draw.randint(1, 200))]
+        times = [at(window) for window, size in enumerate(sizes) for _ in range(size)]
+        found = starts(pa.chunked_array([times[:7], times[7:]], TIME), 20)
+        assert found[0] == 0 and found == sorted(set(found))
+        assert all(times[start - 1] < times[start] for start in found[1:])  # no time in two
+        ends = [*found[1:], len(times)]
+        parts = [end - start for start, end in zip(found, ends, strict=True)]
+        assert all(part >= 20 * layers.GROWTH**n for n, part in enumerate(reversed(parts[1:])))
+        assert parts[0] <= 20 * layers.GROWTH ** (len(parts) - 1) + max(sizes)
+
+
+def test_when_rows_are_parted() -> None:
+    few, many = layers.COPIED, 2 * layers.COPIED
+    of = Layers()
+    assert not of.due(few, 10) and of.due(few + 1, 10) and not of.due(many, many // 4)
+    of.done(many, newest=10, rows=many)
+    assert not of.due(10, 10) and of.due(many, 10)  # it helped, until a late row came
+    of.done(many, newest=10, rows=many)
+    assert not of.due(many, 10) and not of.due(many, 10)  # it did not
+    assert of.due(2 * many + 1, 10)
+    of = Layers()
+    of.done(many, newest=many, rows=many)  # all are of one time
+    assert not of.due(many, 10)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_batch_writes_few_old_rows_anew(tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw, held, target = random.Random(seed), Held(), made(tmp_path)
+    sizes = []
+    for window in range(200):
+        late = [draw.randrange(window)] if window and draw.random() < 0.1 else []
+        merge(target, held, [window, *late])
+        newest = log.read(target.place.path, target.version)
+        if not late and newest.operation == "MERGE":
+            sizes.append(sum(file.rows for file in newest.added))
+        if draw.random() < 0.02:
+            compact(target, ["since"], settled=0.0)
+        if draw.random() < 0.02:
+            target = Target(target.place)  # another process
+    assert rows(target.held(COLUMNS)) == held and len(held) == 1000
+    parted = [log.read(target.place.path, version) for version in range(1, target.version + 1)]
+    assert sum(commit.operation == "OPTIMIZE" for commit in parted) > 3
+    assert sum(sizes) / len(sizes) < 150
+
+
+@pytest.mark.usefixtures("small")
+def test_parting_changes_no_row_for_anyone(tmp_path: Path) -> None:
+    draw, held, target = random.Random(8), Held(), made(tmp_path)
+    path, followed, before = target.place.path, Held(), Held()
+    for window in range(60):
+        merge(target, held, [window, *([draw.randrange(window)] if window > 20 else [])])
+    parted = 0
+    for commit in log.commits(path, after=0, upto=target.version):
+        now = rows(pa.table(DeltaTable(path, version=commit.version).to_pyarrow_table()))
+        if commit.operation == "OPTIMIZE":
+            parted += 1
+            assert now == before and not commit.added and not commit.removed and commit.batches == {}
+        for file in feed.files(commit, path) if commit.operation != "OPTIMIZE" else ():
+            for row in feed.read(file.path, COLUMNS).to_pylist():
+                assert not row[GONE]
+                followed[row["host"], row["since"]] = row["n"]
+        assert followed == now
+        before = now
+    assert parted > 0 and followed == held
+
+
+@pytest.mark.usefixtures("small")
+def test_rows_that_go_and_keys_that_are_no_time(tmp_path: Path) -> None:
+    held, target = Held(), made(tmp_path)
+    for window in range(1, 60):
+        merge(target, held, [window, 0])
+    gone = [(host, at(window)) for window in (0, 30, 59) for host in HOSTS[:2]]
+    values = [pa.array([h for h, _ in gone]), pa.array([t for _, t in gone], TIME), pa.nulls(6, pa.int64())]
+    change = pa.table([*values, pa.array([True] * 6)], names=[*COLUMNS.names, GONE])
+    target.change(change, ["host", "since"], Identity("gold.x", 1, target.last("gold.x") + 1, {}))
+    for key in gone:
+        del held[key]
+    assert rows(target.held(COLUMNS)) == held
+
+    plain = pa.schema([("k", pa.string()), ("n", pa.int64())])
+    by_key = Aggregate((Output("k", "key"), Output("n", "count")))
+    other = Target(Lake(tmp_path).create("gold.y", plain, properties={}))
+    for turn in range(5):
+        keys = [f"k{n}" for n in range(100 if turn < 2 else 3)]
+        batch = pa.table([keys, [1] * len(keys)], schema=plain)
+        other.merge(batch, by_key, Identity("gold.y", 1, turn, {}))
+    assert other.version == 5  # one commit each
+
+
+@pytest.mark.usefixtures("small")
+def test_a_crash_while_rows_are_parted_leaves_the_merge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Crash(BaseException):
+        pass
+
+    def crash(*_: Any, **__: Any) -> bool:
+        raise Crash
+
+    held, target = Held(), made(tmp_path)
+    for window in range(30):
+        merge(target, held, [window, *range(max(0, window - 1), window)])
+    crashed = 0
+    for window in range(30, 40):
+        with monkeypatch.context() as patched:
+            patched.setattr(Target, "rewrite", crash)
+            try:
+                merge(target, held, [window, *range(0, 30, 15)])
+            except Crash:
+                crashed += 1
+                for key in ((host, at(each)) for each in [window, *range(0, 30, 15)] for host in HOSTS):
+                    held[key] = held.get(key, 0) + 1
+                target = Target(target.place)
+        assert rows(target.held(COLUMNS)) == held
+    merge(target, held, [41, 0])
+    assert crashed > 0 and rows(target.held(COLUMNS)) == held
+    assert all(pq.read_metadata(file).num_rows for file in target.files())
