@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-NEWEST = 10_000  # rows of the newest file; each older one has GROWTH times as many
+NEWEST = 1_000  # rows of the newest file; each older one has GROWTH times as many
 GROWTH = 8
-COPIED = 50_000  # rows that a merge may copy, a few milliseconds each ten thousand
+COPIED = 5_000  # rows that a merge may copy: about 2 us each
 SHARE = 4  # times as many as it changes
 
 
