@@ -33,8 +33,9 @@ from headwater.project import Project
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
 
-BATCHES, YOUNG, PAIRS, ROWS = (3_000, 5_000), 100, 40, 200
 MAINTAINED = 200  # batches between two times of maintenance
+YOUNG, PAIRS, ROWS = 100, 40, 200
+BATCHES = (3_000 + YOUNG, 5_000 + YOUNG)  # as many since the last maintenance as the young lake has had
 FAULTS = Faults(late=0.01, duplicate=0.01)
 FED = {"iot": "bronze.iot_metrics", "sales": "bronze.purchases"}
 FLOWS = (

@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -127,6 +127,25 @@ class Target:
         if lacking.names:
             self._commit_as(commit, self.flows, [])
         return list(lacking.names)
+
+    def keep(self, kept: timedelta) -> None:
+        """Have checkpoints of the log forget the files that have not been the table's for so long.
+
+        By default that is a week, in which a merge each second leaves 600,000 of them, and each batch's commit
+        takes the longer the more there are. Nothing of ours needs them: see `headwater.maintain.clean`.
+
+        Raises:
+            CommitError: the table is not at the version it was left at: another writer was here.
+        """
+        wanted = {"delta.deletedFileRetentionDuration": f"interval {int(kept.total_seconds())} seconds"}
+
+        def commit(properties: CommitProperties) -> None:
+            self._table.alter.set_table_properties(
+                wanted, commit_properties=properties, post_commithook_properties=NO_HOOKS
+            )
+
+        if not wanted.items() <= self._table.metadata().configuration.items():
+            self._commit_as(commit, self.flows, [])
 
     def done(self, identity: Identity) -> bool:
         """Whether this batch, or one after it, is in the table."""
