@@ -131,7 +131,7 @@ class Target:
     def keep(self, kept: timedelta) -> None:
         """Have checkpoints of the log forget the files that have not been the table's for so long.
 
-        By default that is a week, in which a merge each second leaves 600,000 of them, and each batch's commit
+        By default that is a week, in which a merge each second leaves 600,000 of them, and each commit
         takes the longer the more there are. Nothing of ours needs them: see `headwater.maintain.clean`.
 
         Raises:
