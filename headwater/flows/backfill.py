@@ -93,6 +93,7 @@ class Backfill:
         done = Backfilled(known=seen.taken, partition=intake.partition)
         with closing(intake):
             while True:
+                intake.ready()  # Kafka's flow need not wait for an object store
                 with turn:
                     taken = intake.step()
                 if taken is None:

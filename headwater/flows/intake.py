@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -161,6 +162,12 @@ class Intake:
         if self._ledger is None:
             self._ledger = Ledger.of(self._lake, self._table.place.name)
         return self._ledger
+
+    def ready(self) -> None:
+        """Wait until what is to be read next is on this machine; what is amiss with it, `step` says."""
+        if self._next() and self._reading is not None:
+            with suppress(OSError, StoreUnavailable):
+                self._reading.brought()
 
     def step(self) -> Batch | None:
         """Take one batch of what was seen; None where there is nothing left of it.
