@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import yaml
 from pydantic import (
@@ -46,6 +46,10 @@ class Broker(Strict):
 PostgresOptions = dict[str, str | int]
 
 
+def _is_host(parts: SplitResult) -> bool:
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
 class OpenSearchOptions(Strict):
     """How an OpenSearch cluster is reached.
 
@@ -72,7 +76,7 @@ class OpenSearchOptions(Strict):
             parts = urlsplit(host)
             if parts.username is not None or parts.password is not None:
                 raise ValueError("leave user and password out of the address; write them beside hosts")
-            if parts.scheme not in ("http", "https") or not parts.hostname:
+            if not _is_host(parts):
                 raise ValueError(f"{host} is no address; write https://host:9200")
         return hosts
 
@@ -96,7 +100,7 @@ class BucketOptions(Strict):
     @classmethod
     def _is_address(cls, endpoint: str | None) -> str | None:
         parts = urlsplit(endpoint or "https://host")
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        if not _is_host(parts) or parts.username is not None:
             raise ValueError("that is no address; write https://host[:port], and the keys beside it")
         return endpoint
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from headwater.definitions import Alert, Declaration, Emit, Files, Format, Sink, StoreSink, Table, Topic
 from headwater.errors import ConfError, ProjectError
 from headwater.flows.reading import interval
+from headwater.landing.file import SCHEME, bucket_of
 from headwater.quality.suite import Suite
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _check_files(bronze: Files) -> None:
         known = ", ".join(get_args(Format))
         raise ProjectError(f"{bronze.file}: {bronze.name}: format = '{bronze.format}'; known: {known}")
     scheme, separator, rest = bronze.pattern.partition("://")
-    if separator and (scheme != "s3" or not all(rest.partition("/")[::2])):
+    if separator and (scheme + separator != SCHEME or not all(rest.partition("/")[::2])):
         raise ProjectError(
             f"{bronze.file}: {bronze.name}: files are named by a path, or as s3://<bucket>/<key>, "
             f"not {bronze.pattern}"
@@ -143,9 +144,8 @@ def check_buckets(files: Mapping[str, Files], known: Sequence[str], conf: Path) 
         ProjectError: one is not.
     """
     for bronze in files.values():
-        scheme, _, rest = bronze.pattern.partition("://")
-        name = rest.partition("/")[0]
-        if scheme == "s3" and name not in known:
+        name = bucket_of(bronze.pattern)
+        if name is not None and name not in known:
             raise ProjectError(
                 f"{bronze.file}: {bronze.name} takes files of the bucket '{name}', of which the environment "
                 f"says nothing; add it under 's3' in {conf}; {_hint(name, [*known])}"

@@ -165,7 +165,8 @@ class Intake:
 
     def ready(self) -> None:
         """Wait until what is to be read next is on this machine; what is amiss with it, `step` says."""
-        if self._next() and self._reading is not None:
+        self._next()
+        if self._reading is not None:
             with suppress(OSError, StoreUnavailable):
                 self._reading.brought()
 

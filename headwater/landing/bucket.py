@@ -18,9 +18,8 @@ from pyarrow.fs import FileInfo, FileSelector, FileType, S3FileSystem
 
 from headwater.conf import BucketOptions
 from headwater.errors import FlowError, StoreUnavailable
-from headwater.landing.file import Brought, File, is_left_alone, matches, ordered, split
+from headwater.landing.file import SCHEME, Brought, File, is_left_alone, matches, ordered, split
 
-SCHEME = "s3://"
 AHEAD = 8  # objects that are brought, or were and wait to be read
 AHEAD_BYTES = 256 << 20  # of them, but for the first
 BLOCK = 8 << 20  # bytes of one request

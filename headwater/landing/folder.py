@@ -24,7 +24,11 @@ class Folder:
 
     def __init__(self, root: Path, pattern: str) -> None:
         self._root, self.pattern = root, pattern
-        self.delta = adopted.is_table(root / pattern)
+
+    @property
+    def delta(self) -> bool:
+        """Whether the pattern is the folder of a Delta table."""
+        return adopted.is_table(self._root / self.pattern)
 
     def missing(self) -> str | None:
         """The folder that the pattern begins with, where there is none yet."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from headwater.conf import Conf
 from headwater.errors import ConfError
-from headwater.landing.bucket import SCHEME, Bucket
+from headwater.landing.bucket import Bucket
+from headwater.landing.file import bucket_of
 from headwater.landing.folder import Folder
 
 Source = Folder | Bucket
@@ -24,9 +25,9 @@ def source(pattern: str, root: Path, conf: Conf) -> Source:
     Raises:
         ConfError: it says nothing of this one.
     """
-    if not pattern.startswith(SCHEME):
+    name = bucket_of(pattern)
+    if name is None:
         return Folder(root, pattern)
-    name = pattern.removeprefix(SCHEME).partition("/")[0]
     if name not in conf.s3:
         known = ", ".join(sorted(conf.s3)) or "none"
         raise ConfError(
@@ -38,4 +39,4 @@ def source(pattern: str, root: Path, conf: Conf) -> Source:
 
 def whole(pattern: str) -> str:
     """A pattern that means the same wherever it is read: a relative one stands below the current folder."""
-    return pattern if pattern.startswith(SCHEME) else os.path.abspath(pattern)
+    return os.path.abspath(pattern) if bucket_of(pattern) is None else pattern
