@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headwater import failpoints
 from headwater.storage import log, stored
@@ -86,7 +85,7 @@ def _groups(run: list[DataFile], columns: pa.Schema) -> Iterator[pa.Table]:
     """The rows of files, in their order, as many at once as a row group shall have."""
     held: list[pa.Table] = []
     for file in run:
-        held.append(_read(file, columns))
+        held.append(stored.read(file.path, columns))
         if sum(rows.nbytes for rows in held) >= _GROUP:
             yield pa.concat_tables(held)
             held = []
@@ -95,9 +94,5 @@ def _groups(run: list[DataFile], columns: pa.Schema) -> Iterator[pa.Table]:
 
 
 def _sorted(run: list[DataFile], columns: pa.Schema, keys: Sequence[str]) -> Iterator[pa.Table]:
-    rows = pa.concat_tables([_read(file, columns) for file in run])
+    rows = pa.concat_tables([stored.read(file.path, columns) for file in run])
     yield rows.sort_by([(key, "ascending") for key in keys])
-
-
-def _read(file: DataFile, columns: pa.Schema) -> pa.Table:
-    return stored.fitted(pq.read_table(file.path, partitioning=None), columns)

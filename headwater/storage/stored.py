@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -14,6 +15,11 @@ def schema(columns: StructType) -> pa.Schema:
         PySparkException: a type that Arrow does not have.
     """
     return pa.schema([_nullable(field) for field in to_arrow_schema(columns, timezone="UTC")])
+
+
+def read(file: str, columns: pa.Schema) -> pa.Table:
+    """The rows of a file by a table's columns, see `fitted`."""
+    return fitted(pq.read_table(file, partitioning=None), columns)
 
 
 def fitted(rows: pa.Table, columns: pa.Schema) -> pa.Table:

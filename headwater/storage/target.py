@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -127,25 +127,6 @@ class Target:
         if lacking.names:
             self._commit_as(commit, self.flows, [])
         return list(lacking.names)
-
-    def keep(self, kept: timedelta) -> None:
-        """Have checkpoints of the log forget the files that have not been the table's for so long.
-
-        By default that is a week, in which a merge each second leaves 600,000 of them, and each commit
-        takes the longer the more there are. Nothing of ours needs them: see `headwater.maintain.clean`.
-
-        Raises:
-            CommitError: the table is not at the version it was left at: another writer was here.
-        """
-        wanted = {"delta.deletedFileRetentionDuration": f"interval {int(kept.total_seconds())} seconds"}
-
-        def commit(properties: CommitProperties) -> None:
-            self._table.alter.set_table_properties(
-                wanted, commit_properties=properties, post_commithook_properties=NO_HOOKS
-            )
-
-        if not wanted.items() <= self._table.metadata().configuration.items():
-            self._commit_as(commit, self.flows, [])
 
     def done(self, identity: Identity) -> bool:
         """Whether this batch, or one after it, is in the table."""
@@ -333,8 +314,7 @@ class Target:
     def _part(self, time: str, copied: int) -> None:
         """Part the rows of the files that the last commit wrote by a column of time; see `layers`."""
         files, columns = [file.path for file in log.read(self.place.path, self.version).added], self.columns
-        read = (stored.fitted(pq.read_table(file, partitioning=None), columns) for file in files)
-        rows = pa.concat_tables(read).sort_by(time)
+        rows = pa.concat_tables(stored.read(file, columns) for file in files).sort_by(time)
         starts = layers.starts(rows[time])
         self._layers.done(copied, len(rows) - starts[-1], len(rows))
         if len(starts) > 1:
