@@ -32,6 +32,7 @@ SETTINGS: dict[str, str] = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
     # Delta's parser loses parameters in Spark 4.1 and later: https://github.com/delta-io/delta/issues/7640
     "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
     "spark.scheduler.mode": "FAIR",

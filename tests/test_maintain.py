@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import random
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -191,6 +194,67 @@ def test_a_file_that_a_merge_took_meanwhile_is_not_put_together(
     monkeypatch.setattr("headwater.failpoints.reach", meanwhile)
     assert compact(other, None) == 0
     assert len(other.files()) == 1 and not list(writer.path.glob("together-*/*.parquet"))[1:]
+
+
+def test_a_checkpoint_forgets_files_that_are_gone(tmp_path: Path) -> None:
+    place = Lake(tmp_path).create("gold.t", COUNTS, properties={"delta.enableChangeDataFeed": "true"})
+    target = Target(place)
+
+    def count(times: int) -> None:
+        for _ in range(times):
+            sequence = target.last("gold.t") + 1
+            batch = pa.table([["k"], [1]], schema=COUNTS)
+            target.merge(batch, BY_KEY, Identity("gold.t", 1, sequence, {}))
+
+    def size() -> int:
+        target.checkpoint(1)
+        return int(json.loads((place.path / "_delta_log" / "_last_checkpoint").read_bytes())["size"])
+
+    count(30)
+    assert size() > 30  # each merge has left a file
+    target.keep(timedelta(0))
+    count(1)
+    assert size() < 10
+    version, flows = target.version, target.flows
+    target.keep(timedelta(0))
+    assert target.version == version  # it is so already
+    target.keep(timedelta(days=30))
+    target = Target(place)
+    assert (
+        target.version == version + 1 and target.flows == flows and log.read(place.path, target.version).ours
+    )
+    count(5)
+    assert size() > 5 and target.held(COUNTS).to_pylist() == [{"k": "k", "n": 36}]
+
+
+def test_no_commit_of_maintenance_takes_back_what_flows_have_done_meanwhile(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.append(1)
+    target, done = writer.target, threading.Event()
+
+    def maintain() -> None:
+        for turn in itertools.count():
+            if done.is_set():
+                return
+            target.keep(timedelta(seconds=turn % 2))
+            target.expire([], LONG_AGO + timedelta(seconds=turn))
+
+    keeper = threading.Thread(target=maintain)
+    keeper.start()
+    try:
+        for _ in range(199):
+            writer.append(1)
+    finally:
+        done.set()
+        keeper.join()
+    batches, expired = -1, ""
+    for commit in log.commits(writer.path, after=0, upto=target.version):
+        (flow,) = commit.flows.values()
+        batches += bool(commit.batches)
+        assert flow["sequence"] == commit.batches.get(NAME, batches) == batches
+        assert flow.get("expired", "") >= expired
+        expired = flow.get("expired", "")
+    assert batches == 199 and expired
 
 
 def test_what_only_old_versions_hold_is_removed(tmp_path: Path) -> None:

@@ -100,10 +100,12 @@ def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Seq
     retention = _span(policy.tables[place.name].retention) if place.name in policy.tables else None
     fewer = compact(target, _sorting(lake, name, place), within=part(retention) if retention else None)
     expired = expire(target, datetime.now(UTC) - retention) if retention else 0
+    kept = _kept(policy, place.name)
+    target.keep(kept)
     target.checkpoint(policy.checkpoint)
     mine = [hold for hold in held if (hold.table, hold.generation) == (place.name, place.generation)]
     slowest = min(mine, key=lambda hold: hold.version, default=None)
-    before = datetime.now(UTC) - _kept(policy, place.name)
+    before = datetime.now(UTC) - kept
     done = clean(place.path, upto=target.version if slowest is None else slowest.version, before=before)
     left = forget_uncommitted(place.path, _intents(lake))
     return Maintained(

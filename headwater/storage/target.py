@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -125,8 +125,29 @@ class Target:
             )
 
         if lacking.names:
-            self._commit_as(commit, self.flows, [])
+            self._commit(commit)
         return list(lacking.names)
+
+    def keep(self, kept: timedelta) -> None:
+        """Have checkpoints of the log forget the files that have not been the table's for so long.
+
+        By default that is a week, in which a merge each second leaves 600,000 of them, and each commit
+        takes the longer the more there are. What goes from the disk is said by the commits themselves
+        (`headwater.maintain.clean`), never what someone will read on from. A Spark of others refuses
+        to read older versions; ours is told not to (docs/spark.md).
+
+        Raises:
+            CommitError: the table is not at the version it was left at: another writer was here.
+        """
+        wanted = {"delta.deletedFileRetentionDuration": f"interval {int(kept.total_seconds())} seconds"}
+
+        def commit(properties: CommitProperties) -> None:
+            self._table.alter.set_table_properties(
+                wanted, commit_properties=properties, post_commithook_properties=NO_HOOKS
+            )
+
+        if not wanted.items() <= self._table.metadata().configuration.items():
+            self._commit(commit)
 
     def done(self, identity: Identity) -> bool:
         """Whether this batch, or one after it, is in the table."""
@@ -334,7 +355,8 @@ class Target:
             DeltaTable(self.place.path).create_checkpoint()
             self._checkpoint = _last_checkpoint(self.place.path)
 
-    def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity) -> int:
+    def _done(self, identity: Identity) -> dict[str, Any]:
+        """What the flows have done once this is committed."""
         before = self.flows.get(identity.flow, {})
         newest = max((at for at in (before.get("newest"), identity.newest) if at is not None), default=None)
         mine = {name: value for name, value in asdict(identity).items() if name != "flow"}
@@ -347,21 +369,17 @@ class Target:
         for rare in ("shares", "event_time", "rows"):
             if not mine[rare]:
                 del mine[rare]
-        flows = {**self.flows, identity.flow: mine}
-        return self._commit_as(commit, flows, [Transaction(identity.flow, identity.sequence)])
+        return {**self.flows, identity.flow: mine}
 
-    def _commit_as(
-        self,
-        commit: Callable[[CommitProperties], None],
-        flows: dict[str, Any],
-        transactions: list[Transaction],
-    ) -> int:
-        properties = CommitProperties(
-            custom_metadata={log.IDENTITY_KEY: json.dumps(flows)},
-            app_transactions=transactions,
-            max_commit_retries=0,
-        )
-        with self._mutex:
+    def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity | None = None) -> int:
+        """Commit a batch, or what is none; the new version."""
+        with self._mutex:  # maintenance commits, too, and says what has expired
+            flows = self._done(identity) if identity else self.flows
+            properties = CommitProperties(
+                custom_metadata={log.IDENTITY_KEY: json.dumps(flows)},
+                app_transactions=[Transaction(identity.flow, identity.sequence)] if identity else [],
+                max_commit_retries=0,
+            )
             try:
                 commit(properties)
             except CommitFailedError as e:
