@@ -139,8 +139,8 @@ class Maintenance(Strict):
         keep: how far back versions can be read; what only older ones hold is removed.
         checkpoint: how many commits of a table there are from one checkpoint of its log, which is a snapshot
             of what the table (of state, too) holds, to the next. Readers replay the commits since.
-        tables: by name, what is otherwise for a table. Rows of bronze tables and of quarantines alone can go
-            by their age: all others are derived, and a row of theirs stands for rows of any age.
+        tables: by name, what is otherwise for a table. Rows of bronze tables, of quarantines and of `ops.*`
+            alone can go by their age: all others are derived, and a row of theirs stands for rows of any age.
     """
 
     every: Span | Literal[False] = "10 minutes"
@@ -153,8 +153,8 @@ class Maintenance(Strict):
     def _are_kept(cls, tables: dict[str, KeptFor]) -> dict[str, KeptFor]:
         for name, kept in tables.items():
             layer = name.partition(".")[0]
-            if kept.retention is not None and (layer not in ("bronze", "quarantine") or "__" in name):
-                raise ValueError(f"{name}: a retention is for bronze tables and quarantines")
+            if kept.retention is not None and (layer not in ("bronze", "quarantine", "ops") or "__" in name):
+                raise ValueError(f"{name}: a retention is for bronze tables, quarantines and ops.*")
         return tables
 
 

@@ -20,7 +20,7 @@ from headwater.flows.replay import replay_name
 from headwater.project import Project
 from headwater.rebuild.shadow import Plan
 from headwater.storage import log
-from headwater.storage.lake import Lake, Place
+from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.lease import Lease
 
 
@@ -91,7 +91,7 @@ def drop(project: Project, found: Dropped) -> None:
 def without_definition(project: Project, places: Mapping[str, Place]) -> list[str]:
     """The tables of the lake that nothing of the project writes, those beside another aside."""
     known = {each for name in project.names() for each in (name, *inspect.beside(name))}
-    gone = [name for name in sorted(places) if name not in known and not name.startswith("ops.")]
+    gone = [name for name in sorted(places) if name not in known and not is_engines(name)]
     return [name for name in gone if not any(name in inspect.beside(owner) for owner in gone)]
 
 

@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater import analysis, query
+from headwater import analysis, maintain, query
 from headwater import project as projects
 from headwater.cli import app
 from headwater.errors import HeadwaterError, ProjectError, QualityError
@@ -265,6 +265,31 @@ def test_a_run_is_one_commit_and_runs_at_once_lose_nothing(tmp_path: Path) -> No
     assert log.head(place.path) == 24
     assert sum(commit.added[0].rows for commit in log.commits(place.path, after=0, upto=24)) == 24
     assert (place.path / "_delta_log" / "_last_checkpoint").exists()
+
+
+@pytest.mark.parametrize("retention", ["", "tables: {ops.quality_results: {retention: 1ms}}"])
+def test_what_runs_have_found_is_maintained_and_goes_by_its_age(tmp_path: Path, retention: str) -> None:
+    for folder in ("conf", "gold"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "conf" / "local.yaml").write_text(f"maintain: {{keep: 0s, {retention}}}\n")
+    project = projects.load(tmp_path)
+    lake = Lake(project.conf.lake)
+    for number in range(25):
+        results.append(lake, f"run-{number}", [validation(f"silver.t{number % 5}")])
+        lake.create(f"gold.t{number}", pa.schema([("n", pa.int64())]), properties={})
+    place, places = lake.place(results.TABLE), lake.places()
+    held = Target(place).held(results.COLUMNS).to_pylist()
+    (done,) = maintain.maintain(project, [results.TABLE])
+    assert (done.table, done.compacted, done.expired) == (results.TABLE, *((0, 25) if retention else (24, 0)))
+    assert results.append(lake, "run-25", [validation("silver.t0")]) == Target(place).version
+    kept = Target(place).held(results.COLUMNS).to_pylist()
+    assert len(kept) == (1 if retention else 26) and (retention or all(row in kept for row in held))
+    assert len(results.dates(project)) == (1 if retention else 5)
+    assert log.first(lake.catalog) > 0 and Lake(lake.root).places() == places
+    assert [one.table for one in maintain.maintain(project)] == [results.TABLE]
+    assert len(list(lake.catalog.glob("*.parquet"))) <= len(places)
+    with pytest.raises(ProjectError, match=r"unknown table 'ops\.other'"):
+        maintain.maintain(project, ["ops.other"])
 
 
 def test_show_has_the_last_results_and_starts_no_spark(

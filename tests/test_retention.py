@@ -166,7 +166,7 @@ def test_rows_of_all_ages_are_not_put_into_one_file(case: Case, monkeypatch: pyt
 @pytest.mark.parametrize("table", ["silver.visits", "gold.top", "quarantine.silver_visits__resolved"])
 def test_only_history_goes_by_its_age(case: Case, table: str) -> None:
     case.write(**{"conf/local.yaml": f"maintain: {{tables: {{{table}: {{retention: 1d}}}}}}\n"})
-    with pytest.raises(ConfError, match=f"{table}: a retention is for bronze tables and quarantines"):
+    with pytest.raises(ConfError, match=f"{table}: a retention is for bronze tables, quarantines and ops"):
         case.project()
 
 

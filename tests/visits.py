@@ -11,6 +11,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -128,16 +129,23 @@ class Case:
             context.heads.end(name)
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
-        found = query.run(f"SELECT * FROM {table}", project=self.root)
-        keep = [at for at, name in enumerate(found.columns) if name not in ("quarantined_at",)]
-        return sorted((tuple(row[at] for at in keep) for row in found.rows), key=repr)
+        with query.connect(self.root) as connection:
+            return _rows(connection, table)
 
     def everything(self) -> dict[str, list[tuple[Any, ...]]]:
         names = [*DERIVED, "quarantine.silver_visits", f"{ENDED}_late", f"{ENDED}__state"]
-        return {name: self.rows(name) for name in names if name in self.lake.places()}
+        places = self.lake.places()
+        with query.connect(self.root) as connection:
+            return {name: _rows(connection, name) for name in names if name in places}
 
     def rebuild(self, *tables: str, **options: Any) -> Rebuilt:
         return rebuild(self.project(), tables, notices=Board(notices=StringIO()), **options)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> list[tuple[Any, ...]]:
+    found = connection.sql(f"SELECT * FROM {table}")
+    keep = [at for at, name in enumerate(found.columns) if name != "quarantined_at"]
+    return sorted((tuple(row[at] for at in keep) for row in found.fetchall()), key=repr)
 
 
 def of_new_lake(case: Case) -> dict[str, list[tuple[Any, ...]]]:

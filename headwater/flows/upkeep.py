@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Protocol, runtime_checkable
 
@@ -58,6 +58,8 @@ class Upkeep:
         for flow in list(self._flows.values()):
             if isinstance(flow, Committing) and not self._context.stop.is_set():
                 self._maintain(flow)
+        project, lake = self._context.project, self._context.lake
+        self._try("the engine's own tables", lambda: maintain.engines(project, lake))
 
     def _answer(self, name: str, flow: Committing | None) -> None:
         for _, answer in requests.take(self._context.lake.flow_folder(name), maintain.KIND):
@@ -68,12 +70,17 @@ class Upkeep:
                 requests.reply(answer, {"done": [asdict(one) for one in done]})
 
     def _maintain(self, flow: Committing) -> list[Maintained] | str:
+        project, lake = self._context.project, self._context.lake
+        return self._try(
+            flow.name, lambda: maintain.targets_of(project, lake, flow.name, flow.committer.targets())
+        )
+
+    def _try(self, what: str, do: Callable[[], list[Maintained]]) -> list[Maintained] | str:
         """What was done, or why not: the flows go on, and the next time may do better."""
-        context = self._context
         try:
-            return maintain.targets_of(context.project, context.lake, flow.name, flow.committer.targets())
+            return do()
         except Exception as e:
-            said = f"{flow.name} could not be maintained: {describe(e)}"
-            if not context.stop.is_set():
-                context.board.say(said)
+            said = f"{what} could not be maintained: {describe(e)}"
+            if not self._context.stop.is_set():
+                self._context.board.say(said)
             return said

@@ -20,7 +20,7 @@ from headwater.project import Project
 from headwater.quarantine import quarantine_name, resolved_name
 from headwater.reference import CLOCK
 from headwater.storage import log
-from headwater.storage.lake import Lake, Place
+from headwater.storage.lake import Lake, Place, is_engines
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def tables(project: Project) -> list[Line]:
                 lines.append(_line(other, what, name, places[other]))
     known = {line.name for line in lines}
     for name in sorted(places.keys() - known):
-        status = "written" if name.startswith("ops.") else "no definition"
+        status = "written" if is_engines(name) else "no definition"
         lines.append(Line(name, kind(project, name), "", status, of(places[name])))
     for reference in (found for found in project.references.values() if found.name != CLOCK):
         held = of(Place(reference.name, 1, reference.path)) if reference.path.is_dir() else None

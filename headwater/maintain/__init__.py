@@ -16,6 +16,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import overload
 
+from deltalake import DeltaTable
+
 from headwater import inspect, requests, spans
 from headwater.conf import Maintenance
 from headwater.maintain.clean import clean, forget_uncommitted
@@ -27,7 +29,7 @@ from headwater.project import Project
 from headwater.requests import Request
 from headwater.storage import lease, log
 from headwater.storage.intent import IntentFile
-from headwater.storage.lake import Lake, Place
+from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.lease import Lease
 from headwater.storage.target import Target
 
@@ -69,10 +71,12 @@ def maintain(project: Project, tables: Sequence[str] = ()) -> list[Maintained]:
         LeaseError: another process has just begun to write it.
     """
     lake = Lake(project.conf.lake)
-    for name in tables:
+    own = [name for name in tables if is_engines(name) and name in lake.places()]
+    names = [name for name in tables if name not in own] if tables else project.names()
+    for name in names:
         project.definition(name)
     found = []
-    for name in tables or project.names():
+    for name in names:
         folder = lake.flow_folder(name)
         asked = requests.ask(folder, Request("maintain"), KIND) if lease.holder(folder) is not None else None
         if asked is not None:
@@ -85,13 +89,28 @@ def maintain(project: Project, tables: Sequence[str] = ()) -> list[Maintained]:
                 found += targets_of(project, lake, name, targets)
             finally:
                 mine.release()
-    return found
+    return [*found, *engines(project, lake)] if own or not tables else found
 
 
 def targets_of(project: Project, lake: Lake, name: str, targets: Sequence[Target]) -> list[Maintained]:
     """Maintain the table of a flow, and those beside it, by the process that writes them."""
     held = holds(project, lake)
     return [_maintain(project, lake, name, target, held) for target in targets]
+
+
+def engines(project: Project, lake: Lake) -> list[Maintained]:
+    """Maintain what any process may write: the engine's own tables, and, in silence, the catalog."""
+    policy = project.conf.maintain
+    if not lake.places():
+        return []
+    with lake.alone():
+        own = [place for name, place in sorted(lake.places().items()) if is_engines(name)]
+        targets = [Target(place) for place in own if log.read(place.path, log.head(place.path)).ours]
+        found = [_maintain(project, lake, target.place.name, target, ()) for target in targets]
+        if (version := log.head(lake.catalog)) - log.checkpoint(lake.catalog)[0] >= policy.checkpoint:
+            DeltaTable(lake.catalog).create_checkpoint()
+        clean(lake.catalog, upto=version, before=datetime.now(UTC) - _kept(policy))
+    return found
 
 
 def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Sequence[Hold]) -> Maintained:
@@ -130,7 +149,7 @@ def _sorting(lake: Lake, owner: str, place: Place) -> list[str] | None:
     return [key for key in facts.get("keys", "").split(", ") if key]
 
 
-def _kept(policy: Maintenance, table: str) -> timedelta:
+def _kept(policy: Maintenance, table: str = "") -> timedelta:
     one = policy.tables.get(table)
     return _span(one.keep if one and one.keep else policy.keep)
 

@@ -19,7 +19,7 @@ from headwater.plan.facts import kind
 from headwater.plan.verdict import Effect, Verdict, judge
 from headwater.project import Project
 from headwater.storage import log
-from headwater.storage.lake import Lake, Place
+from headwater.storage.lake import Lake, Place, is_engines
 
 __all__ = ["Line", "accept", "kind", "plan", "shortened", "verdict"]
 
@@ -63,7 +63,7 @@ def plan(project: Project) -> list[Line]:
     lines = [_line(project, lake, name, found) for name, found in verdicts.items()]
     known = {name for table in project.names() for name in (table, *inspect.beside(table))}
     for name in sorted(lake.places().keys() - known):
-        if not name.startswith("ops."):
+        if not is_engines(name):
             lines.append(Line(name, Verdict("gone", (_GONE,))))
     return lines
 

@@ -11,12 +11,13 @@ from datetime import datetime
 from typing import Any, Literal
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from headwater import query
 from headwater.errors import QualityError
 from headwater.project import Project
 from headwater.quality.suite import Action
+from headwater.storage import log
 from headwater.storage.lake import NO_HOOKS, Lake
 from headwater.storage.target import CHECKPOINT_EVERY
 
@@ -107,7 +108,10 @@ def append(lake: Lake, run_id: str, validations: Sequence[Validation]) -> int:
     with lake.alone():
         found = [row for validation in validations for row in rows(run_id, validation)]
         added = pa.Table.from_pylist(found, schema=COLUMNS)
-        write_deltalake(place.path, added, mode="append", post_commithook_properties=NO_HOOKS)
+        ours = CommitProperties(custom_metadata={log.IDENTITY_KEY: "{}"})  # and of no flow
+        write_deltalake(
+            place.path, added, mode="append", commit_properties=ours, post_commithook_properties=NO_HOOKS
+        )
         table = DeltaTable(place.path)
         if table.version() % CHECKPOINT_EVERY == 0:
             table.create_checkpoint()

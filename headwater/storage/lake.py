@@ -62,6 +62,11 @@ class Place:
     id: str = ""
 
 
+def is_engines(name: str) -> bool:
+    """Whether a table is the engine's own, to which several processes add: `ops.*`."""
+    return name.startswith("ops.")
+
+
 def files(table: Path, version: int | None = None) -> list[str]:
     """The absolute paths of the files that a version of a Delta table has; by default the newest."""
     return [unquote(path) for path in DeltaTable(table, version=version).file_uris()]
@@ -72,11 +77,14 @@ class Lake:
 
     Args:
         root: the folder; it is made by the first table.
+
+    Attributes:
+        catalog: the Delta table of where the others lie.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._catalog = root / "_catalog"
+        self.catalog = root / "_catalog"
         self._read_at = -2
         self._places: dict[str, Place] = {}
 
@@ -87,10 +95,10 @@ class Lake:
 
     def places(self) -> dict[str, Place]:
         """Every table's live generation, by name."""
-        version = log.head(self._catalog)
+        version = log.head(self.catalog)
         if version != self._read_at:
             rows = (
-                DeltaTable(self._catalog, version=version).to_pyarrow_table().to_pylist()
+                DeltaTable(self.catalog, version=version).to_pyarrow_table().to_pylist()
                 if version >= 0
                 else []
             )
@@ -210,7 +218,7 @@ class Lake:
 
     def _register(self, place: Place) -> Place:
         """Note in the catalog where a table lies."""
-        DeltaTable.create(self._catalog, schema=Schema.from_arrow(_CATALOG), mode="ignore")
+        DeltaTable.create(self.catalog, schema=Schema.from_arrow(_CATALOG), mode="ignore")
         known = self.places()
         if place.name in known:
             self._write([self._row(each) for each in {**known, place.name: place}.values()], "overwrite")
@@ -231,7 +239,7 @@ class Lake:
 
     def _write(self, rows: list[dict[str, object]], mode: Literal["append", "overwrite"]) -> None:
         write_deltalake(
-            self._catalog,
+            self.catalog,
             pa.Table.from_pylist(rows, schema=_CATALOG),
             mode=mode,
             commit_properties=CommitProperties(max_commit_retries=0),

@@ -203,6 +203,15 @@ def snapshot(table: Path, version: int) -> tuple[DataFile, ...]:
     )
 
 
+def checkpoint(table: Path) -> tuple[int, int]:
+    """The version of the newest checkpoint of the log, and how many actions it holds; 0, 0: none."""
+    try:
+        found = json.loads((table / "_delta_log" / "_last_checkpoint").read_bytes())
+    except FileNotFoundError:
+        return 0, 0
+    return int(found["version"]), int(found["size"])
+
+
 def expired(table: Path) -> datetime | None:
     """Before when the rows came that a table has no more, as they were kept long enough; None: it has all."""
     times = [flow["expired"] for flow in flows(table).values() if "expired" in flow]

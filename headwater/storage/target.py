@@ -81,7 +81,7 @@ class Target:
                 f"those below it anew: remove {place.path.parent}"
             )
         self.flows: dict[str, Any] = newest.flows
-        self._checkpoint = _last_checkpoint(place.path)
+        self._checkpoint = log.checkpoint(place.path)
         self._mutex = threading.Lock()
         self._order: int | None = None  # of the newest files
         self._layers = layers.Layers()
@@ -353,7 +353,7 @@ class Target:
         last, size = self._checkpoint
         if self.version - last >= max(every, size // CHECKPOINT_SHARE):
             DeltaTable(self.place.path).create_checkpoint()
-            self._checkpoint = _last_checkpoint(self.place.path)
+            self._checkpoint = log.checkpoint(self.place.path)
 
     def _done(self, identity: Identity) -> dict[str, Any]:
         """What the flows have done once this is committed."""
@@ -485,12 +485,3 @@ class Target:
             data_change=True,
             stats=text,
         )
-
-
-def _last_checkpoint(table: Path) -> tuple[int, int]:
-    """The version of the newest checkpoint of the log, and how many actions it holds."""
-    try:
-        found = json.loads((table / "_delta_log" / "_last_checkpoint").read_bytes())
-    except FileNotFoundError:
-        return 0, 0
-    return int(found["version"]), int(found["size"])
