@@ -6,12 +6,12 @@ import copy
 import json
 import random
 import shutil
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -129,23 +129,23 @@ class Case:
             context.heads.end(name)
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
-        with query.connect(self.root) as connection:
-            return _rows(connection, table)
+        found = query.run(f"SELECT * FROM {table}", project=self.root)
+        return _sorted(found.columns, found.rows)
 
     def everything(self) -> dict[str, list[tuple[Any, ...]]]:
         names = [*DERIVED, "quarantine.silver_visits", f"{ENDED}_late", f"{ENDED}__state"]
         places = self.lake.places()
         with query.connect(self.root) as connection:
-            return {name: _rows(connection, name) for name in names if name in places}
+            held = {name: connection.sql(f"SELECT * FROM {name}") for name in names if name in places}
+            return {name: _sorted(found.columns, found.fetchall()) for name, found in held.items()}
 
     def rebuild(self, *tables: str, **options: Any) -> Rebuilt:
         return rebuild(self.project(), tables, notices=Board(notices=StringIO()), **options)
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> list[tuple[Any, ...]]:
-    found = connection.sql(f"SELECT * FROM {table}")
-    keep = [at for at, name in enumerate(found.columns) if name != "quarantined_at"]
-    return sorted((tuple(row[at] for at in keep) for row in found.fetchall()), key=repr)
+def _sorted(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    keep = [at for at, name in enumerate(columns) if name != "quarantined_at"]
+    return sorted((tuple(row[at] for at in keep) for row in rows), key=repr)
 
 
 def of_new_lake(case: Case) -> dict[str, list[tuple[Any, ...]]]:
