@@ -209,8 +209,9 @@ class _Sender:
 
     def _raise_failures(self) -> None:
         if self._failures:
-            self._producer.purge()
             topic, error = self._failures[0]
+            self._producer.purge()
+            self._producer.flush(1)  # what was waiting, and is given up now, is reported too
             n = len(self._failures)
             raise BrokerError(
                 f"topic {topic}: {n} record(s) not delivered to {self._servers}: {error.str()}; "
