@@ -223,9 +223,8 @@ def test_a_refused_record_is_an_error_that_names_the_topic(broker: str, topic: s
 def test_an_absent_broker_is_an_error_not_a_silence() -> None:
     client = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 1_000, "log_level": 0}
     with pytest.raises(BrokerError, match=r"topic any: 10 record.* not delivered to 127\.0\.0\.1:1"):
-        run_producer(
-            numbered("any"), client=client, count=10, rate=100
-        )  # the first times out before the others
+        # at this rate the first times out before the others
+        run_producer(numbered("any"), client=client, count=10, rate=100)
 
 
 def test_a_rate_is_kept_in_small_slices(broker: str, topic: str) -> None:

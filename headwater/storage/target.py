@@ -355,7 +355,7 @@ class Target:
             DeltaTable(self.place.path).create_checkpoint()
             self._checkpoint = log.checkpoint(self.place.path)
 
-    def _done(self, identity: Identity) -> dict[str, Any]:
+    def _flows_with(self, identity: Identity) -> dict[str, Any]:
         """What the flows have done once this is committed."""
         before = self.flows.get(identity.flow, {})
         newest = max((at for at in (before.get("newest"), identity.newest) if at is not None), default=None)
@@ -374,7 +374,7 @@ class Target:
     def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity | None = None) -> int:
         """Commit a batch, or what is none; the new version."""
         with self._mutex:  # maintenance commits, too, and says what has expired
-            flows = self._done(identity) if identity else self.flows
+            flows = self._flows_with(identity) if identity else self.flows
             properties = CommitProperties(
                 custom_metadata={log.IDENTITY_KEY: json.dumps(flows)},
                 app_transactions=[Transaction(identity.flow, identity.sequence)] if identity else [],
