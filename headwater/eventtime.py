@@ -115,7 +115,8 @@ class Lateness:
             before: how far event time had come before it.
         """
         order = Window.partitionBy(*(f"{SOURCE}.{part}" for part in _PARTITION)).orderBy(f"{SOURCE}.offset")
-        reached = F.greatest(F.max(self._time()).over(order), _known(before.reached), F.lit(before.closed))
+        earlier = order.rangeBetween(Window.unboundedPreceding, -1)  # not the other rows of the same record
+        reached = F.greatest(F.max(self._time()).over(earlier), _known(before.reached), F.lit(before.closed))
         return stream.withColumn(SOURCE, F.col(SOURCE).withField(_REACHED, reached))
 
     def marked(self, rows: DataFrame) -> DataFrame:

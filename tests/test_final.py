@@ -7,10 +7,11 @@ import random
 import shutil
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -147,18 +148,26 @@ def growing(at: int) -> list[tuple[int, int]]:
     return [(start, end) for end in (start + 20, start + 40, start + 60) if end > at]
 
 
+def told(rows: list[Row]) -> Iterator[tuple[Row, int]]:
+    """Each row in Kafka's order, and the time that its partition had reached before its record."""
+    reached: dict[int, int] = {}
+    for (partition, _), found in groupby(sorted(rows, key=lambda row: row[:2]), key=lambda row: row[:2]):
+        record = list(found)
+        before = reached.get(partition, 0)
+        yield from ((row, before) for row in record)
+        reached[partition] = max(before, *(row[4] for row in record))
+
+
 def split(
     rows: list[Row], of: Windows, delay: int, without: str | None = None
 ) -> tuple[dict[Any, list[Row]], Counter[Any]]:
     """What plain Python says is on time, by window and user, and what is late."""
-    reached: dict[int, int] = {}
     groups: dict[Any, list[Row]] = defaultdict(list)
     late: Counter[Any] = Counter()
-    for row in sorted(rows, key=lambda row: row[:2]):
+    for row, reached in told(rows):
         partition, offset, user, _, at = row
-        reached[partition] = max(reached.get(partition, 0), at)
         for start, end in of(at) if user != without else ():
-            if reached[partition] >= end + delay:
+            if reached >= end + delay:
                 late[partition, offset, at] += 1
             else:
                 groups[start, end, user].append(row)
@@ -167,13 +176,11 @@ def split(
 
 def sessions(rows: list[Row], gap: int, delay: int) -> tuple[dict[Any, list[Row]], Counter[Any]]:
     """What plain Python says of sessions: the rows of each, and what is late."""
-    reached: dict[int, int] = {}
     late: Counter[Any] = Counter()
     on_time: dict[str, list[Row]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: row[:2]):
+    for row, reached in told(rows):
         partition, offset, user, _, at = row
-        reached[partition] = max(reached.get(partition, 0), at)
-        if reached[partition] > at + delay:
+        if reached > at + delay:
             late[partition, offset, at] += 1
         else:
             on_time[user].append(row)
@@ -221,7 +228,7 @@ def drawn(draw: random.Random, count: int) -> list[Row]:
         partition = draw.randrange(3)
         user = draw.choice(["ann", "bob", "eve"])
         rows.append((partition, offsets[partition], user, draw.randrange(100), now - behind))
-        offsets[partition] += 1
+        offsets[partition] += draw.random() < 0.8  # else the next row is of the same record
     return rows
 
 
@@ -233,6 +240,10 @@ def cut(draw: random.Random, rows: list[Row]) -> list[list[Row]]:
         one = []
         for partition in draw.sample(range(3), draw.randint(1, 3)):
             size = draw.randrange(1, 40)
+            while len({row[:2] for row in left[partition][size - 1 : size + 1]}) < len(
+                left[partition][size - 1 : size + 1]
+            ):
+                size += 1  # the rows of a record come together
             one += left[partition][:size]
             left[partition] = left[partition][size:]
         if one:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from test_final import COUNTS, EPOCH, VISITS, Case, Row, cut, drawn, seeded
+from test_final import told as reached_before
 from typer.testing import CliRunner
 
 import headwater as hw
@@ -49,12 +50,10 @@ def partitions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def told(rows: list[Row], delay: int) -> tuple[list[Row], Counter[Any]]:
     """What plain Python says is on time, in the order of event time, and what is late."""
-    reached: dict[int, int] = {}
     on_time, late = [], Counter[Any]()
-    for row in sorted(rows, key=lambda row: row[:2]):
+    for row, reached in reached_before(rows):
         partition, offset, _, _, at = row
-        reached[partition] = max(reached.get(partition, 0), at)
-        if reached[partition] > at + delay:
+        if reached > at + delay:
             late[partition, offset, at] += 1
         else:
             on_time.append(row)

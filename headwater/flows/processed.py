@@ -104,7 +104,7 @@ class ProcessFlow(TimedFlow):
             reached = (
                 f"greatest({before.closed}, (SELECT most FROM known WHERE name = {partition}), "
                 f'max(epoch_us({self._time})) OVER (PARTITION BY {partition} ORDER BY {SOURCE}."offset" '
-                "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))"
+                "GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"  # not the others of the same record
             )
             late += f" OR _reached > epoch_us({self._time}) + {self._delay}"
         connection.execute(f"CREATE TEMP TABLE told AS SELECT *, {reached} AS _reached FROM batch")
