@@ -45,7 +45,7 @@ def find(project: Project, name: str) -> Dropped:
 
     Raises:
         ProjectError: there is no such table; or the project defines it, it stands beside another, is the
-            engine's, or is being rebuilt.
+            engine's, is being rebuilt, or another table has read it.
     """
     lake = Lake(project.conf.lake)
     lake.finish()
@@ -64,6 +64,12 @@ def find(project: Project, name: str) -> Dropped:
     under_way = Plan.read(lake)
     if under_way is not None and name in under_way.tables:
         raise ProjectError(f"{name} is being rebuilt; end that first: headwater rebuild --abort")
+    readers = _readers(project, places, name)
+    if readers:
+        raise ProjectError(
+            f"{', '.join(readers)} has read {name}, and would go on in the middle of another table of that "
+            f"name; remove it first (headwater drop {readers[0]}), or rebuild it if it reads {name} no more"
+        )
     tables = tuple(each for each in (name, *inspect.beside(name)) if each in places)
     states = [inspect.of(places[each]) for each in tables]
     return Dropped(
@@ -93,6 +99,20 @@ def without_definition(project: Project, places: Mapping[str, Place]) -> list[st
     known = {each for name in project.names() for each in (name, *inspect.beside(name))}
     gone = [name for name in sorted(places) if name not in known and not is_engines(name)]
     return [name for name in gone if not any(name in inspect.beside(owner) for owner in gone)]
+
+
+def _readers(project: Project, places: Mapping[str, Place], name: str) -> list[str]:
+    """The tables whose flows have read a table, those flows aside that a table of the project has no more."""
+    found = []
+    for other, place in places.items():
+        if is_engines(other) or not log.exists(place.path):
+            continue
+        flows = log.flows(place.path)
+        if (table := project.tables.get(other)) is not None:
+            flows = {flow.name: flows.get(flow.name, {}) for flow in table.flows or (table,)}
+        if any(name in flow.get("consumed", {}) for flow in flows.values()):
+            found.append(other)
+    return found
 
 
 def _flows(project: Project, lake: Lake, name: str) -> tuple[str, ...]:

@@ -160,6 +160,10 @@ def test_a_table_that_is_defined_or_not_a_table_of_its_own_is_not_dropped(case: 
     assert f"gold.nope is no table that can be dropped; without a definition are: {TOP}" in refused(
         "gold.nope"
     )
+    counts = (case.root / "gold/counts.sql").read_text()
+    (case.root / "gold/counts.sql").unlink()
+    assert f"{TOP} has read {COUNTS}, and would go on in the middle of another" in refused(COUNTS)
+    case.write(**{"gold/counts.sql": counts})
     unsure = said(case, "drop", TOP)
     assert unsure.exit_code == 2 and "say --yes" in unsure.output and TOP in case.lake.places()
     lease = Lease(TOP, case.lake.flow_folder(TOP))
