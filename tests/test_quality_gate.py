@@ -210,6 +210,22 @@ def test_of_equal_rows_of_one_record_the_first_stays(work: Callable[..., tuple[W
     assert counts.tally.quarantined == 3 + 6
 
 
+def test_one_rule_about_keys_may_keep_rows_out_and_others_warn(
+    spark: SparkSession, work: Callable[..., tuple[Work, str]]
+) -> None:
+    usage = Rule("usage", UNIQUE.type, {"column": "usage"}, "drop", "q.json: expectation 2")
+    with pytest.raises(
+        ProjectError, match=r"^q\.json: expectation 2: usage keeps rows out .* as host does: "
+    ):
+        work((UNIQUE, usage))
+    # The second is judged first, and what it keeps out makes no other row fail the first.
+    rules = (replace(usage, action="warn"), UNIQUE)
+    made, file = work(rules, lambda rows: rows.withColumn("usage", F.lit(1.0)))
+    passed, _, counts = both(made, file)
+    assert counts.tally.failed == {"host": 2, "usage": 5}
+    assert {row["_source"]["offset"] for row in passed} == {0, 2, 4, 5, 7, 8}
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("strictly", [False, True])
 @pytest.mark.parametrize("action", ["quarantine", "warn"])

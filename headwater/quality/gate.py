@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater import plans
-from headwater.errors import FlowError
+from headwater.errors import FlowError, ProjectError
 from headwater.quality import keyed, measure, predicate
 from headwater.quality.measure import Findings, Shares
 from headwater.quality.suite import ACTIONS, Rule, Suite
@@ -69,13 +69,20 @@ class Gate:
         guards: further rules, each with its predicate: true where a row fails, never NULL.
 
     Raises:
-        ProjectError: see `predicate.failed`.
+        ProjectError: two rules about keys keep rows out; or see `predicate.failed`.
     """
 
     def __init__(self, suite: Suite, columns: StructType, guards: Sequence[tuple[Rule, Column]] = ()) -> None:
         judged = [rule for rule in suite.rules if rule.scope == "batch"]
         of_rows = [rule for rule in judged if not rule.of_many and rule.type not in keyed.TYPES]
         self.keyed = [keyed.compile(rule, columns) for rule in judged if rule.type in keyed.TYPES]
+        self.keyed.sort(key=lambda one: one.rule.action == "warn")  # after those that keep rows out
+        if len(holding := [one.rule for one in self.keyed if one.rule.action != "warn"]) > 1:
+            raise ProjectError(
+                f"{holding[1].where}: {holding[1].id} keeps rows out by what others hold, as {holding[0].id} "
+                "does: which of them stay would depend on how batches are cut; let one of the two warn, or "
+                "expect it of a table that reads this one"
+            )
         alone = {one.alone for one in self.keyed}
         self.alone = None if () in alone else sorted(alone)  # all by which rows of the table are looked up
         self.measures = [
