@@ -245,6 +245,20 @@ def test_a_file_that_can_not_be_read_does_not_stop_the_others(case: Landed) -> N
     assert json.loads(shown(case, "status", "--json"))[0]["amiss"] == 1
 
 
+def test_a_file_whose_name_is_no_text_does_not_stop_the_others(case: Landed) -> None:
+    case.land("a.json", 1)
+    case.land("b.json", 2)
+    named = os.path.join(os.fsencode(case.root), b"landing", b"caf\xe9.json")
+    os.rename(case.root / "landing/a.json", named)
+    case.drain(PAID)
+    assert case.numbers(PAID) == [2]
+    assert case.outcomes(PAID) == {"caf\\xe9.json": "unreadable", "b.json": "taken"}
+    assert r"landing/caf\xe9.json: OSError: its name is not UTF-8; rename it" in case.notices.getvalue()
+    os.rename(named, case.root / "landing/a.json")
+    case.drain(PAID)
+    assert sorted(case.numbers(PAID)) == [1, 2]
+
+
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_of_a_file_that_is_damaged_at_its_end_nothing_is_taken(case: Landed, form: str) -> None:
     case.write(

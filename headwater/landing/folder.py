@@ -60,7 +60,7 @@ class Folder:
             into: nothing is brought there.
         """
         for file in files:
-            yield file, partial(self._root.joinpath, file.path)
+            yield file, partial(self._path, file)
 
     def unchanged(self, file: File) -> bool:
         """Whether a file, now that it was read, is what was found."""
@@ -71,4 +71,18 @@ class Folder:
             found = os.stat(self._root / path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return File(found.st_mtime_ns // 1000, path, found.st_size) if stat.S_ISREG(found.st_mode) else None
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        name = os.fsencode(path).decode("utf-8", "backslashreplace")  # a ledger holds text
+        return File(found.st_mtime_ns // 1000, name, found.st_size)
+
+    def _path(self, file: File) -> Path:
+        """Where a file lies.
+
+        Raises:
+            OSError: its name is not UTF-8.
+        """
+        path = self._root / file.path
+        if "\\x" in file.path and not path.exists():
+            raise OSError("its name is not UTF-8; rename it")
+        return path
