@@ -49,6 +49,10 @@ class Unavailable(HeadwaterError):  # noqa: N818 (nothing is wrong but the time)
     """What lies outside the lake can't be reached now; trying again later may help."""
 
 
+class BrokerUnavailable(BrokerError, Unavailable):  # noqa: N818 (as above)
+    """Kafka does not answer."""
+
+
 class SinkUnavailable(Unavailable):
     """What a sink writes to."""
 

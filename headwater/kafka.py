@@ -10,9 +10,10 @@ import ipaddress
 import sys
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from headwater.broker import EmbeddedBroker
+from headwater.broker.topics import TIMEOUT, unanswered
 from headwater.conf import Conf, KafkaOptions
 from headwater.errors import ConfError
 from headwater.paths import engine_folder
@@ -90,14 +91,18 @@ def ensure_running(project: Path, conf: Conf) -> str:
 
 
 def average_size(client: KafkaOptions, topic: str, sample: int = 200) -> float:
-    """The bytes of a record's value, on average over the last few of a topic; 0.0 where it has none."""
+    """The bytes of a record's value, on average over the last few of a topic; 0.0 where it has none.
+
+    Raises:
+        BrokerError: the broker can't be reached, or refuses.
+    """
     options = {**client, "group.id": "headwater-size", "enable.auto.commit": False, "log_level": 0}
     consumer = Consumer(options)
     try:
-        partitions = consumer.list_topics(topic, timeout=15).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
         places = []
         for partition in partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=15)
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT)
             if high > low:
                 places.append(TopicPartition(topic, partition, max(low, high - sample // len(partitions))))
         if not places:
@@ -105,6 +110,8 @@ def average_size(client: KafkaOptions, topic: str, sample: int = 200) -> float:
         consumer.assign(places)
         sizes = [len(message.value() or b"") for message in consumer.consume(sample, timeout=2)]
         return sum(sizes) / len(sizes) if sizes else 0.0
+    except KafkaException as e:
+        raise unanswered(f"topic {topic}", e) from e
     finally:
         consumer.close()
 
@@ -115,16 +122,23 @@ def committed(client: KafkaOptions, group: str, topic: str) -> dict[int, tuple[i
     Returns:
         {partition → (offset of the next record that the group would read, or None where it committed none,
         the first offset there is, the one after the last)}
+
+    Raises:
+        BrokerError: the broker can't be reached, or refuses.
     """
     options = {**client, "group.id": group, "enable.auto.commit": False, "log_level": 0}
     consumer = Consumer(options)
     try:
-        partitions = consumer.list_topics(topic, timeout=15).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
         found = {}
-        for place in consumer.committed([TopicPartition(topic, one) for one in partitions], timeout=15):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, place.partition), timeout=15)
+        for place in consumer.committed([TopicPartition(topic, one) for one in partitions], timeout=TIMEOUT):
+            low, high = consumer.get_watermark_offsets(
+                TopicPartition(topic, place.partition), timeout=TIMEOUT
+            )
             found[place.partition] = (place.offset if place.offset >= 0 else None, low, high)
         return found
+    except KafkaException as e:
+        raise unanswered(f"topic {topic}", e) from e
     finally:
         consumer.close()
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
+from headwater import kafka
+from headwater.broker import topics
 from headwater.conf import Conf
-from headwater.errors import ConfError
+from headwater.errors import BrokerError, BrokerUnavailable, ConfError
 from headwater.kafka import client_options, ensure_running, spark_options
+from headwater.run import transient
 
 HERE = Path("unused")
 
@@ -62,6 +66,24 @@ def test_plain_text_over_the_network_is_warned_of(
     conf = Conf(kafka={"bootstrap.servers": servers, "security.protocol": protocol})
     assert ensure_running(HERE, conf) == servers
     assert ("unencrypted" in capsys.readouterr().err) is warned
+
+
+def test_what_a_flow_asks_of_a_broker_that_is_away_it_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "TIMEOUT", 0.5)
+    monkeypatch.setattr(topics, "TIMEOUT", 0.5)
+    client: kafka.KafkaOptions = {"bootstrap.servers": "127.0.0.1:1"}
+    for ask in (
+        lambda: kafka.average_size(client, "any"),
+        lambda: kafka.committed(client, "group", "any"),
+        lambda: topics.end_offsets(client, "any"),
+    ):
+        with pytest.raises(BrokerUnavailable, match=r"(any|127\.0\.0\.1:1): no answer from Kafka: ") as found:
+            ask()
+        assert transient(found.value)
+    refused = topics.unanswered(
+        "topic any", KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    )
+    assert isinstance(refused, BrokerError) and not transient(refused)
 
 
 def test_a_cluster_without_an_address() -> None:

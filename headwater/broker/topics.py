@@ -20,10 +20,19 @@ from confluent_kafka.admin import (
 )
 
 from headwater.broker.wait import until
-from headwater.errors import BrokerError
+from headwater.errors import BrokerError, BrokerUnavailable
 
 Options = Mapping[str, str | int | bool]
 TIMEOUT = 15.0  # seconds for one request
+# What the client itself says, without a word of whether it may pass.
+_PASSING = (
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._TRANSPORT,
+)
 QUIET: Options = {"log_level": 0}  # what goes wrong is raised, not printed by the client too
 
 
@@ -150,6 +159,23 @@ def kafka_error(exception: KafkaException) -> KafkaError:
     return error
 
 
+def passes(error: KafkaError) -> bool:
+    """Whether trying again later may help: Kafka can't be reached, is too slow, or is about to be ready."""
+    return bool(error.retriable()) or error.code() in _PASSING
+
+
+def unanswered(what: str, exception: KafkaException) -> BrokerError:
+    """The error to raise where Kafka gave none of what it was asked for.
+
+    Args:
+        what: it was asked about, or who.
+        exception: what the client raised.
+    """
+    error = kafka_error(exception)
+    kind = BrokerUnavailable if passes(error) else BrokerError
+    return kind(f"{what}: no answer from Kafka: {error.str()}; is it running?")
+
+
 def _create(client: AdminClient, topic: Topic) -> bool:
     """Whether this call made the topic; another process may have been faster."""
     config = {"cleanup.policy": "compact"} if topic.compacted else {}
@@ -202,9 +228,7 @@ def _offsets(
         try:
             result: Any = answer.result()
         except KafkaException as e:
-            raise BrokerError(
-                f"topic {partition.topic}: no answer from Kafka: {kafka_error(e).str()}; is it running?"
-            ) from e
+            raise unanswered(f"topic {partition.topic}", e) from e
         found[partition.topic, partition.partition] = int(result.offset)
     return found
 
@@ -213,6 +237,5 @@ def _metadata(client: AdminClient, options: Options) -> dict[str, TopicMetadata]
     try:
         found = client.list_topics(timeout=TIMEOUT).topics
     except KafkaException as e:
-        servers = options.get("bootstrap.servers")
-        raise BrokerError(f"{servers}: no answer from Kafka: {kafka_error(e).str()}; is it running?") from e
+        raise unanswered(str(options.get("bootstrap.servers")), e) from e
     return {name: topic for name, topic in found.items() if not name.startswith("__")}
