@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import linecache
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -234,12 +235,20 @@ def _module_name(path: Path) -> str:
     return f"headwater_project_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
 
 
+def _pin(file: str) -> None:
+    """Have `inspect.getsource` say what is loaded now, whatever becomes of the file from here on."""
+    linecache.cache.pop(file, None)
+    lines = linecache.getlines(file)
+    linecache.cache[file] = (len(lines), None, lines, file)  # without a time: never read again
+
+
 def _module(path: Path) -> ModuleType:
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    _pin(str(spec.origin))
     try:
         spec.loader.exec_module(module)
     except Exception as e:

@@ -181,7 +181,7 @@ class Run:
         while not self._stop.is_set():
             done = self.board.batches(name)
             try:
-                flow = self._flows[name] = flow_of(context, name)
+                flow = self._begin(context, name)
                 self.board.state(name, "running")
                 flow.run()
                 self.board.state(name, "done")
@@ -203,6 +203,18 @@ class Run:
                 wait = min(BACKOFF[1], BACKOFF[0] * 2**tries) * random.uniform(0.5, 1.0)
                 self.board.state(name, "waiting", f"{describe(e)}; trying again in {wait:.0f} s")
                 self._stop.wait(wait)
+
+    def _begin(self, context: Context, name: str) -> Flow:
+        """A flow.
+
+        Raises:
+            Moved: the generation that it would write is not the one whose lease is held.
+        """
+        flow = flow_of(context, name)
+        if context.lake.flow_folder(name) != self._leases[name].folder:
+            raise Moved(name)
+        self._flows[name] = flow
+        return flow
 
     def _follow(self, context: Context, name: str) -> None:
         """Take the lease of the generation that is the live one now, once whoever made it has let go."""

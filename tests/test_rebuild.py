@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,13 @@ from pyspark.sql import SparkSession
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
 from headwater import rebuild as rebuilding
-from headwater.errors import FlowError, ProjectError
+from headwater.errors import FlowError, LeaseError, ProjectError
 from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
+from headwater.progress import Board
 from headwater.rebuild import abort, clean
+from headwater.run import Options, Run
+from headwater.storage.lease import Lease
 
 STEPS = ("planned", "committed", "rebuilt")
 
@@ -144,6 +149,43 @@ def test_the_live_flow_gives_way_to_the_new_generation(case: Case) -> None:
     again: Any = flow_of(context, COUNTS)
     assert again.step()
     assert case.rows(COUNTS) == of_new_lake(case)[COUNTS]
+
+
+def test_a_run_does_not_go_on_in_what_other_definitions_have_built(case: Case) -> None:
+    for change in (("silver/visits.py", "n >= 0", "n >= 3"), ("silver/_limits.py", "LEAST = 3", "LEAST = 4")):
+        case.write(**{"silver/_limits.py": "LEAST = 3"})
+        context = case.context()
+        made = {name: flow_of(context, name) for name in (VISITS, COUNTS)}
+        definition = (case.lake.flow_folder(VISITS) / "definition.json").read_bytes()
+        case.change(*change)
+        flow_of(context, VISITS)  # after a fault that passes: what was loaded is what it is judged by
+        assert (case.lake.flow_folder(VISITS) / "definition.json").read_bytes() == definition
+        case.rebuild(VISITS)
+        built = {name: (case.lake.flow_folder(name) / "definition.json").read_bytes() for name in made}
+        for name, flow in made.items():
+            with pytest.raises(Moved):
+                flow._context.check(name)
+            with pytest.raises(
+                ProjectError, match=rf"{name} was rebuilt by other .* process {os.getpid()} was"
+            ):
+                flow_of(context, name)
+            assert (case.lake.flow_folder(name) / "definition.json").read_bytes() == built[name]
+        case.drain()  # a run that is started now has them
+        assert case.everything() == of_new_lake(case)
+
+
+def test_a_flow_begins_only_in_the_generation_whose_lease_is_held(case: Case) -> None:
+    run = Run(case.project(), Options(), Board(notices=StringIO()))
+    context = case.context()
+    run._leases[COUNTS] = Lease(COUNTS, case.lake.flow_folder(COUNTS))
+    case.rebuild(COUNTS)
+    with pytest.raises(Moved):
+        run._begin(context, COUNTS)
+    run._follow(context, COUNTS)
+    assert run._begin(context, COUNTS).name == COUNTS
+    with pytest.raises(LeaseError, match=rf"{COUNTS}: process {os.getpid()} is writing it"):
+        Lease(COUNTS, case.lake.flow_folder(COUNTS))
+    run._leases[COUNTS].release()
 
 
 def test_what_can_not_be_rebuilt_is_said(case: Case) -> None:

@@ -70,15 +70,17 @@ class Context:
         """The table, for the flow that writes it: made if it is missing, with a change feed if it has keys.
 
         Raises:
-            ProjectError: its columns are not those of its definition.
+            ProjectError: its columns are not those of its definition, or another definition has rebuilt it.
         """
         analysed = self.tables[table.name]
+        if table.name in self.opened and self.lake.place(table.name).generation != self.opened[table.name]:
+            plan.follow(self.project, self.lake, table.name)
         plan.accept(self.project, self.lake, table.name, analysed)
         properties = dict(table.properties)
         if not analysed.appended:
             properties["delta.enableChangeDataFeed"] = "true"
         place = self.lake.create(table.name, analysed.stored, comment=table.comment, properties=properties)
-        target = Target(place)
+        target = Target.shared(place)
         if plan.kind(table, analysed) == "rows":
             target.add(analysed.stored)
         target.require(analysed.stored, table.file)
@@ -93,7 +95,7 @@ class Context:
         """
         place = self.lake.create(name, columns, comment=comment, properties={})
         self.check(table)
-        return Target(place)
+        return Target.shared(place)
 
     def refuse(self, table: str, why: str) -> None:
         """Let the flow of a table stop before its next batch."""

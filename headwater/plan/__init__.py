@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,7 @@ from headwater.project import Project
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, is_engines
 
-__all__ = ["Line", "accept", "kind", "plan", "shortened", "verdict"]
+__all__ = ["Line", "accept", "follow", "kind", "plan", "shortened", "verdict"]
 
 _GONE = "nothing writes it any more; its rows stay until headwater drop removes it"
 RECENT = 200  # commits by which a table's speed is judged
@@ -119,7 +120,21 @@ def accept(project: Project, lake: Lake, name: str, analysed: Analysed) -> None:
         )
     folder, now = lake.flow_folder(name), definitions.facts(project, name, analysed)
     if definitions.read(folder) != now:
-        definitions.write(folder, now)
+        definitions.write(folder, now, project.digest)
+
+
+def follow(project: Project, lake: Lake, name: str) -> None:
+    """Let a flow at work go on in a generation of its table that was made beside it.
+
+    Raises:
+        ProjectError: it was made by other definitions than those that this process has loaded.
+    """
+    built_by = definitions.built_by(lake.flow_folder(name))
+    if built_by not in ("", project.digest):
+        raise ProjectError(
+            f"{project.definition(name).file}: {name} was rebuilt by other definitions or suites than "
+            f"process {os.getpid()} was started with; start that one again"
+        )
 
 
 def _line(project: Project, lake: Lake, name: str, found: Verdict) -> Line:

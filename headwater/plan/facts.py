@@ -59,12 +59,20 @@ def read(folder: Path) -> Facts | None:
         return None
 
 
-def write(folder: Path, kept: Facts) -> None:
-    """Keep them, with the versions that they were written by."""
+def built_by(folder: Path) -> str:
+    """The digest of the project that began the generation of a flow's folder; "" where that is not known."""
+    try:
+        return str(json.loads((folder / FILE).read_bytes()).get("project", ""))
+    except FileNotFoundError:
+        return ""
+
+
+def write(folder: Path, kept: Facts, project: str = "") -> None:
+    """Keep them, with the versions that they were written by, and the digest of the project."""
     folder.mkdir(parents=True, exist_ok=True)
     half = folder / f"{FILE}.part"
     by = {name: version(name) for name in ("headwater", "pyspark", "deltalake")}
-    half.write_text(json.dumps({"facts": kept, "by": by}, indent=1), encoding="utf-8")
+    half.write_text(json.dumps({"facts": kept, "by": by, "project": project}, indent=1), encoding="utf-8")
     os.replace(half, folder / FILE)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from headwater import failpoints, rebuild
 from headwater.errors import ProjectError
+from headwater.plan import facts
 from headwater.project import Project
 from headwater.rebuild.shadow import Plan, Shadow, generations
 from headwater.savepoints import cut as cuts
@@ -67,7 +68,8 @@ def _restored(saved: Lake, shadow: Shadow, plan: Plan) -> dict[str, Place]:
         last = log.read(place.path, log.head(place.path))
         flows = {flow: _moved(identity, saved, plan) for flow, identity in last.flows.items()}
         tables.take(place.path, last.version, path, flows=flows)
-        tables.definition(saved, name, place.generation, shadow.flow_at(name, generation))
+        if (kept := facts.read(saved.flow_at(name, place.generation))) is not None:
+            facts.write(shadow.flow_at(name, generation), kept)  # whichever run is at work may go on with it
         made[name] = Place(name, generation, path, live[name].id if name in live else place.id)
     return made
 

@@ -32,11 +32,15 @@ class Lease:
         table: its name, for messages.
         folder: the flow's folder.
 
+    Attributes:
+        folder: the same.
+
     Raises:
         LeaseError: another process holds it; the message names its PID.
     """
 
     def __init__(self, table: str, folder: Path) -> None:
+        self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "lease"
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
