@@ -128,6 +128,24 @@ def test_parting_changes_no_row_for_anyone(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.usefixtures("small")
+def test_rows_are_parted_although_maintenance_has_committed_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, target = Held(), made(tmp_path)
+    for window in range(40):
+        merge(target, held, [window])
+    compact(target, ["since"], settled=0.0)
+
+    def due(self: Layers, copied: int, rows: int) -> bool:
+        target.keep(timedelta(seconds=copied))
+        return True
+
+    monkeypatch.setattr(Layers, "due", due)
+    merge(target, held, [0])
+    assert len(target.files()) > 1 and rows(target.held(COLUMNS)) == held
+
+
 def test_rows_that_go_and_keys_that_are_no_time(tmp_path: Path) -> None:
     held, target = Held(), made(tmp_path)
     for window in range(1, 60):

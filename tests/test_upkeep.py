@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,33 @@ def test_a_run_maintains_its_tables_between_batches(case: Case) -> None:
     finally:
         live.context.stop.set()
         keeper.join(60)
+    assert case.everything() == of_new_lake(case)
+
+
+def test_a_run_maintains_what_its_flows_have_not_opened(case: Case) -> None:
+    draw = random.Random(5)
+    case.send(draw)
+    case.drain()
+    quarantine = "quarantine.silver_visits"
+    policy = f"{{keep: 0s, every: 1s, tables: {{{quarantine}: {{retention: 1ms}}}}}}"
+    case.write(**{"conf/local.yaml": f"kafka: embedded\nmaintain: {policy}\n"})
+    live = Live(case)
+    assert quarantine not in [each.place.name for each in live.flows[VISITS].committer.targets()]
+    live.upkeep.step()
+    assert case.everything()[quarantine] == []
+
+
+def test_maintenance_for_a_flow_that_another_has_replaced_stops_neither(case: Case) -> None:
+    draw, live = random.Random(6), Live(case)
+    case.send(draw)
+    live.step()
+    before, again = live.flows[VISITS], flow_of(live.context, VISITS)
+    for turn in range(3):  # as when it is at it while the flow begins anew after a fault that passes
+        before.committer.table.keep(timedelta(seconds=turn))
+        case.send(draw)
+        live.flows[VISITS] = again
+        live.step()
+        live.upkeep.step()
     assert case.everything() == of_new_lake(case)
 
 

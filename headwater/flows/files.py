@@ -25,7 +25,7 @@ class FilesFlow:
         project, lake = context.project, context.lake
         analysed = context.tables[files.name]
         accept(project, lake, files.name, analysed)
-        table = Target(lake.create(files.name, analysed.stored, comment=files.comment, properties={}))
+        table = Target.shared(lake.create(files.name, analysed.stored, comment=files.comment, properties={}))
         self._source = source(files.pattern, project.root, project.conf)
         bounds = Bounds(
             files.limits.max_rows_per_batch or project.conf.max_rows_per_batch,

@@ -261,7 +261,7 @@ class Intake:
 
     def _open(self, name: str) -> Target:
         comment = f"Files that {self._table.place.name} was fed from, and what came of each"
-        return Target(self._lake.create(name, LINES, comment=comment, properties={}))
+        return Target.shared(self._lake.create(name, LINES, comment=comment, properties={}))
 
 
 def _nothing(_: Intent) -> Built:

@@ -62,7 +62,7 @@ class SourceFlow:
         self._fingerprint = analysed.fingerprint
         accept(context.project, context.lake, topic.name, analysed)
         self._place = context.lake.create(topic.name, analysed.stored, comment=topic.comment, properties={})
-        self._table = Target(self._place)
+        self._table = Target.shared(self._place)
         self.committer = Committer(self._table, IntentFile(self._folder))
         self._parallelism = topic.limits.parallelism or context.project.conf.parallelism
         self._spark: SparkSession = sessions.child(context.spark, parallelism=self._parallelism)

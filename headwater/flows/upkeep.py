@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Protocol, runtime_checkable
 
-from headwater import maintain, requests, spans
+from headwater import inspect, maintain, requests, spans
 from headwater.errors import describe
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow
 from headwater.maintain import Maintained
 from headwater.storage.commit import Committer
+from headwater.storage.target import Target
 
 _POLL = 0.5  # seconds
 
@@ -72,8 +73,19 @@ class Upkeep:
     def _maintain(self, flow: Committing) -> list[Maintained] | str:
         project, lake = self._context.project, self._context.lake
         return self._try(
-            flow.name, lambda: maintain.targets_of(project, lake, flow.name, flow.committer.targets())
+            flow.name, lambda: maintain.targets_of(project, lake, flow.name, self._targets(flow))
         )
+
+    def _targets(self, flow: Committing) -> list[Target]:
+        """The table of a flow, and all those beside it; none while another generation takes its place."""
+        places, table = self._context.lake.places(), flow.committer.table.place
+        if places.get(table.name) != table:
+            return []
+        return [
+            Target.shared(places[name])
+            for name in (table.name, *inspect.beside(table.name))
+            if name in places
+        ]
 
     def _try(self, what: str, do: Callable[[], list[Maintained]]) -> list[Maintained] | str:
         """What was done, or why not: the flows go on, and the next time may do better."""

@@ -85,7 +85,7 @@ def maintain(project: Project, tables: Sequence[str] = ()) -> list[Maintained]:
             mine = Lease(name, folder)
             try:
                 own = [each for each in (name, *inspect.beside(name)) if each in lake.places()]
-                targets = [Target(lake.places()[each]) for each in own]
+                targets = [Target.shared(lake.places()[each]) for each in own]
                 found += targets_of(project, lake, name, targets)
             finally:
                 mine.release()

@@ -13,6 +13,7 @@ import shutil
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -41,6 +42,8 @@ _ONE_FILE = "part-00000.parquet"
 # large.
 CHECKPOINT_EVERY = 20
 CHECKPOINT_SHARE = 20
+_OPEN: weakref.WeakValueDictionary[tuple[Path, str], Target] = weakref.WeakValueDictionary()
+_OPENING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -73,18 +76,40 @@ class Target:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._table = DeltaTable(place.path)
-        newest = log.read(place.path, self.version)
+        self.flows: dict[str, Any] = self._newest()
+        self._checkpoint = log.checkpoint(place.path)
+        self._mutex = threading.Lock()
+        self._order: int | None = None  # of the newest files
+        self._layers = layers.Layers()
+
+    @classmethod
+    def shared(cls, place: Place) -> Target:
+        """The table as others of this process have it open, who commit to it in turns: flows that follow one
+        another, and maintenance.
+
+        Raises:
+            CommitError: the newest commit is not of this engine.
+        """
+        with _OPENING:
+            found = _OPEN.get((place.path, place.id))
+            if found is None:
+                found = _OPEN[place.path, place.id] = cls(place)
+            else:
+                with found._mutex:
+                    found._table.update_incremental()
+                    found.flows = found._newest()
+            return found
+
+    def _newest(self) -> dict[str, Any]:
+        """What the newest commit says that the flows have done."""
+        place, newest = self.place, log.read(self.place.path, self.version)
         if self.version > 0 and not newest.ours:
             raise CommitError(
                 f"{place.name}: something else made version {self.version} ({newest.operation}) of "
                 f"{place.path}; only headwater may write there: find that writer, then start the table and "
                 f"those below it anew: remove {place.path.parent}"
             )
-        self.flows: dict[str, Any] = newest.flows
-        self._checkpoint = log.checkpoint(place.path)
-        self._mutex = threading.Lock()
-        self._order: int | None = None  # of the newest files
-        self._layers = layers.Layers()
+        return newest.flows
 
     @property
     def version(self) -> int:
@@ -329,12 +354,12 @@ class Target:
         version = self._commit(commit, identity)
         copied = int(done["num_target_rows_copied"])
         if self._layers.due(copied, len(rows)) and (column := layers.column(keys, self.columns)) is not None:
-            self._part(column, copied)
+            self._part(version, column, copied)
         return version
 
-    def _part(self, time: str, copied: int) -> None:
-        """Part the rows of the files that the last commit wrote by a column of time; see `layers`."""
-        files, columns = [file.path for file in log.read(self.place.path, self.version).added], self.columns
+    def _part(self, version: int, time: str, copied: int) -> None:
+        """Part the rows of the files that a commit wrote by a column of time; see `layers`."""
+        files, columns = [file.path for file in log.read(self.place.path, version).added], self.columns
         rows = pa.concat_tables(stored.read(file, columns) for file in files).sort_by(time)
         starts = layers.starts(rows[time])
         self._layers.done(copied, len(rows) - starts[-1], len(rows))
@@ -385,8 +410,7 @@ class Target:
             except CommitFailedError as e:
                 raise CommitError(
                     f"{self.place.name}: {self.place.path} is past version {self.version}, so something else "
-                    "wrote "
-                    "to it; only headwater may: find that writer, then run again"
+                    "wrote to it; only headwater may: find that writer, then run again"
                 ) from e
             self._table.update_incremental()
             self.flows = flows
