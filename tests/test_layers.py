@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,16 @@ def test_parting_changes_no_row_for_anyone(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small")
+def test_whoever_opens_a_table_shares_it_until_it_is_another_one(tmp_path: Path) -> None:
+    place = made(tmp_path).place
+    one = Target.shared(place)
+    merge(Target(place), Held(), [0])  # as another process
+    assert Target.shared(place) is one and one.version == 1 and one.last("gold.x") == 0
+    shutil.rmtree(place.path)
+    other = Target.shared(made(tmp_path).place)
+    assert other is not one and other.place.path == place.path and other.version == 0 and not other.flows
+
+
 @pytest.mark.usefixtures("small")
 def test_rows_are_parted_although_maintenance_has_committed_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

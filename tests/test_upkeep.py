@@ -21,6 +21,8 @@ from headwater.flows.declared import flow_of
 from headwater.flows.upkeep import Upkeep
 from headwater.maintain import Maintained
 from headwater.maintain.horizon import holds
+from headwater.rebuild.build import Builder
+from headwater.rebuild.reconcile import reconcile
 from headwater.storage import log
 from headwater.storage.target import Target
 
@@ -153,6 +155,31 @@ def test_a_sink_and_a_rebuild_hold_the_past(case: Case) -> None:
     live.checkpoint()
     assert live.maintain()[VISITS].held == f"the sink {sink}"
     rebuild.abort(project)
+
+
+def test_a_reconcile_holds_what_it_compares_while_it_is_at_work(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw, live = random.Random(8), Live(case)
+    for _ in range(4):
+        case.send(draw, 10)
+        live.step()
+    began = {name: log.head(case.lake.place(name).path) for name in (VISITS, COUNTS)}
+    found: dict[str, Any] = {}
+
+    def build(self: Builder, bounds: Any) -> float:
+        case.send(draw, 10)
+        live.step()
+        live.checkpoint()
+        found.update(live.maintain())
+        return built(self, bounds)
+
+    built = Builder.__call__
+    monkeypatch.setattr(Builder, "__call__", build)
+    (compared,) = reconcile(case.project(), [COUNTS])
+    assert compared.same and compared.version == began[COUNTS]
+    assert {found[name].held for name in began} == {f"the reconcile of {COUNTS}"}
+    assert not any("reconcile" in hold.who for hold in holds(case.project(), case.lake))
 
 
 def test_a_savepoint_holds_what_it_would_go_on_from_and_comes_back_whole(case: Case) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from headwater import inspect
 from headwater.flows.publish import sent
 from headwater.project import Project
-from headwater.rebuild.shadow import Plan, Shadow
+from headwater.rebuild.shadow import Plan, Shadow, Trial
 from headwater.savepoints.kept import all_of, folder_of
 from headwater.savepoints.restoring import read_of_bronze
 from headwater.storage import log
@@ -35,7 +35,7 @@ class Hold:
 
 
 def holds(project: Project, lake: Lake) -> list[Hold]:
-    """Who still reads the past of which tables: flows, a rebuild that is under way, savepoints, sinks.
+    """Who still reads the past of which tables: flows, rebuilds and reconciles under way, savepoints, sinks.
 
     Who has read nothing yet begins with a snapshot, and holds nothing.
     """
@@ -50,7 +50,12 @@ def holds(project: Project, lake: Lake) -> list[Hold]:
             at = Position.parse(begin)
             held = at.version if at.snapshot is None else at.snapshot
             found.append(Hold(source, at.generation, held, "the rebuild under way"))
-        found += _compared(project, lake, under_way.cut or {})
+        found += _compared(project, lake, under_way.cut or {}, "the rebuild of {}, to be compared")
+    for trial in Trial.under_way(lake):
+        cut, who = trial.plan.cut or {}, "the reconcile of {}"
+        for name in (name for name in cut if name in project.tables):
+            found += [replace(hold, who=who.format(name)) for hold in _of_flows(project, trial, name)]
+        found += _compared(project, lake, cut, who)
     for savepoint in all_of(lake):
         kept = Lake(folder_of(lake, savepoint.name))
         for source, at in read_of_bronze(savepoint, kept).items():
@@ -62,10 +67,10 @@ def holds(project: Project, lake: Lake) -> list[Hold]:
     return found
 
 
-def _compared(project: Project, lake: Lake, cut: Mapping[str, int]) -> Iterator[Hold]:
-    """What a rebuild holds of the live tables that it will be compared with, and of what they have read."""
+def _compared(project: Project, lake: Lake, cut: Mapping[str, int], whose: str) -> Iterator[Hold]:
+    """What is held of the live tables that others will be compared with, and of what they have read."""
     for name, version in cut.items():
-        place, who = lake.places().get(name), f"the rebuild of {name}, to be compared"
+        place, who = lake.places().get(name), whose.format(name)
         if place is None:
             continue
         yield Hold(name, place.generation, version, who)

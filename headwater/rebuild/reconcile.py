@@ -103,6 +103,7 @@ def reconcile(
     for name in names:
         trial = Trial(lake, f"{name}.window" if window else name, _plan(project, lake, name))
         held = Lease(name, trial.folder)
+        trial.tell()
         try:
             comparing = _Reconciling(project, lake, trial, name, tables, parts.get(name), progress)
             yield comparing(since_last, limit)

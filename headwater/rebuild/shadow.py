@@ -6,11 +6,15 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from headwater.storage import lease
 from headwater.storage.lake import Lake, Place
+
+_PLAN = "plan.json"  # of a trial
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,20 @@ class Trial(Shadow):
     def __init__(self, live: Lake, name: str, plan: Plan) -> None:
         super().__init__(live, plan)
         self.folder = live.root / "_reconcile" / name
+
+    @classmethod
+    def under_way(cls, lake: Lake) -> Iterator[Trial]:
+        """Those that processes are at work on."""
+        for file in lake.root.glob(f"_reconcile/*/{_PLAN}"):
+            with suppress(FileNotFoundError):  # it has ended just now
+                if lease.holder(file.parent) is not None:
+                    yield cls(lake, file.parent.name, Plan(**json.loads(file.read_bytes())))
+
+    def tell(self) -> None:
+        """Let others know what is compared, as long as this process lives."""
+        half = self.folder / f"{_PLAN}.part"
+        half.write_text(json.dumps(asdict(self.plan)), encoding="utf-8")
+        os.replace(half, self.folder / _PLAN)
 
     def at(self, name: str, generation: int) -> Path:
         """Where the table, or one beside it, is built."""

@@ -91,9 +91,10 @@ class Target:
             CommitError: the newest commit is not of this engine.
         """
         with _OPENING:
-            found = _OPEN.get((place.path, place.id))
+            table = place.path, str(DeltaTable(place.path).metadata().id)  # made again it is another one
+            found = _OPEN.get(table)
             if found is None:
-                found = _OPEN[place.path, place.id] = cls(place)
+                found = _OPEN[table] = cls(place)
             else:
                 with found._mutex:
                     found._table.update_incremental()
