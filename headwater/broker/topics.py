@@ -24,14 +24,20 @@ from headwater.errors import BrokerError, BrokerUnavailable
 
 Options = Mapping[str, str | int | bool]
 TIMEOUT = 15.0  # seconds for one request
-# What the client itself says, without a word of whether it may pass.
-_PASSING = (
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._MSG_TIMED_OUT,
-    KafkaError._RESOLVE,
-    KafkaError._TIMED_OUT,
-    KafkaError._TIMED_OUT_QUEUE,
-    KafkaError._TRANSPORT,
+# What trying again does not mend. (`KafkaError.retriable` is of transactions alone.)
+_FINAL = (
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNSUPPORTED_VERSION,
+    KafkaError._AUTHENTICATION,
+    KafkaError._INVALID_ARG,
+    KafkaError._SSL,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
 )
 QUIET: Options = {"log_level": 0}  # what goes wrong is raised, not printed by the client too
 
@@ -159,11 +165,6 @@ def kafka_error(exception: KafkaException) -> KafkaError:
     return error
 
 
-def passes(error: KafkaError) -> bool:
-    """Whether trying again later may help: Kafka can't be reached, is too slow, or is about to be ready."""
-    return bool(error.retriable()) or error.code() in _PASSING
-
-
 def unanswered(what: str, exception: KafkaException) -> BrokerError:
     """The error to raise where Kafka gave none of what it was asked for.
 
@@ -172,7 +173,7 @@ def unanswered(what: str, exception: KafkaException) -> BrokerError:
         exception: what the client raised.
     """
     error = kafka_error(exception)
-    kind = BrokerUnavailable if passes(error) else BrokerError
+    kind = BrokerError if error.code() in _FINAL else BrokerUnavailable
     return kind(f"{what}: no answer from Kafka: {error.str()}; is it running?")
 
 
