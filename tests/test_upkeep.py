@@ -205,6 +205,35 @@ def test_a_savepoint_holds_what_it_would_go_on_from_and_comes_back_whole(case: C
     assert case.everything() == want == of_new_lake(case)
 
 
+def test_a_savepoint_of_a_table_that_is_part_way_through_a_snapshot(case: Case) -> None:
+    draw = random.Random(6)
+    for _ in range(4):
+        case.send(draw, 10)
+    live = Live(case)
+    live.checkpoint()
+    live.maintain()
+    live.checkpoint()
+    raw = case.lake.place(RAW).path
+    start = log.head(raw)
+    assert 0 < log.first(raw) < start
+    case.write(**{"conf/local.yaml": f"{NOW}max_rows_per_batch: 10\n"})
+    assert Live(case).flows[VISITS].step()
+    at = log.flows(case.lake.place(VISITS).path)[VISITS]["consumed"][RAW]
+    assert (at["version"], at["files"], at["snapshot"]) == (-1, 1, start)
+    savepoints.create(case.project(), "begun")
+    case.send(draw, 10)
+    case.drain()
+    live.checkpoint()
+    live.maintain()
+    held = {hold.who: hold.version for hold in holds(case.project(), case.lake) if hold.table == RAW}
+    assert held["the savepoint begun"] == start == log.first(raw)
+    want = case.everything()
+    savepoints.restore(case.project(), "begun")
+    assert case.everything() != want
+    case.drain()
+    assert case.everything() == want
+
+
 def test_a_run_maintains_its_tables_between_batches(case: Case) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")

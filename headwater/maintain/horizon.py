@@ -48,8 +48,7 @@ def holds(project: Project, lake: Lake) -> list[Hold]:
             found.append(replace(hold, who=f"the rebuild of {hold.who}"))
         for source, begin in under_way.begin.items():
             at = Position.parse(begin)
-            held = at.version if at.snapshot is None else at.snapshot
-            found.append(Hold(source, at.generation, held, "the rebuild under way"))
+            found.append(Hold(source, at.generation, at.holds, "the rebuild under way"))
         found += _compared(project, lake, under_way.cut or {}, "the rebuild of {}, to be compared")
     for trial in Trial.under_way(lake):
         cut, who = trial.plan.cut or {}, "the reconcile of {}"
@@ -59,7 +58,7 @@ def holds(project: Project, lake: Lake) -> list[Hold]:
     for savepoint in all_of(lake):
         kept = Lake(folder_of(lake, savepoint.name))
         for source, at in read_of_bronze(savepoint, kept).items():
-            found.append(Hold(source, at.generation, at.version, f"the savepoint {savepoint.name}"))
+            found.append(Hold(source, at.generation, at.holds, f"the savepoint {savepoint.name}"))
     for name, sink in project.sinks.items():
         last = sent(lake, name)
         if last.version >= 0:
@@ -102,8 +101,7 @@ def _inputs(project: Project, lake: Lake, consumed: dict[str, dict[str, int]], w
         at, place = Position.parse(consumed[source]), lake.places().get(source)
         if place is None or place.generation != at.generation:
             continue
-        version = at.version if at.snapshot is None else at.snapshot
-        yield Hold(source, at.generation, version, who)
-        if source in project.tables and version >= 0:
-            for flow in log.read(place.path, version).flows.values():
+        yield Hold(source, at.generation, at.holds, who)
+        if source in project.tables and at.holds >= 0:
+            for flow in log.read(place.path, at.holds).flows.values():
                 yield from _inputs(project, lake, flow["consumed"], who)

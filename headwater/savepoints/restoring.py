@@ -129,7 +129,7 @@ def _goes_on(lake: Lake, savepoint: Savepoint, saved: Lake) -> None:
         head = log.head(now.path)
         if head < then.version:
             raise ProjectError(f"{where}; {now.path} is at version {head}: restore that table's files first")
-        following = position.version + 1
+        following = position.version + 1 if position.snapshot is None else position.snapshot
         if following <= head and not (now.path / "_delta_log" / f"{following:020d}.json").exists():
             raise ProjectError(
                 f"{where} and would go on from {following}, which its log has no more; build what is below "
@@ -138,11 +138,12 @@ def _goes_on(lake: Lake, savepoint: Savepoint, saved: Lake) -> None:
 
 
 def read_of_bronze(savepoint: Savepoint, saved: Lake) -> dict[str, Position]:
-    """{bronze table → the least position up to which a table of the savepoint has read it}."""
+    """{bronze table → the position of a table of the savepoint in it that holds most of its past}."""
     found: dict[str, Position] = {}
     for place in saved.places().values():
         for identity in log.flows(place.path).values():
             for source in identity["consumed"].keys() & savepoint.bronze.keys():
                 position = Position.parse(identity["consumed"][source])
-                found[source] = min(position, found.get(source, position), key=lambda at: at.version)
+                known = found.get(source, position)  # within a snapshot its own commit is read, too
+                found[source] = min(position, known, key=lambda at: (at.holds, at.snapshot is None))
     return found

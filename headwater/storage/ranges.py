@@ -24,6 +24,11 @@ class Position:
     files: int = 0
     snapshot: int | None = None
 
+    @property
+    def holds(self) -> int:
+        """The version that must be kept, with all after it, for who reads on from here."""
+        return self.version if self.snapshot is None else self.snapshot
+
     def is_within(self, other: Position) -> bool:
         """Whether both are in the same commit, or in the same snapshot."""
         return (self.version, self.snapshot) == (other.version, other.snapshot)
