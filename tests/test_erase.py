@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
@@ -19,13 +20,14 @@ from headwater import erase as erasing
 from headwater import savepoints
 from headwater.cli import app
 from headwater.erase import Erased, proof
-from headwater.errors import FlowError, ProjectError
+from headwater.errors import FlowError, LeaseError, ProjectError
 from headwater.inspect.history import history
 from headwater.progress import Board
 from headwater.query.sources import of_project
 from headwater.rebuild import abort
 from headwater.run import Options, Run
 from headwater.savepoints import copies
+from headwater.savepoints.cut.whole import whole
 from headwater.storage import log
 from headwater.storage.target import Identity, Target
 
@@ -216,6 +218,52 @@ def test_what_would_bring_them_back_is_refused(case: Case) -> None:
     assert erase(case, since="earliest").records and of_b(case) == 0
 
 
+def broken_off(monkeypatch: pytest.MonkeyPatch, at: str, of: tuple[str, ...], do: Any) -> None:
+    """A kill at a step, as far as the process can see it."""
+
+    def reach(step: str, flow: str) -> None:
+        if step == at and flow in of:
+            raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr("headwater.failpoints.reach", reach)
+        with pytest.raises(SystemExit):
+            do()
+
+
+def test_what_killed_commands_left_of_savepoints_goes(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = case.lake.root / "_savepoints"
+    create = lambda: savepoints.create(case.project(), "cut")  # noqa: E731
+    broken_off(monkeypatch, "made", ("savepoint",), create)
+    savepoints.create(case.project(), "half")
+    (kept / "half").rename(kept / ".half.part")  # a drop that was killed
+    shutil.rmtree(kept / ".half.part" / "silver")
+    assert sorted(path.name for path in kept.iterdir()) == [".cut.part", ".half.part"]
+    assert erase(case).records > 9 and of_b(case) == 0
+    assert not any(kept.iterdir())
+
+
+def test_what_was_left_of_savepoints_does_not_stop_an_erase_that_goes_on(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    savepoints.create(case.project(), "half")
+    kept, aside = case.lake.root / "_savepoints", case.root / "aside"
+    (kept / "half").rename(aside)
+    broken_off(monkeypatch, "noted", ("erase",), lambda: erase(case))
+    aside.rename(kept / "half")  # it was begun before
+    with pytest.raises(ProjectError, match="the savepoints half have what was made of the records"):
+        erase(case)
+    (kept / "half").rename(kept / ".half.part")
+    assert erase(case).records > 9 and not any(kept.iterdir())
+
+
+def test_a_savepoint_that_is_being_made_is_let_be(case: Case) -> None:
+    with whole(case.lake.root / "_savepoints" / "live") as part:
+        with pytest.raises(LeaseError, match=r"\.live\.part: another process is making or removing it"):
+            erase(case)
+        assert part.is_dir() and erasing.unfinished(case.project()) is None
+
+
 STEPS = ["noted", "written", "taken", "forgotten", "planned", "holding", "swapped", "rebuilt", "published"]
 
 
@@ -223,14 +271,7 @@ STEPS = ["noted", "written", "taken", "forgotten", "planned", "holding", "swappe
     "at", ["written", "swapped", *(pytest.param(at, marks=pytest.mark.torture) for at in STEPS)]
 )
 def test_an_erase_that_was_killed_goes_on(case: Case, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
-    def reach(step: str, flow: str) -> None:
-        if step == at and flow in ("erase", "rebuild"):
-            raise SystemExit
-
-    with monkeypatch.context() as patched:
-        patched.setattr("headwater.failpoints.reach", reach)
-        with pytest.raises(SystemExit):
-            erase(case)
+    broken_off(monkeypatch, at, ("erase", "rebuild"), lambda: erase(case))
     project = case.project()
     for begin in (
         lambda: Run(project, Options(once=True), Board(notices=StringIO()))(),

@@ -35,6 +35,7 @@ from headwater.rebuild.build import Progress
 from headwater.rebuild.shadow import Plan
 from headwater.rebuild.since import EARLIEST, check_whole, history_of
 from headwater.savepoints import copies
+from headwater.savepoints.cut.whole import remove_left
 from headwater.savepoints.kept import all_of
 from headwater.storage.erasure import Erasure
 from headwater.storage.intent import IntentFile
@@ -103,7 +104,7 @@ def erase(
     Raises:
         ProjectError: a savepoint or a table without a definition may have the records, a rebuild is under
             way, a bronze table has begun a batch that is not done, or the history is not whole any more.
-        LeaseError: another process writes a table or a sink of the project.
+        LeaseError: another process writes a table or a sink of the project, or makes a savepoint.
         FlowError, SinkUnavailable: the rebuild or a sink failed; the same command goes on.
     """
     lake, board = Lake(project.conf.lake), notices or Board()
@@ -116,6 +117,7 @@ def erase(
         else:
             erasure = found
         failpoints.reach("noted", "erase")
+        _check_savepoints(lake)  # one may have been begun before the note
         for name in erasure.tables:
             target = Target(lake.place(name))
             take_out(target, erasure.places)
@@ -143,6 +145,7 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
 
     Raises:
         ProjectError: it can't.
+        LeaseError: another process is making or removing a savepoint.
     """
     if unfinished(project) is not None:
         raise ProjectError("another erase was killed half-way; headwater erase ends that one first")
@@ -151,12 +154,7 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
         raise ProjectError(
             "a rebuild is under way; end it, or remove what it built: headwater rebuild --abort"
         )
-    kept = [savepoint.name for savepoint in all_of(lake)]
-    if kept:
-        raise ProjectError(
-            f"the savepoints {', '.join(kept)} have what was made of the records, and could bring it back; "
-            "remove them first: headwater savepoint drop NAME"
-        )
+    _check_savepoints(lake)
     loose = without_definition(project, lake.places())
     if loose:
         raise ProjectError(
@@ -173,6 +171,22 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
     below = made_of(project, list(found.records))
     if since != EARLIEST:
         check_whole(lake, project, below, history_of(project, below))
+
+
+def _check_savepoints(lake: Lake) -> None:
+    """Check that there is no savepoint; what killed processes left of one is removed.
+
+    Raises:
+        ProjectError: there is one.
+        LeaseError: another process is making or removing one.
+    """
+    remove_left(lake.root / "_savepoints")
+    kept = [savepoint.name for savepoint in all_of(lake)]
+    if kept:
+        raise ProjectError(
+            f"the savepoints {', '.join(kept)} have what was made of the records, and could bring it back; "
+            "remove them first: headwater savepoint drop NAME"
+        )
 
 
 def _publish(project: Project, lake: Lake, tables: Sequence[str], board: Board) -> dict[str, bool]:

@@ -36,7 +36,6 @@ def create(project: Project, name: str) -> Savepoint:
     """
     lake = Lake(project.conf.lake)
     folder = folder_of(lake, name)
-    erasure.refuse(lake)
     if folder.exists():
         raise ProjectError(
             f"there is a savepoint {name} already; take another name, or run: headwater savepoint drop {name}"
@@ -44,6 +43,7 @@ def create(project: Project, name: str) -> Savepoint:
     if not lake.places().keys() & cuts.derived(project):
         raise ProjectError(f"{lake.root}: there is nothing to keep yet; run: headwater run --once")
     with whole(folder) as part:
+        erasure.refuse(lake)  # one that begins now finds the folder
         cut = cuts.choose(project, lake)
         failpoints.reach("chosen", "savepoint")
         into, wanted = Lake(part), set(cuts.derived(project))
@@ -65,6 +65,7 @@ def drop(lake: Lake, name: str) -> None:
 
     Raises:
         ProjectError: there is neither.
+        LeaseError: another process is making or removing it.
     """
     folder = folder_of(lake, name)
     if not folder.exists() and not unfinished(folder).exists():

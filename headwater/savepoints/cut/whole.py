@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headwater.errors import LeaseError, ProjectError
@@ -16,7 +16,7 @@ from headwater.errors import LeaseError, ProjectError
 def whole(folder: Path) -> Iterator[Path]:
     """Where to make what becomes `folder` in one step when the `with` block ends.
 
-    What a killed process left is removed first. The lock is on the folder, which keeps it when it is renamed.
+    What a killed process left is removed first.
 
     Raises:
         ProjectError: `folder` is there already, and holds something.
@@ -25,12 +25,7 @@ def whole(folder: Path) -> Iterator[Path]:
     _check(folder)
     part = unfinished(folder)
     part.mkdir(parents=True, exist_ok=True)
-    lock = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LeaseError(f"{folder}: another process is making it; wait until that has ended") from None
+    with _alone(part):
         _check(folder)  # who had the lock may have made it
         for left in part.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -40,6 +35,24 @@ def whole(folder: Path) -> Iterator[Path]:
             shutil.rmtree(part)
             raise
         os.rename(part, folder)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Lock a folder, which keeps the lock when it is renamed.
+
+    Raises:
+        LeaseError: another process has it.
+    """
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LeaseError(
+                f"{path}: another process is making or removing it; wait until that has ended"
+            ) from None
+        yield
     finally:
         os.close(lock)
 
@@ -55,9 +68,28 @@ def unfinished(folder: Path) -> Path:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder: killed half-way, it is not there under its name any more."""
-    part = unfinished(folder)
-    shutil.rmtree(part, ignore_errors=True)
+    """Remove a folder: killed half-way, it is not there under its name any more.
+
+    Raises:
+        LeaseError: another process is making or removing it.
+    """
+    _remove_left(unfinished(folder))
     if folder.exists():
-        os.rename(folder, part)
+        with _alone(folder):
+            part = folder.rename(unfinished(folder))
+            shutil.rmtree(part)
+
+
+def remove_left(below: Path) -> None:
+    """Remove what killed processes have left of all folders below another one.
+
+    Raises:
+        LeaseError: a process is making or removing one of them.
+    """
+    for part in below.glob(".*.part"):
+        _remove_left(part)
+
+
+def _remove_left(part: Path) -> None:
+    with suppress(FileNotFoundError), _alone(part):  # its process may just have ended
         shutil.rmtree(part)
