@@ -10,6 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -29,6 +30,7 @@ from headwater.run import Options, Run
 from headwater.savepoints import copies
 from headwater.savepoints.cut.whole import whole
 from headwater.storage import log
+from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.target import Identity, Target
 
 SINK = f"{COUNTS}->mine"
@@ -262,6 +264,33 @@ def test_a_savepoint_that_is_being_made_is_let_be(case: Case) -> None:
         with pytest.raises(LeaseError, match=r"\.live\.part: another process is making or removing it"):
             erase(case)
         assert part.is_dir() and erasing.unfinished(case.project()) is None
+
+
+def test_unfinished_files_of_other_tables_do_not_stop_it(case: Case) -> None:
+    case.write(**{"bronze/twin.py": "import headwater as hw\ntwin = hw.topic('twin')\n"})
+    twin = Target(case.lake.create("bronze.twin", case.columns, properties={}))
+    rows = case.columns.empty_table()
+    staged = twin.write(pa.Table.from_pylist([{"topic": "twin"}], case.columns), "000000000000")
+    intent = Intent("bronze.twin", 1, 0, {"twin": {"0": 1}}, "", "", staged={"bronze.twin": staged})
+    IntentFile(case.lake.flow_folder("bronze.twin")).write(intent)
+    left = [
+        twin.place.path / name
+        for name in ("together-1f/part-00000.parquet", "000000000000-2e/_temporary/0/part-00000.parquet")
+    ]
+    for path in left:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"PAR1half of a fi")
+    assert erase(case).records > 9 and of_b(case) == 0
+    assert not any(path.exists() for path in left)
+    assert twin.append(staged, Identity("bronze.twin", 1, 0, {})) == 1 and len(twin.held(rows.schema)) == 1
+
+
+def test_a_table_s_file_that_can_not_be_read_is_named(case: Case) -> None:
+    found = erasing.look(case.project(), VISITS, "user = 'nobody'")
+    file = Path(case.bronze.files()[0])
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(FlowError, match=rf"{file.name} is no whole Parquet file"):
+        proof.search(case.lake, found.places)
 
 
 STEPS = ["noted", "written", "taken", "forgotten", "planned", "holding", "swapped", "rebuilt", "published"]

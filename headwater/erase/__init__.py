@@ -16,6 +16,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from headwater import analysis, failpoints, kafka, rebuild
 from headwater import spark as sessions
@@ -29,6 +30,7 @@ from headwater.errors import ProjectError
 from headwater.flows.backfill import backfill_name
 from headwater.flows.context import Context
 from headwater.flows.publish import PublishFlow
+from headwater.maintain.clean import forget_uncommitted
 from headwater.progress import Board
 from headwater.project import Project
 from headwater.rebuild.build import Progress
@@ -37,8 +39,9 @@ from headwater.rebuild.since import EARLIEST, check_whole, history_of
 from headwater.savepoints import copies
 from headwater.savepoints.cut.whole import remove_left
 from headwater.savepoints.kept import all_of
+from headwater.storage import log
 from headwater.storage.erasure import Erasure
-from headwater.storage.intent import IntentFile
+from headwater.storage.intent import IntentFile, intents_of
 from headwater.storage.lake import Lake
 from headwater.storage.target import Target
 
@@ -211,7 +214,10 @@ def _publish(project: Project, lake: Lake, tables: Sequence[str], board: Board) 
 
 
 def _remove_earlier(project: Project, lake: Lake) -> None:
-    """Remove all generations but the live ones, what their flows kept, and what reconciling has built."""
+    """Remove all generations but the live ones, what their flows kept, and what reconciling has built.
+
+    So are files that killed processes have left in the live ones: what is not whole can't be looked through.
+    """
     rebuild.clean(project)
     places = lake.places()
     for flow, table in rebuild.flows_into(project, [*project.tables]).items():
@@ -219,6 +225,10 @@ def _remove_earlier(project: Project, lake: Lake) -> None:
             if table in places and folder != lake.flow_at(flow, places[table].generation):
                 shutil.rmtree(folder)
     shutil.rmtree(lake.root / "_reconcile", ignore_errors=True)
+    with lake.alone():  # all others are held
+        for place in places.values():
+            if log.exists(place.path):
+                forget_uncommitted(place.path, intents_of(lake), older=timedelta(0), alone=True)
 
 
 __all__ = ["Erased", "Erasure", "Found", "Searched", "counted", "erase", "look", "made_of", "unfinished"]

@@ -35,11 +35,11 @@ def search(lake: Lake, places: pa.Table) -> Searched:
     """Look for records in every file of the lake, be it of a table or not.
 
     Raises:
-        FlowError: one is still there.
+        FlowError: one is still there, or a file can't be read.
     """
     named = others = 0
     for path in _files(lake.root):
-        with pq.ParquetFile(path) as opened:
+        with _opened(path) as opened:
             columns = _columns(opened.schema_arrow)
             if not columns:
                 others += 1
@@ -60,6 +60,16 @@ def _files(root: Path) -> Iterator[Path]:
     for path in root.rglob("*.parquet"):
         if not {"_delta_log", "_catalog", NOTE} & {*path.relative_to(root).parts}:
             yield path
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except pa.ArrowInvalid as e:
+        raise FlowError(
+            f"{path} is no whole Parquet file, so nobody knows what it has; restore it, or remove it if no "
+            "table has it: headwater erase tries again"
+        ) from e
 
 
 def _columns(schema: pa.Schema) -> list[str]:

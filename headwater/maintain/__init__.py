@@ -28,7 +28,7 @@ from headwater.plan import facts as definitions
 from headwater.project import Project
 from headwater.requests import Request
 from headwater.storage import lease, log
-from headwater.storage.intent import IntentFile
+from headwater.storage.intent import intents_of
 from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.lease import Lease
 from headwater.storage.target import Target
@@ -126,7 +126,7 @@ def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Seq
     slowest = min(mine, key=lambda hold: hold.version, default=None)
     before = datetime.now(UTC) - kept
     done = clean(place.path, upto=target.version if slowest is None else slowest.version, before=before)
-    left = forget_uncommitted(place.path, _intents(lake))
+    left = forget_uncommitted(place.path, intents_of(lake))
     return Maintained(
         table=place.name,
         compacted=fewer,
@@ -168,7 +168,3 @@ def _is_held(table: Path, version: int, before: datetime) -> bool:
     commits = log.commits(table, after=after, upto=log.head(table))
     unread = next((commit for commit in commits if commit.added or commit.removed), None)
     return unread is not None and unread.at <= before
-
-
-def _intents(lake: Lake) -> list[IntentFile]:
-    return [IntentFile(path.parent) for path in (lake.root / "_flows").glob("**/intent.json")]

@@ -59,7 +59,7 @@ def clean(table: Path, *, upto: int, before: datetime) -> Cleaned:
 
 
 def forget_uncommitted(
-    table: Path, intents: Iterable[IntentFile], *, older: timedelta = UNCOMMITTED
+    table: Path, intents: Iterable[IntentFile], *, older: timedelta = UNCOMMITTED, alone: bool = False
 ) -> Cleaned:
     """Remove the files that no version has and no batch is at work on: what killed processes have left.
 
@@ -67,12 +67,17 @@ def forget_uncommitted(
         table: the Delta table.
         intents: of all flows.
         older: only what was written so long ago; what is newer may be committed yet.
+        alone: whether no process writes the table: of a batch that was begun only what is staged stays, as
+            the rest is built again.
     """
     head, first = log.head(table), log.first(table)
     known = {file.path for file in log.snapshot(table, head)}
     for commit in log.commits(table, after=first - 1, upto=head):
         known |= {*commit.left, *(file.path for file in (*commit.added, *commit.changes))}
-    at_work = tuple(f"{intent.batch}-" for file in intents if (intent := file.read()) is not None)
+    begun = [intent for file in intents if (intent := file.read()) is not None]
+    for staged in (intent.staged or {} for intent in begun):
+        known |= {str(table / path) for paths in staged.values() for path in paths}
+    at_work = () if alone else tuple(f"{intent.batch}-" for intent in begun)
     files = size = 0
     for path in _files(table):
         below = path.relative_to(table)

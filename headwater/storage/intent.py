@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headwater.storage.lake import Lake
+
 
 @dataclass(frozen=True)
 class Intent:
@@ -78,3 +80,8 @@ class IntentFile:
     def seal(self, intent: Intent) -> None:
         """Note that the batch is done; what it read is in the table's log from here on."""
         self.write(replace(intent, sealed=True, files=[], staged=None))
+
+
+def intents_of(lake: Lake) -> list[IntentFile]:
+    """Those of all flows."""
+    return [IntentFile(path.parent) for path in (lake.root / "_flows").glob("**/intent.json")]
