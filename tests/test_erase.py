@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
 from headwater import erase as erasing
-from headwater import savepoints
+from headwater import maintain, savepoints
 from headwater.cli import app
 from headwater.erase import Erased, proof
 from headwater.errors import FlowError, LeaseError, ProjectError
@@ -293,6 +293,16 @@ def test_a_table_s_file_that_can_not_be_read_is_named(case: Case) -> None:
         proof.search(case.lake, found.places)
 
 
+def test_rows_do_not_expire_while_an_erase_is_under_way(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = "kafka: embedded\nmaintain: {keep: 0s, tables: {bronze.raw: {retention: 1ms}}}\n"
+    case.write(**{"conf/local.yaml": short})
+    broken_off(monkeypatch, "noted", ("erase",), lambda: erase(case))
+    with pytest.raises(ProjectError, match="an erase is under way"):
+        maintain.maintain(case.project())
+    assert erase(case).records > 9 and of_b(case) == 0 and case.rows(RAW)
+    assert {one.table: one.expired for one in maintain.maintain(case.project())}[RAW]
+
+
 STEPS = ["noted", "written", "taken", "forgotten", "planned", "holding", "swapped", "rebuilt", "published"]
 
 
@@ -305,6 +315,7 @@ def test_an_erase_that_was_killed_goes_on(case: Case, monkeypatch: pytest.Monkey
     for begin in (
         lambda: Run(project, Options(once=True), Board(notices=StringIO()))(),
         lambda: savepoints.create(project, "now"),
+        lambda: maintain.maintain(project),
         lambda: copies.copy(project, case.root.with_name("copy")),
     ):
         with pytest.raises(ProjectError, match="an erase is under way, or was killed half-way"):

@@ -27,7 +27,7 @@ from headwater.maintain.horizon import Hold, holds
 from headwater.plan import facts as definitions
 from headwater.project import Project
 from headwater.requests import Request
-from headwater.storage import lease, log
+from headwater.storage import erasure, lease, log
 from headwater.storage.intent import intents_of
 from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.lease import Lease
@@ -66,7 +66,7 @@ def maintain(project: Project, tables: Sequence[str] = ()) -> list[Maintained]:
     Where a process writes a table, that one is asked to do it.
 
     Raises:
-        ProjectError: an unknown table.
+        ProjectError: an unknown table, or an erase is under way.
         FlowError: the process that writes it could not do it.
         LeaseError: another process has just begun to write it.
     """
@@ -77,6 +77,7 @@ def maintain(project: Project, tables: Sequence[str] = ()) -> list[Maintained]:
         project.definition(name)
     found = []
     for name in names:
+        erasure.refuse(lake)  # rows that expire now would be missing in what it makes anew
         folder = lake.flow_folder(name)
         asked = requests.ask(folder, Request("maintain"), KIND) if lease.holder(folder) is not None else None
         if asked is not None:
