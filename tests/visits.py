@@ -23,6 +23,7 @@ from headwater.flows.declared import flow_of
 from headwater.plan import accept
 from headwater.progress import Board
 from headwater.rebuild import Rebuilt, rebuild
+from headwater.storage import log
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
 
@@ -160,7 +161,9 @@ def of_new_lake(case: Case) -> dict[str, list[tuple[Any, ...]]]:
             if path.is_dir() and path.name != "_delta_log":
                 (place.path / path.name).symlink_to(path)
         target = Target(place)
-        files = [str(Path(*Path(file).parts[-2:])) for file in Target(Lake(aside).places()[RAW]).files()]
+        before = Lake(aside).places()[RAW].path
+        came = log.snapshot(before, log.head(before))  # in the order in which their rows did
+        files = [str(Path(*Path(file.path).parts[-2:])) for file in came]
         target.append(files, Identity(RAW, 1, 0, {"raw": {"0": case.sent}}))
         case.drain()
         return case.everything()
