@@ -91,9 +91,10 @@ class Target:
             CommitError: the newest commit is not of this engine.
         """
         with _OPENING:
-            table = place.path, str(DeltaTable(place.path).metadata().id)  # made again it is another one
+            now = DeltaTable(place.path)
+            table = place.path, str(now.metadata().id)  # made again it is another one
             found = _OPEN.get(table)
-            if found is None:
+            if found is None or now.version() < found.version:  # an earlier copy was put in its place
                 found = _OPEN[table] = cls(place)
             else:
                 with found._mutex:
