@@ -272,8 +272,8 @@ ROW = obj(
 )
 
 
-@settings(max_examples=5, deadline=None, print_blob=True)
-@given(st.lists(ROW, min_size=60, max_size=150))
+@settings(max_examples=12, deadline=None, print_blob=True)
+@given(st.lists(ROW, min_size=10, max_size=30))
 def test_wellformed_rows_are_what_from_json_makes_of_them(
     interpreted: SparkSession, texts: list[str]
 ) -> None:
