@@ -163,6 +163,8 @@ class PostgresTable(Sink):
         if self._table.keys:
             parts.append(sql.SQL("UNIQUE NULLS NOT DISTINCT ({})").format(self._keys()))
         cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(self._into, sql.SQL(", ").join(parts)))
+        # What an earlier one had, which a person has removed, this one has not.
+        cursor.execute(sql.SQL("DELETE FROM {} WHERE sink = %s").format(self._progress), [self._table.sink])
 
     def _is_unique(self, cursor: psycopg.Cursor[Any]) -> bool:
         """Whether a unique index is on exactly the table's keys."""
@@ -187,7 +189,7 @@ class PostgresTable(Sink):
             return Position(0, -1)
         table_id, generation, version = found
         if table_id != self._table.id:
-            raise self._wrong(f"it holds rows of an earlier life of {self._table.name}", of_rows=True)
+            raise self._wrong(f"it holds rows of an earlier life of {self._table.name}")
         return Position(generation, version)
 
     def _copy(self, cursor: psycopg.Cursor[Any], changes: Changes, after: Position) -> None:
@@ -262,12 +264,11 @@ class PostgresTable(Sink):
     def _keys(self) -> sql.Composed:
         return sql.SQL(", ").join(map(sql.Identifier, self._table.keys))
 
-    def _wrong(self, what: str, *, of_rows: bool = False) -> FlowError:
+    def _wrong(self, what: str) -> FlowError:
         named = f"{self._schema}.{self._name}"
-        forget = f"; DELETE FROM {self._schema}.{PROGRESS} WHERE sink = '{self._table.sink}'"
         return FlowError(
             f"{self._table.sink}: the table {named} in PostgreSQL does not fit {self._table.name}: {what}; "
-            f"mend it, or let it be made anew: DROP TABLE {named}{forget if of_rows else ''}"
+            f"mend it, or let it be made anew: DROP TABLE {named}"
         )
 
 
