@@ -148,10 +148,19 @@ def test_any_cut_gives_what_the_last_change_of_each_key_says(server: Server, see
     assert found == want
 
 
-def test_a_table_that_a_person_made_is_taken_where_it_holds_every_value(server: Server) -> None:
+@pytest.mark.parametrize(
+    "index",
+    [
+        "UNIQUE NULLS NOT DISTINCT (cpu, host)",
+        "UNIQUE NULLS NOT DISTINCT (host, cpu) INCLUDE (usage)",
+        "PRIMARY KEY (host, cpu)",
+        "UNIQUE (host, cpu), ALTER host SET NOT NULL, ALTER cpu SET NOT NULL",
+    ],
+)
+def test_a_table_that_a_person_made_is_taken_where_it_holds_every_value(server: Server, index: str) -> None:
     server.rows(
-        "CREATE SCHEMA gold; CREATE TABLE gold.usage (id serial, cpu bigint, host varchar, usage float8, "
-        "UNIQUE (cpu, host))"
+        "CREATE SCHEMA gold; CREATE TABLE gold.usage (id serial, cpu bigint, host varchar, usage float8); "
+        f"ALTER TABLE gold.usage ADD {index}"
     )
     sink, _ = opened(server)
     sink.write(changes([("upsert", "a", 1, 1.0)], [("upsert", "a", 1, 2.0)]))
@@ -164,8 +173,6 @@ def test_a_table_that_a_person_made_is_taken_where_it_holds_every_value(server: 
     [
         ("host text, cpu text, usage float8, UNIQUE (host, cpu)", "its column cpu is text, not integer"),
         ("host text, cpu int, UNIQUE (host, cpu)", "its column usage is missing, not double precision"),
-        ("host text, cpu int, usage float8", "no unique index is on exactly host, cpu"),
-        ("host text PRIMARY KEY, cpu int, usage float8", "no unique index is on exactly host, cpu"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(server: Server, made: str, says: str) -> None:
@@ -173,6 +180,24 @@ def test_a_table_that_does_not_fit_is_refused(server: Server, made: str, says: s
     with pytest.raises(FlowError, match=says) as e:
         opened(server)
     assert "DROP TABLE gold.usage" in str(e.value)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "ADD CHECK (usage > 0)",
+        "ADD PRIMARY KEY (host)",
+        "ADD UNIQUE (host, cpu), ALTER host SET NOT NULL",
+        "ADD UNIQUE NULLS NOT DISTINCT (host) INCLUDE (cpu)",
+        "ALTER host SET NOT NULL; CREATE UNIQUE INDEX ON gold.usage (host, cpu, (1)) NULLS NOT DISTINCT",
+    ],
+)
+def test_keys_that_no_index_keeps_unique_are_refused(server: Server, index: str) -> None:
+    server.rows("CREATE SCHEMA gold; CREATE TABLE gold.usage (host text, cpu int, usage float8)")
+    server.rows(f"ALTER TABLE gold.usage {index}")
+    with pytest.raises(FlowError, match=r"no unique index .* is on exactly host, cpu") as e:
+        opened(server)
+    assert "(NULLS NOT DISTINCT, or on columns that are NOT NULL)" in str(e.value)
 
 
 def test_a_table_that_is_removed_is_made_anew_and_filled_from_the_start(server: Server) -> None:

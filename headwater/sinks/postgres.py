@@ -143,7 +143,10 @@ class PostgresTable(Sink):
             if have is None or have not in (kind, *_WIDER.get(kind, ())):
                 raise self._wrong(f"its column {name} is {have or 'missing'}, not {kind}")
         if self._table.keys and not self._is_unique(cursor):
-            raise self._wrong(f"no unique index is on exactly {', '.join(self._table.keys)}")
+            raise self._wrong(
+                "no unique index (NULLS NOT DISTINCT, or on columns that are NOT NULL) is on exactly "
+                + ", ".join(self._table.keys)
+            )
 
     def _found(self, cursor: psycopg.Cursor[Any]) -> dict[str, str]:
         """{column → type} of the table that is there; empty where there is none."""
@@ -167,12 +170,14 @@ class PostgresTable(Sink):
         cursor.execute(sql.SQL("DELETE FROM {} WHERE sink = %s").format(self._progress), [self._table.sink])
 
     def _is_unique(self, cursor: psycopg.Cursor[Any]) -> bool:
-        """Whether a unique index is on exactly the table's keys."""
+        """Whether a unique index is on exactly the table's keys, of which no two are equal, NULL or not."""
         cursor.execute(
-            "SELECT array_agg(attname::text) FROM pg_index, unnest(indkey) AS place(number) "
+            "SELECT array_agg(attname::text) FROM pg_index, "
+            "unnest(indkey) WITH ORDINALITY AS place(number, nth) "
             "JOIN pg_attribute ON attrelid = to_regclass(%s) AND attnum = place.number "
-            "WHERE indrelid = to_regclass(%s) AND indisunique AND indpred IS NULL AND indisvalid "
-            "GROUP BY indexrelid",
+            "WHERE indrelid = to_regclass(%s) AND indisunique AND indpred IS NULL AND indexprs IS NULL "
+            "AND indisvalid AND nth <= indnkeyatts "
+            "GROUP BY indexrelid HAVING bool_and(indnullsnotdistinct OR attnotnull)",
             [self._into.as_string(cursor)] * 2,
         )
         return any(set(columns) == set(self._table.keys) for (columns,) in cursor.fetchall())
