@@ -196,7 +196,7 @@ def _publish(project: Project, lake: Lake, tables: Sequence[str], board: Board) 
     """Send the sinks of tables that were made anew what is other now; {sink → whether its rows have keys}.
 
     Raises:
-        SinkUnavailable, KafkaException: one can't be reached.
+        SinkUnavailable: one can't be reached.
         FlowError: one refused it.
     """
     sinks = [sink for sink in project.sinks.values() if sink.table in tables]

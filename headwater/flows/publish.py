@@ -52,7 +52,7 @@ class PublishFlow:
         """Send what is new until the run ends; with `once`, until the table has ended and is sent.
 
         Raises:
-            SinkUnavailable, KafkaException: the sink can't be reached; nothing is lost, it is sent again.
+            SinkUnavailable: the sink can't be reached; nothing is lost, it is sent again.
             HeadwaterError: what a person has to mend.
         """
         try:

@@ -14,8 +14,34 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from headwater.broker.topics import kafka_error
 from headwater.conf import KafkaOptions
+from headwater.errors import FlowError, HeadwaterError, SinkUnavailable
 from headwater.sinks import CHANGE, DELETE, PIECE, Changes, Position, Published, Sink
+
+# What trying again never mends, and what a person can do. (`KafkaError.retriable` is of transactions alone.)
+_MEND = {
+    **dict.fromkeys(
+        (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE),
+        "raise max.message.bytes of the topic, and message.max.bytes under 'librdkafka' in the environment",
+    ),
+    **dict.fromkeys(
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION),
+        "make it, or run again, which does",
+    ),
+    **dict.fromkeys(
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED),
+        "let the user write to it",
+    ),
+    **dict.fromkeys(
+        (
+            *(KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP),
+            *(KafkaError.INVALID_REQUIRED_ACKS, KafkaError.POLICY_VIOLATION, KafkaError._INVALID_ARG),
+            *(KafkaError.UNSUPPORTED_COMPRESSION_TYPE, KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        ),
+        "mend the topic's settings, or those under 'librdkafka' in the environment",
+    ),
+}
 
 
 class KafkaTopic(Sink):
@@ -25,9 +51,6 @@ class KafkaTopic(Sink):
         topic: where the rows go; it exists.
         client: the options of the producer.
         stop: set when the run ends, which then waits no longer for the broker.
-
-    Raises:
-        KafkaException: in `write`: the broker did not take a row in time; it is sent again.
     """
 
     def __init__(self, topic: str, client: KafkaOptions, stop: threading.Event) -> None:
@@ -44,19 +67,20 @@ class KafkaTopic(Sink):
         self._producer = Producer({**self._client, **own})
 
     def write(self, changes: Changes) -> None:
-        """Send the rows, and wait until the broker has them."""
+        """Send the rows, and wait until the broker has them.
+
+        Raises:
+            SinkUnavailable: it did not take them all in time, or the run ends; all come again.
+            FlowError: the topic never takes one of them.
+        """
         producer = self._producer
         assert producer is not None
         for at, rows in changes.batches():
             for piece in rows.to_batches(max_chunksize=PIECE):
                 self._send(producer, at, piece.to_pylist())
-        while producer.flush(0.5) and not self._errors and not self._stop.is_set():
-            pass
-        if self._errors:
-            error, self._errors = self._errors[0], []
-            raise KafkaException(error)
-        if len(producer):
-            raise KafkaException(KafkaError(KafkaError._PURGE_QUEUE))
+        while producer.flush(0.5):
+            self._raise_errors(producer)
+        self._raise_errors(producer)
 
     def close(self) -> None:
         """Give up what is not sent."""
@@ -78,10 +102,27 @@ class KafkaTopic(Sink):
                     break
                 except BufferError:
                     producer.poll(0.1)
+                    self._raise_errors(producer)
+                except KafkaException as e:
+                    raise self._wrong(kafka_error(e)) from None
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._errors.append(error)
+
+    def _raise_errors(self, producer: Producer) -> None:
+        if self._errors:
+            raise self._wrong(self._errors[0])
+        if self._stop.is_set() and len(producer):
+            raise SinkUnavailable(f"{self._table.sink}: the run ends before the broker has all rows")
+
+    def _wrong(self, error: KafkaError) -> HeadwaterError:
+        if error.code() not in _MEND:
+            return SinkUnavailable(f"{self._table.sink}: the broker did not take all rows: {error.str()}")
+        return FlowError(
+            f"{self._table.sink}: the topic {self._topic} does not take a row of {self._table.name}: "
+            f"{error.str()}; {_MEND[error.code()]}"
+        )
 
 
 def _json(value: dict[str, Any]) -> bytes:
