@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
 import socket
 import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 from batches import TABLE, changes, published
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -83,3 +91,59 @@ def test_what_a_topic_never_takes_is_an_error_that_says_what_to_do(
     assert topic in str(e.value) and TABLE in str(e.value) and says in str(e.value)
     assert "secret" not in str(e.value)
     sink.close()
+
+
+@pytest.fixture
+def of_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process is in New York."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("of_new_york")
+def test_every_type_has_its_form_and_keys_that_differ_are_written_so(broker: str) -> None:
+    at = datetime(2026, 1, 31, 6, 0, 0, 100, UTC)
+    wrote = {
+        "at": (pa.timestamp("us", "UTC"), at, "2026-01-31T06:00:00.000100Z"),
+        "day": (pa.date32(), date(2026, 1, 31), "2026-01-31"),
+        "local": (pa.timestamp("us"), datetime(2026, 1, 31, 6), "2026-01-31T06:00:00.000000"),
+        "whole": (pa.int64(), 2**63 - 1, 2**63 - 1),
+        "real": (pa.float64(), 0.1, 0.1),
+        "nan": (pa.float64(), math.nan, "NaN"),
+        "most": (pa.float32(), math.inf, "Infinity"),
+        "least": (pa.float64(), -math.inf, "-Infinity"),
+        "exact": (pa.decimal128(10, 2), Decimal("12.50"), "12.50"),
+        "raw": (pa.binary(), b"\x00\xff", "00ff"),
+        "yes": (pa.bool_(), True, True),
+        "none": (pa.string(), None, None),
+        "text": (pa.string(), "ü\n", "ü\n"),
+        "list": (pa.list_(pa.float64()), [math.nan, None, 1.5], ["NaN", None, 1.5]),
+        "struct": (
+            pa.struct([("at", pa.timestamp("us", "UTC")), ("raw", pa.binary())]),
+            {"at": datetime(1, 1, 1, tzinfo=UTC), "raw": b"a"},
+            {"at": "0001-01-01T00:00:00.000000Z", "raw": "61"},
+        ),
+        "map": (pa.map_(pa.string(), pa.float64()), [("a", math.nan)], [["a", "NaN"]]),
+    }
+    columns = pa.schema([(name, kind) for name, (kind, _, _) in wrote.items()])
+    row = {name: value for name, (_, value, _) in wrote.items()}
+    later = {**row, "at": at.replace(microsecond=101)}
+    topic = made(broker)
+    sink = KafkaTopic(topic, {"bootstrap.servers": broker}, threading.Event())
+    sink.open(published(("at",), columns))
+    sink.write(changes([("upsert", *row.values()), ("upsert", *later.values())], columns=columns))
+    sink.close()
+    first, second = records({"bootstrap.servers": broker}, topic, "earliest", follow=False)
+    assert (first.key(), second.key()) == (
+        b'{"at":"2026-01-31T06:00:00.000100Z"}',
+        b'{"at":"2026-01-31T06:00:00.000101Z"}',
+    )
+
+    def no_json(literal: str) -> Any:
+        raise AssertionError(f"{literal} is not JSON")
+
+    found = json.loads(first.value() or b"", parse_constant=no_json)
+    assert found == {name: want for name, (_, _, want) in wrote.items()}

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -17,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from headwater.broker.topics import kafka_error
 from headwater.conf import KafkaOptions
 from headwater.errors import FlowError, HeadwaterError, SinkUnavailable
+from headwater.query.result import plain
 from headwater.sinks import CHANGE, DELETE, PIECE, Changes, Position, Published, Sink
 
 # What trying again never mends, and what a person can do. (`KafkaError.retriable` is of transactions alone.)
@@ -126,17 +126,19 @@ class KafkaTopic(Sink):
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for: times as ISO 8601 in UTC, decimals and bytes as text."""
+    """A value as the other sinks have it, but for times, always in microseconds, and bytes, in hex."""
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return str(value)
+        if value.tzinfo is None:
+            return value.isoformat(timespec="microseconds")
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
     if isinstance(value, bytes):
         return value.hex()
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return plain(value)

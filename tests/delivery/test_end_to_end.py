@@ -135,7 +135,7 @@ def assert_published_equals_finals(project: Project) -> None:
     for key, value in topic(project, "iot-avg-output"):
         assert key is not None
         last[json.dumps(key, sort_keys=True)] = value
-    stamp = "strftime(%s, '%%Y-%%m-%%dT%%H:%%M:%%S.000Z')"
+    stamp = "strftime(%s, '%%Y-%%m-%%dT%%H:%%M:%%S.000000Z')"
     columns = f"{stamp % 'window_start'}, {stamp % 'window_end'}, hostname, cpu, avg_usage, max_usage"
     names = ("window_start", "window_end", "hostname", "cpu", "avg_usage", "max_usage")
     want = [dict(zip(names, row, strict=True)) for row in project.rows(FINAL, columns)]
