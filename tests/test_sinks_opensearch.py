@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import random
+import shutil
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,13 +16,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from batches import TABLE, changes, published
+from deltalake import DeltaTable
 from opensearch import PASSWORD, Server
 from opensearchpy import OpenSearch
+from test_sinks import TABLE as READINGS
+from test_sinks import Case
 
 from headwater import conf
+from headwater import project as projects
 from headwater.errors import FlowError, SinkUnavailable
+from headwater.flows.publish import PublishFlow
+from headwater.maintain.clean import clean
+from headwater.maintain.horizon import holds
 from headwater.sinks import PROGRESS, Position, Published, documents
 from headwater.sinks.opensearch import OpenSearchIndex
+from headwater.storage import log
+from headwater.storage.target import Target
 
 INDEX = "gold.cpu"
 NOTHING = Position(0, -1)
@@ -125,6 +136,107 @@ def test_an_older_request_that_arrives_late_changes_nothing(server: Server) -> N
     assert found(server) == {("a", 1): 2.0}
     sink.close()
     late.close()
+
+
+class Filled(Case):
+    """A table without keys, whose sink is an index."""
+
+    def __init__(self, root: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(root)
+        self._server, self._patch = server, monkeypatch
+        monkeypatch.setattr(PublishFlow, "_target", lambda _: OpenSearchIndex(server.connection(), INDEX))
+        self.number = 0
+
+    def more(self, versions: int = 2) -> None:
+        for _ in range(versions):
+            self.number += 2
+            self.commit(("a", self.number), ("b", self.number + 1))
+
+    def forget(self) -> None:
+        """Remove of the past what nobody holds."""
+        path, head = self.target.place.path, log.head(self.target.place.path)
+        held = [hold.version for hold in holds(projects.load(self.root), self.lake) if "the sink" in hold.who]
+        DeltaTable(path).create_checkpoint()
+        clean(path, upto=min([head, *held]), before=datetime.now(UTC))
+
+    def broken_off(self) -> None:
+        """The documents of the next batch are written, and their version is not."""
+
+        def ends(*_: object) -> None:
+            raise SinkUnavailable("gone")
+
+        with self._patch.context() as patch:
+            patch.setattr(OpenSearchIndex, "_keep", ends)
+            with pytest.raises(SinkUnavailable):
+                self.run()
+
+    def rebuilt(self) -> None:
+        """The next generation is the live one: rows of this, and others."""
+        place = self.target.place
+        new = replace(place, generation=place.generation + 1)
+        new = replace(new, path=self.lake.at(READINGS, new.generation))
+        shutil.copytree(place.path, new.path)
+        self.target = Target(new)
+        self.more()
+        self.lake.swap({READINGS: new})
+
+    def found(self) -> list[tuple[str, int]]:
+        self.run()
+        return sorted((row["host"], row["n"]) for row in self._server.documents(INDEX).values())
+
+    def rows(self) -> list[tuple[str, int]]:
+        rows = DeltaTable(self.lake.place(READINGS).path).to_pyarrow_table().to_pylist()
+        return sorted((row["host"], row["n"]) for row in rows)
+
+
+@pytest.fixture
+def case(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Filled:
+    return Filled(tmp_path / "project", server, monkeypatch)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_first_fill_that_is_broken_off_has_each_row_once(case: Filled, whole: bool) -> None:
+    case.more()
+    if whole:
+        case.forget()
+    for _ in range(3):
+        case.broken_off()
+        case.more()
+        case.forget()
+    assert case.found() == case.rows()
+    case.more()
+    case.forget()
+    assert case.found() == case.rows()
+    assert log.first(case.target.place.path) > 2  # nothing is held for ever
+
+
+def test_what_was_begun_and_is_gone_is_said(case: Filled, client: OpenSearch) -> None:
+    case.more()
+    case.forget()
+    case.broken_off()
+    case.more()
+    path = case.target.place.path
+    DeltaTable(path).create_checkpoint()
+    clean(path, upto=log.head(path), before=datetime.now(UTC))  # the sink was not defined for a while
+    with pytest.raises(FlowError, match=r"silver\.readings, a part of which was sent, is gone") as e:
+        case.run()
+    client.indices.delete(index=INDEX)
+    Path(str(e.value).split("remove ")[1].split(",")[0]).unlink()
+    assert case.found() == case.rows()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_new_generation_that_is_broken_off_has_each_row_once(case: Filled, again: bool) -> None:
+    case.more()
+    assert case.found() == case.rows()
+    for _ in range(2):
+        case.rebuilt()
+        case.broken_off()
+        case.more()
+        case.forget()
+        if not again:
+            assert case.found() == case.rows()
+    assert case.found() == case.rows()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -3,6 +3,9 @@
 Of a table whose rows change in place its change feed is read, of any other the files that were added. A sink
 that keeps by itself which version it has is asked; for the others the position is kept here, after the sink
 has the rows: a kill between the two sends them again.
+
+A sink may know a row without keys by its version and its number in that. So what is sent first of a
+generation is written down before it is begun: where that is broken off, it comes again by the same versions.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,8 +49,10 @@ class PublishFlow:
         names = analysed.columns.fieldNames()
         self._columns = pa.schema([analysed.stored.field(name) for name in names])
         self._file = _file(context.lake, sink.name)
+        self._begun = _file(context.lake, sink.name, "begun")
         self._open: Target | None = None
         self._at = Position(0, -1)
+        self._filled = False  # whether the sink has a version of the table
 
     def run(self) -> None:
         """Send what is new until the run ends; with `once`, until the table has ended and is sent.
@@ -69,6 +75,10 @@ class PublishFlow:
         if self._open is None:
             self._open = self._target()
             self._at = self._opened(self._open, place)
+            self._filled = self._at.version >= 0
+        goal = _read(self._begun)
+        if goal > self._at and log.exists(path := self._context.lake.at(place.name, goal.generation)):
+            place = replace(place, generation=goal.generation, path=path)  # it comes to its end first
         if self._at.version < 0:  # nothing was sent yet
             self._at = Position(place.generation, -1)
         if self._at.generation == place.generation:
@@ -128,7 +138,7 @@ class PublishFlow:
 
     def _whole(self, place: Place) -> Changes:
         """All rows, in one change: the commits that they came with are gone from the log."""
-        head = log.head(place.path)
+        head = self._goal(place)
         rows = self._held(place.path, head)
         return Changes([(Position(place.generation, head), _marked(rows, [UPSERT] * len(rows)))])
 
@@ -138,7 +148,6 @@ class PublishFlow:
         Raises:
             FlowError: that generation was removed, so what the sink has is not known.
         """
-        head = log.head(place.path)
         before = self._context.lake.at(place.name, at.generation)
         if not log.exists(before):
             raise FlowError(
@@ -146,6 +155,7 @@ class PublishFlow:
                 "so what has to change is not known; empty the target, remove what says where it is "
                 f"({self._file}), and run again"
             )
+        head = self._goal(place)
         old, new = self._held(before, at.version), self._held(place.path, head)
         keys = [quoted(key) for key in self._keys] or [quoted(name) for name in self._columns.names]
         same = " AND ".join(f"new.{key} IS NOT DISTINCT FROM old.{key}" for key in keys)
@@ -162,6 +172,23 @@ class PublishFlow:
         parts = [gone.cast(columns)] if self._keys else []
         found = pa.concat_tables([*parts, changed.cast(columns)])
         return Changes([(Position(place.generation, head), found)])
+
+    def _goal(self, place: Place) -> int:
+        """The version to send in one change: the newest, or the one that was begun.
+
+        Raises:
+            FlowError: the one that was begun is gone, so what the sink has is not known.
+        """
+        goal = _read(self._begun)
+        if goal <= self._at or goal.generation != place.generation:
+            goal = Position(place.generation, log.head(place.path))
+            _write(self._begun, goal)
+        elif goal.version < log.first(place.path):
+            raise FlowError(
+                f"{self.name}: version {goal.version} of {place.name}, a part of which was sent, is gone, so "
+                f"what has to change is not known; empty the target, remove {self._begun}, and run again"
+            )
+        return goal.version
 
     def _held(self, table: Path, version: int) -> pa.Table:
         """The rows of a version; columns that it has not are NULL."""
@@ -184,8 +211,12 @@ class PublishFlow:
         began = time.monotonic()
         # A generation without a difference is told, too: the one before may be removed then.
         if changes.rows or changes.last.generation != self._at.generation:
+            if not self._filled and not self._begun.exists():
+                _write(self._begun, Position(changes.last.generation, -1))
             target.write(changes)
-            self._keep(changes.last)
+            self._filled = True
+            _write(self._file, changes.last)
+            self._begun.unlink(missing_ok=True)
             seconds = time.monotonic() - began
             self._context.board.batch(
                 Batch(
@@ -193,12 +224,6 @@ class PublishFlow:
                 )
             )
         return changes.last
-
-    def _keep(self, at: Position) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        half = Path(f"{self._file}.part")
-        half.write_text(json.dumps({"generation": at.generation, "version": at.version}))
-        os.replace(half, self._file)
 
 
 def _marked(rows: pa.Table, changes: Sequence[str | None]) -> pa.Table:
@@ -208,12 +233,31 @@ def _marked(rows: pa.Table, changes: Sequence[str | None]) -> pa.Table:
 
 def sent(lake: Lake, sink: str) -> Position:
     """What a sink was last sent, as is kept here; generation 0 where nothing is."""
+    return _read(_file(lake, sink))
+
+
+def begun(lake: Lake, sink: str) -> Position:
+    """What was begun of a generation that a sink has nothing of yet: a version, whole; -1: one by one.
+
+    Generation 0 where nothing was.
+    """
+    return _read(_file(lake, sink, "begun"))
+
+
+def _file(lake: Lake, sink: str, name: str = "position") -> Path:
+    return lake.flow_folder(sink) / f"{name}.json"
+
+
+def _read(file: Path) -> Position:
     try:
-        kept = json.loads(_file(lake, sink).read_bytes())
+        kept = json.loads(file.read_bytes())
     except FileNotFoundError:
         return Position(0, -1)
     return Position(int(kept["generation"]), int(kept["version"]))
 
 
-def _file(lake: Lake, sink: str) -> Path:
-    return lake.flow_folder(sink) / "position.json"
+def _write(file: Path, at: Position) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    half = Path(f"{file}.part")
+    half.write_text(json.dumps({"generation": at.generation, "version": at.version}))
+    os.replace(half, file)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from headwater import inspect
-from headwater.flows.publish import sent
+from headwater.flows.publish import begun, sent
 from headwater.project import Project
 from headwater.rebuild.shadow import Plan, Shadow, Trial
 from headwater.savepoints.kept import all_of, folder_of
@@ -60,9 +60,9 @@ def holds(project: Project, lake: Lake) -> list[Hold]:
         for source, at in read_of_bronze(savepoint, kept).items():
             found.append(Hold(source, at.generation, at.holds, f"the savepoint {savepoint.name}"))
     for name, sink in project.sinks.items():
-        last = sent(lake, name)
-        if last.version >= 0:
-            found.append(Hold(sink.table, last.generation, last.version, f"the sink {name}"))
+        for reached in (sent(lake, name), begun(lake, name)):
+            if reached.generation:
+                found.append(Hold(sink.table, reached.generation, reached.version, f"the sink {name}"))
     return found
 
 
