@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from headwater.aggregate import Aggregate, Output
+from headwater.errors import CommitError
 from headwater.maintain.compact import compact
 from headwater.storage import feed, layers, log
 from headwater.storage.lake import Lake
@@ -132,11 +134,41 @@ def test_parting_changes_no_row_for_anyone(tmp_path: Path) -> None:
 def test_whoever_opens_a_table_shares_it_until_it_is_another_one(tmp_path: Path) -> None:
     place = made(tmp_path).place
     one = Target.shared(place)
-    merge(Target(place), Held(), [0])  # as another process
-    assert Target.shared(place) is one and one.version == 1 and one.last("gold.x") == 0
+    merge(one, Held(), [0])
+    assert Target.shared(place) is one and one.version == 1
+    earlier = tmp_path / "earlier"
+    shutil.copytree(place.path, earlier)
+    merge(Target(place), Held(), [1])  # by another process: whoever has it open is not moved past that
+    other = Target.shared(place)
+    assert (other.version, other.last("gold.x")) == (2, 1)
+    with pytest.raises(CommitError, match="past version 1, so something else wrote to it"):
+        merge(one, Held(), [2])
     shutil.rmtree(place.path)
-    other = Target.shared(made(tmp_path).place)
-    assert other is not one and other.place.path == place.path and other.version == 0 and not other.flows
+    earlier.rename(place.path)
+    assert Target.shared(place) is not other and Target.shared(place).version == 1
+    shutil.rmtree(place.path)
+    assert (anew := Target.shared(made(tmp_path).place)).place.path == place.path
+    assert anew.version == 0 and not anew.flows
+
+
+@pytest.mark.usefixtures("small")
+def test_a_table_is_opened_by_others_while_a_flow_commits_to_it(tmp_path: Path) -> None:
+    target, held, done = Target.shared(made(tmp_path).place), Held(), threading.Event()
+    opened: set[Target] = set()
+
+    def open_it() -> None:
+        while not done.is_set():
+            opened.add(Target.shared(target.place))
+
+    opener = threading.Thread(target=open_it)
+    opener.start()
+    try:
+        for window in range(100):
+            merge(target, held, [window])
+    finally:
+        done.set()
+        opener.join()
+    assert opened == {target} and rows(target.held(COLUMNS)) == held
 
 
 @pytest.mark.usefixtures("small")

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Protocol, runtime_checkable
 
 from headwater import inspect, maintain, requests, spans
-from headwater.errors import describe
+from headwater.errors import FlowError, describe
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow
 from headwater.maintain import Maintained
@@ -77,10 +77,14 @@ class Upkeep:
         )
 
     def _targets(self, flow: Committing) -> list[Target]:
-        """The table of a flow, and all those beside it; none while another generation takes its place."""
+        """The table of a flow, and all those beside it.
+
+        Raises:
+            FlowError: another generation takes its place.
+        """
         places, table = self._context.lake.places(), flow.committer.table.place
         if places.get(table.name) != table:
-            return []
+            raise FlowError(f"{table.name} has another generation now, which its flow has not begun")
         return [
             Target.shared(places[name])
             for name in (table.name, *inspect.beside(table.name))

@@ -42,7 +42,7 @@ _ONE_FILE = "part-00000.parquet"
 # large.
 CHECKPOINT_EVERY = 20
 CHECKPOINT_SHARE = 20
-_OPEN: weakref.WeakValueDictionary[tuple[Path, str], Target] = weakref.WeakValueDictionary()
+_OPEN: weakref.WeakValueDictionary[Path, Target] = weakref.WeakValueDictionary()
 _OPENING = threading.Lock()
 
 
@@ -76,7 +76,14 @@ class Target:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._table = DeltaTable(place.path)
-        self.flows: dict[str, Any] = self._newest()
+        newest = log.read(place.path, self.version)
+        if self.version > 0 and not newest.ours:
+            raise CommitError(
+                f"{place.name}: something else made version {self.version} ({newest.operation}) of "
+                f"{place.path}; only headwater may write there: find that writer, then start the table and "
+                f"those below it anew: remove {place.path.parent}"
+            )
+        self.flows: dict[str, Any] = newest.flows
         self._checkpoint = log.checkpoint(place.path)
         self._mutex = threading.Lock()
         self._order: int | None = None  # of the newest files
@@ -91,27 +98,16 @@ class Target:
             CommitError: the newest commit is not of this engine.
         """
         with _OPENING:
-            now = DeltaTable(place.path)
-            table = place.path, str(now.metadata().id)  # made again it is another one
-            found = _OPEN.get(table)
-            if found is None or now.version() < found.version:  # an earlier copy was put in its place
-                found = _OPEN[table] = cls(place)
-            else:
-                with found._mutex:
-                    found._table.update_incremental()
-                    found.flows = found._newest()
+            found = _OPEN.get(place.path)
+            if found is None or not found._is_the_newest():
+                found = _OPEN[place.path] = cls(place)
             return found
 
-    def _newest(self) -> dict[str, Any]:
-        """What the newest commit says that the flows have done."""
-        place, newest = self.place, log.read(self.place.path, self.version)
-        if self.version > 0 and not newest.ours:
-            raise CommitError(
-                f"{place.name}: something else made version {self.version} ({newest.operation}) of "
-                f"{place.path}; only headwater may write there: find that writer, then start the table and "
-                f"those below it anew: remove {place.path.parent}"
-            )
-        return newest.flows
+    def _is_the_newest(self) -> bool:
+        """Whether nobody else has committed to the table, made it anew, or put another in its place."""
+        with self._mutex:
+            there = DeltaTable(self.place.path)
+            return (there.metadata().id, there.version()) == (self._table.metadata().id, self.version)
 
     @property
     def version(self) -> int:
