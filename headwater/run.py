@@ -200,7 +200,7 @@ class Run:
                     self.board.state(name, "failed", self._located(name, e))
                     return
                 tries = 0 if self.board.batches(name) > done else tries + 1
-                wait = min(BACKOFF[1], BACKOFF[0] * 2**tries) * random.uniform(0.5, 1.0)
+                wait = min(BACKOFF[1], BACKOFF[0] * 2 ** min(tries, 10)) * random.uniform(0.5, 1.0)
                 self.board.state(name, "waiting", f"{describe(e)}; trying again in {wait:.0f} s")
                 self._stop.wait(wait)
 
