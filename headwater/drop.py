@@ -105,7 +105,7 @@ def _readers(project: Project, places: Mapping[str, Place], name: str) -> list[s
     """The tables whose flows have read a table, those flows aside that a table of the project has no more."""
     found = []
     for other, place in places.items():
-        if is_engines(other) or not log.exists(place.path):
+        if is_engines(other) or other in project.raw or not log.exists(place.path):
             continue
         flows = log.flows(place.path)
         if (table := project.tables.get(other)) is not None:

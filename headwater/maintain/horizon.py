@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from headwater import inspect
+from headwater.errors import CommitError
 from headwater.flows.publish import begun, sent
 from headwater.project import Project
 from headwater.rebuild.shadow import Plan, Shadow, Trial
@@ -52,8 +54,9 @@ def holds(project: Project, lake: Lake) -> list[Hold]:
         found += _compared(project, lake, under_way.cut or {}, "the rebuild of {}, to be compared")
     for trial in Trial.under_way(lake):
         cut, who = trial.plan.cut or {}, "the reconcile of {}"
-        for name in (name for name in cut if name in project.tables):
-            found += [replace(hold, who=who.format(name)) for hold in _of_flows(project, trial, name)]
+        with suppress(CommitError):  # what it had built is removed just now
+            for name in (name for name in cut if name in project.tables):
+                found += [replace(hold, who=who.format(name)) for hold in _of_flows(project, trial, name)]
         found += _compared(project, lake, cut, who)
     for savepoint in all_of(lake):
         kept = Lake(folder_of(lake, savepoint.name))
@@ -70,7 +73,7 @@ def _compared(project: Project, lake: Lake, cut: Mapping[str, int], whose: str) 
     """What is held of the live tables that others will be compared with, and of what they have read."""
     for name, version in cut.items():
         place, who = lake.places().get(name), whose.format(name)
-        if place is None:
+        if place is None or log.head(place.path) < version:  # it was swapped meanwhile
             continue
         yield Hold(name, place.generation, version, who)
         for flow in log.read(place.path, version).flows.values():
