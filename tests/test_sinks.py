@@ -39,7 +39,7 @@ FILES = {
 from pathlib import Path
 
 import headwater as hw
-from headwater.errors import SinkUnavailable
+from headwater.errors import FlowError, SinkUnavailable
 from headwater.sinks import CHANGE, Position, Sink
 
 HERE = Path(__file__).parent
@@ -62,6 +62,8 @@ class Mine(Sink):
     def write(self, changes):
         if (HERE / "down").exists():
             raise SinkUnavailable("mine: down")
+        if (HERE / "refuses").exists() and changes.last.generation == 1:
+            raise FlowError("mine: refused")
         rows = [(at.version, row) for at, table in changes.batches() for row in table.to_pylist()]
         rows = [[version, row[CHANGE], row["host"], row["n"]] for version, row in rows]
         self.log("write", changes.first.version, changes.last.version, rows)
@@ -204,7 +206,7 @@ def test_what_a_new_generation_has_no_more_goes_from_the_sink(tmp_path: Path) ->
     case.commit(("b", 2))
     case.lake.swap({TABLE: new})
     aside = case.lake.at(TABLE, 1).rename(tmp_path / "aside")
-    with pytest.raises(FlowError, match=r"generation 1 of silver\.readings, which was sent last, was"):
+    with pytest.raises(FlowError, match=r"generation 1, which was sent last, was"):
         case.run()
     aside.rename(case.lake.at(TABLE, 1))
     assert case.run()[1][3] == [[1, "delete", "a", 1]]
@@ -370,6 +372,37 @@ def test_a_table_in_sql_says_its_connection_by_a_property(tmp_path: Path, store:
         )
     sinks = projects.load(case.root).sinks
     assert [sink.target for sink in sinks.values()] == ["mine", f"{store}:dwh.gold.a", f"{store}:dwh.raw.b"]
+
+
+@pytest.mark.parametrize("how", ["comes back", "refuses", "atomic", "removed"])
+def test_what_was_begun_of_a_generation_ends_first_if_it_can_be_there(tmp_path: Path, how: str) -> None:
+    case = Case(tmp_path)
+    silver = tmp_path / "silver"
+    if how == "atomic":
+        text = FILES["silver/readings.py"].replace("    def open", "    atomic = True\n\n    def open")
+        (silver / "readings.py").write_text(text)
+    case.commit(("a", 1), ("b", 2))
+    (silver / "down").touch()
+    with pytest.raises(SinkUnavailable):
+        case.run()
+    (silver / "down").unlink()
+    before = case.target.place
+    new = replace(before, generation=2, path=case.lake.at(TABLE, 2))
+    shutil.copytree(before.path, new.path)
+    case.target = Target(new)
+    case.commit(("c", 3))
+    case.lake.swap({TABLE: new})
+    if how == "refuses":
+        (silver / "refuses").touch()
+    if how == "removed":
+        shutil.rmtree(before.path)
+        with pytest.raises(FlowError, match=r"generation 1, a part of which was sent, was removed, so"):
+            case.run()
+        return
+    said = [said[3] for said in case.run() if said[0] == "write"]
+    old, last = [[1, "upsert", "a", 1], [1, "upsert", "b", 2]], [2, "upsert", "c", 3]
+    assert said == ([old, [last]] if how == "comes back" else [[*old, last]])
+    assert not [said for said in case.run() if said[0] == "write"]
 
 
 @pytest.mark.parametrize("changing", [False, True])

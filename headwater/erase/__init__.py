@@ -29,7 +29,7 @@ from headwater.erase.proof import Searched, search
 from headwater.errors import ProjectError
 from headwater.flows.backfill import backfill_name
 from headwater.flows.context import Context
-from headwater.flows.publish import PublishFlow
+from headwater.flows.publish import PublishFlow, forget_begun
 from headwater.maintain.clean import forget_uncommitted
 from headwater.progress import Board
 from headwater.project import Project
@@ -209,6 +209,8 @@ def _publish(project: Project, lake: Lake, tables: Sequence[str], board: Board) 
     for name in project.names():
         context.heads.end(name)
     for sink in sinks:
+        if not context.tables[sink.table].keys:  # nothing would delete there what is erased
+            forget_begun(lake, sink.name, lake.place(sink.table).generation)
         PublishFlow(context, sink).run()
     return {sink.name: bool(context.tables[sink.table].keys) for sink in sinks}
 

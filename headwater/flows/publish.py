@@ -76,9 +76,7 @@ class PublishFlow:
             self._open = self._target()
             self._at = self._opened(self._open, place)
             self._filled = self._at.version >= 0
-        goal = _read(self._begun)
-        if goal > self._at and log.exists(path := self._context.lake.at(place.name, goal.generation)):
-            place = replace(place, generation=goal.generation, path=path)  # it comes to its end first
+        live, place = place, self._unfinished(place)
         if self._at.version < 0:  # nothing was sent yet
             self._at = Position(place.generation, -1)
         if self._at.generation == place.generation:
@@ -87,8 +85,34 @@ class PublishFlow:
             changes = self._difference(place, self._at)
         if changes is None:
             return False
-        self._at = self._send(self._open, changes)
+        try:
+            self._at = self._send(self._open, changes)
+        except FlowError:
+            if place == live:
+                raise
+            self._begun.unlink(missing_ok=True)  # what is refused is not what the table holds now
         return True
+
+    def _unfinished(self, place: Place) -> Place:
+        """The generation that was begun, a part of which may be there: it comes to its end before the next.
+
+        Raises:
+            FlowError: it was removed, so what the sink has is not known.
+        """
+        goal = _read(self._begun)
+        assert self._open is not None
+        if goal <= self._at or goal.generation == place.generation or self._open.atomic:
+            return place
+        path = self._context.lake.at(place.name, goal.generation)
+        if not log.exists(path):
+            raise self._unknown(f"generation {goal.generation}, a part of which was sent, was removed")
+        return replace(place, generation=goal.generation, path=path)
+
+    def _unknown(self, why: str) -> FlowError:
+        return FlowError(
+            f"{self.name}: {why}, so what has to change is not known; empty the target, remove what says "
+            f"where it is ({self._begun.parent}), and run again"
+        )
 
     def _target(self) -> Target:
         sink, project = self._sink, self._context.project
@@ -150,11 +174,7 @@ class PublishFlow:
         """
         before = self._context.lake.at(place.name, at.generation)
         if not log.exists(before):
-            raise FlowError(
-                f"{self.name}: generation {at.generation} of {place.name}, which was sent last, was removed, "
-                "so what has to change is not known; empty the target, remove what says where it is "
-                f"({self._file}), and run again"
-            )
+            raise self._unknown(f"generation {at.generation}, which was sent last, was removed")
         head = self._goal(place)
         old, new = self._held(before, at.version), self._held(place.path, head)
         keys = [quoted(key) for key in self._keys] or [quoted(name) for name in self._columns.names]
@@ -184,10 +204,7 @@ class PublishFlow:
             goal = Position(place.generation, log.head(place.path))
             _write(self._begun, goal)
         elif goal.version < log.first(place.path):
-            raise FlowError(
-                f"{self.name}: version {goal.version} of {place.name}, a part of which was sent, is gone, so "
-                f"what has to change is not known; empty the target, remove {self._begun}, and run again"
-            )
+            raise self._unknown(f"version {goal.version}, a part of which was sent, is gone")
         return goal.version
 
     def _held(self, table: Path, version: int) -> pa.Table:
@@ -242,6 +259,12 @@ def begun(lake: Lake, sink: str) -> Position:
     Generation 0 where nothing was.
     """
     return _read(_file(lake, sink, "begun"))
+
+
+def forget_begun(lake: Lake, sink: str, before: int) -> None:
+    """Let a sink not end what it has begun of generations before this one."""
+    if begun(lake, sink).generation < before:
+        _file(lake, sink, "begun").unlink(missing_ok=True)
 
 
 def _file(lake: Lake, sink: str, name: str = "position") -> Path:

@@ -73,7 +73,13 @@ class Changes:
 
 
 class Sink(ABC):
-    """What a sink has to do; one thread uses it. After an error it is closed, and perhaps opened again."""
+    """What a sink has to do; one thread uses it. After an error it is closed, and perhaps opened again.
+
+    Attributes:
+        atomic: whether a batch is there whole or not at all, and its position with it.
+    """
+
+    atomic = False
 
     @abstractmethod
     def open(self, table: Published) -> Position | None:

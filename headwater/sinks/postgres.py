@@ -58,6 +58,8 @@ class PostgresTable(Sink):
         into: the table, `schema.table`; made where it is missing.
     """
 
+    atomic = True
+
     def __init__(self, connection: PostgresOptions, into: str) -> None:
         self._options = {**_DEFAULTS, **connection}
         self._schema, _, self._name = into.rpartition(".")
