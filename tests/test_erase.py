@@ -340,6 +340,22 @@ def test_a_sink_that_is_down_is_sent_it_later(case: Case) -> None:
     assert "b" not in held(case)
 
 
+def test_a_sink_that_was_broken_off_in_a_batch_ends_it_first(case: Case) -> None:
+    case.send(random.Random(11))
+    case.drain()
+    down = case.root / "gold" / "down"
+    down.touch()
+    with pytest.raises(Exception, match="mine: down"):
+        case.drain(SINK)
+    down.unlink()
+    with pytest.raises(ProjectError, match=rf"^{SINK} was broken off .*: headwater run gold\.counts --once$"):
+        erase(case)
+    assert erasing.unfinished(case.project()) is None
+    case.drain(SINK)
+    erase(case)
+    assert "b" not in held(case)
+
+
 def test_the_search_finds_what_is_left(case: Case) -> None:
     found = erasing.look(case.project(), VISITS, "user = 'b'")
     with pytest.raises(FlowError, match=r"\.parquet still has \d+ of the records"):

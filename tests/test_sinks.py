@@ -374,6 +374,27 @@ def test_a_table_in_sql_says_its_connection_by_a_property(tmp_path: Path, store:
     assert [sink.target for sink in sinks.values()] == ["mine", f"{store}:dwh.gold.a", f"{store}:dwh.raw.b"]
 
 
+def test_a_batch_that_broke_off_comes_to_its_end_before_another_generation(
+    tmp_path: Path,
+) -> None:
+    case = Case(tmp_path, changing=True)
+    silver = tmp_path / "silver"
+    case.commit(("a", 1))
+    case.run()
+    before = case.target.place
+    new = replace(before, generation=2, path=case.lake.at(TABLE, 2))
+    shutil.copytree(before.path, new.path)
+    case.commit(("b", 2))
+    (silver / "down").touch()  # and a part of it may be there
+    with pytest.raises(SinkUnavailable):
+        case.run()
+    (silver / "down").unlink()
+    case.lake.swap({TABLE: new})
+    said = [said[3] for said in case.run() if said[0] == "write"]
+    assert said == [[[2, "upsert", "b", 2]], [[1, "delete", "b", 2]]]
+    assert not list((tmp_path / ".headwater/lake/_flows").rglob("begun.json"))
+
+
 @pytest.mark.parametrize("how", ["comes back", "refuses", "atomic", "removed"])
 def test_what_was_begun_of_a_generation_ends_first_if_it_can_be_there(tmp_path: Path, how: str) -> None:
     case = Case(tmp_path)
@@ -394,6 +415,10 @@ def test_what_was_begun_of_a_generation_ends_first_if_it_can_be_there(tmp_path: 
     case.lake.swap({TABLE: new})
     if how == "refuses":
         (silver / "refuses").touch()
+    if how == "refuses":
+        with pytest.raises(FlowError, match=r"^mine: refused; it is of generation 1, which was begun") as e:
+            case.run()
+        shutil.rmtree(str(e.value).split("remove ")[1].split(",")[0])
     if how == "removed":
         shutil.rmtree(before.path)
         with pytest.raises(FlowError, match=r"generation 1, a part of which was sent, was removed, so"):

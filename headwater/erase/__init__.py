@@ -27,9 +27,9 @@ from headwater.erase.history import forget_past, take_out
 from headwater.erase.left import left
 from headwater.erase.proof import Searched, search
 from headwater.errors import ProjectError
+from headwater.flows import publish
 from headwater.flows.backfill import backfill_name
 from headwater.flows.context import Context
-from headwater.flows.publish import PublishFlow, forget_begun
 from headwater.maintain.clean import forget_uncommitted
 from headwater.progress import Board
 from headwater.project import Project
@@ -106,7 +106,8 @@ def erase(
 
     Raises:
         ProjectError: a savepoint or a table without a definition may have the records, a rebuild is under
-            way, a bronze table has begun a batch that is not done, or the history is not whole any more.
+            way, a bronze table or a sink has begun a batch that is not done, or the history is not whole any
+            more.
         LeaseError: another process writes a table or a sink of the project, or makes a savepoint.
         FlowError, SinkUnavailable: the rebuild or a sink failed; the same command goes on.
     """
@@ -172,6 +173,12 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
                     f"{flow} was killed in a batch; let it end first: headwater run {name} --once"
                 )
     below = made_of(project, list(found.records))
+    for sink in project.sinks.values():
+        if sink.table in below and publish.begun(lake, sink.name).generation:
+            raise ProjectError(
+                f"{sink.name} was broken off in a batch, so what it has is not known; let it end first: "
+                f"headwater run {sink.table} --once"
+            )
     if since != EARLIEST:
         check_whole(lake, project, below, history_of(project, below))
 
@@ -209,9 +216,7 @@ def _publish(project: Project, lake: Lake, tables: Sequence[str], board: Board) 
     for name in project.names():
         context.heads.end(name)
     for sink in sinks:
-        if not context.tables[sink.table].keys:  # nothing would delete there what is erased
-            forget_begun(lake, sink.name, lake.place(sink.table).generation)
-        PublishFlow(context, sink).run()
+        publish.PublishFlow(context, sink).run()
     return {sink.name: bool(context.tables[sink.table].keys) for sink in sinks}
 
 

@@ -4,8 +4,9 @@ Of a table whose rows change in place its change feed is read, of any other the 
 that keeps by itself which version it has is asked; for the others the position is kept here, after the sink
 has the rows: a kill between the two sends them again.
 
-A sink may know a row without keys by its version and its number in that. So what is sent first of a
-generation is written down before it is begun: where that is broken off, it comes again by the same versions.
+What is sent is written down before it is begun, unless it is there whole or not at all: where it is broken
+off, it comes again by the same versions (a sink may know a row without keys by its version and its number in
+that), before what another generation has instead.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class PublishFlow:
             self._open = self._target()
             self._at = self._opened(self._open, place)
             self._filled = self._at.version >= 0
+            if _read(self._begun) <= self._at:  # it was killed when all was done
+                self._begun.unlink(missing_ok=True)
         live, place = place, self._unfinished(place)
         if self._at.version < 0:  # nothing was sent yet
             self._at = Position(place.generation, -1)
@@ -87,10 +90,13 @@ class PublishFlow:
             return False
         try:
             self._at = self._send(self._open, changes)
-        except FlowError:
+        except FlowError as e:
             if place == live:
                 raise
-            self._begun.unlink(missing_ok=True)  # what is refused is not what the table holds now
+            raise FlowError(
+                f"{e}; it is of generation {place.generation}, which was begun before the one that is live; "
+                f"to pass it over, empty the target, remove {self._begun.parent}, and run again"
+            ) from None
         return True
 
     def _unfinished(self, place: Place) -> Place:
@@ -228,8 +234,8 @@ class PublishFlow:
         began = time.monotonic()
         # A generation without a difference is told, too: the one before may be removed then.
         if changes.rows or changes.last.generation != self._at.generation:
-            if not self._filled and not self._begun.exists():
-                _write(self._begun, Position(changes.last.generation, -1))
+            if not (target.atomic and self._filled) and not self._begun.exists():
+                _write(self._begun, changes.last if self._filled else Position(changes.last.generation, -1))
             target.write(changes)
             self._filled = True
             _write(self._file, changes.last)
@@ -259,12 +265,6 @@ def begun(lake: Lake, sink: str) -> Position:
     Generation 0 where nothing was.
     """
     return _read(_file(lake, sink, "begun"))
-
-
-def forget_begun(lake: Lake, sink: str, before: int) -> None:
-    """Let a sink not end what it has begun of generations before this one."""
-    if begun(lake, sink).generation < before:
-        _file(lake, sink, "begun").unlink(missing_ok=True)
 
 
 def _file(lake: Lake, sink: str, name: str = "position") -> Path:
