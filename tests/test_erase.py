@@ -346,12 +346,12 @@ def test_a_sink_that_was_broken_off_in_a_batch_ends_it_first(case: Case) -> None
     down = case.root / "gold" / "down"
     down.touch()
     with pytest.raises(Exception, match="mine: down"):
-        case.drain(SINK)
+        case.drain(*DERIVED, SINK)
     down.unlink()
     with pytest.raises(ProjectError, match=rf"^{SINK} was broken off .*: headwater run gold\.counts --once$"):
         erase(case)
     assert erasing.unfinished(case.project()) is None
-    case.drain(SINK)
+    case.drain(*DERIVED, SINK)
     erase(case)
     assert "b" not in held(case)
 
