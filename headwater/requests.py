@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from headwater.definitions import Format
 from headwater.errors import FlowError
-from headwater.storage import lease
+from headwater.storage import lease, note
 
 POLL = 0.05  # seconds
 
@@ -62,9 +62,7 @@ def ask(folder: Path, request: Request, kind: str = "requests") -> Answer | None
     requests = folder / kind
     requests.mkdir(parents=True, exist_ok=True)
     made = requests / f"{uuid.uuid4().hex}.json"
-    half = made.with_suffix(".part")
-    half.write_text(json.dumps(asdict(request)), encoding="utf-8")
-    os.replace(half, made)
+    note.write(made, asdict(request))
     answer = made.with_suffix(".answer")
     try:
         while not answer.exists():
@@ -93,9 +91,7 @@ def take(folder: Path, kind: str = "requests") -> Iterator[tuple[Request, Path]]
 
 def reply(to: Path, answer: Answer) -> None:
     """Answer a request."""
-    half = to.with_suffix(".half")
-    half.write_text(json.dumps(answer), encoding="utf-8")
-    os.replace(half, to)
+    note.write(to, answer)
 
 
 def done(answer: Answer) -> Any:

@@ -233,9 +233,10 @@ def _remove_earlier(project: Project, lake: Lake) -> None:
                 shutil.rmtree(folder)
     shutil.rmtree(lake.root / "_reconcile", ignore_errors=True)
     with lake.alone():  # all others are held
+        intents = intents_of(lake)
         for place in places.values():
             if log.exists(place.path):
-                forget_uncommitted(place.path, intents_of(lake), older=timedelta(0), alone=True)
+                forget_uncommitted(place.path, intents, older=timedelta(0), alone=True)
 
 
 __all__ = ["Erased", "Erasure", "Found", "Searched", "counted", "erase", "look", "made_of", "unfinished"]

@@ -12,7 +12,6 @@ that), before what another generation has instead.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +30,7 @@ from headwater.memory import quoted
 from headwater.progress import Batch
 from headwater.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
 from headwater.sinks import Sink as Target
-from headwater.storage import feed, log
+from headwater.storage import feed, log, note
 from headwater.storage.lake import Lake, Place, files
 from headwater.storage.target import GONE
 
@@ -281,6 +280,4 @@ def _read(file: Path) -> Position:
 
 def _write(file: Path, at: Position) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    half = Path(f"{file}.part")
-    half.write_text(json.dumps({"generation": at.generation, "version": at.version}))
-    os.replace(half, file)
+    note.write(file, {"generation": at.generation, "version": at.version})

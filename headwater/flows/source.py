@@ -9,7 +9,6 @@ on from the offsets of the table's newest commit, and its first batch is the tab
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import threading
 import time
@@ -34,6 +33,7 @@ from headwater.flows.rows import FEW, FEW_BYTES
 from headwater.plan import accept
 from headwater.progress import Batch
 from headwater.requests import Answer, Request
+from headwater.storage import note
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.target import Target
@@ -248,9 +248,7 @@ class SourceFlow:
         numbering = self._folder / "numbering.json"
         if not (self._checkpoint / "metadata").is_file():
             shutil.rmtree(self._checkpoint, ignore_errors=True)
-            half = numbering.with_suffix(".part")
-            half.write_text(json.dumps({"first": self._table.last(self.name) + 1}), encoding="utf-8")
-            os.replace(half, numbering)
+            note.write(numbering, {"first": self._table.last(self.name) + 1})
         with suppress(FileNotFoundError):  # of a lake from before a query's first batch could be another
             self._first = int(json.loads(numbering.read_bytes())["first"])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow as pa
 from headwater.analysis.analysed import Analysed
 from headwater.definitions import Files, Table, Topic
 from headwater.project import Project
+from headwater.storage import note
 
 Facts = dict[str, str]
 FILE = "definition.json"
@@ -70,10 +70,8 @@ def built_by(folder: Path) -> str:
 def write(folder: Path, kept: Facts, project: str = "") -> None:
     """Keep them, with the versions that they were written by, and the digest of the project."""
     folder.mkdir(parents=True, exist_ok=True)
-    half = folder / f"{FILE}.part"
     by = {name: version(name) for name in ("headwater", "pyspark", "deltalake")}
-    half.write_text(json.dumps({"facts": kept, "by": by, "project": project}, indent=1), encoding="utf-8")
-    os.replace(half, folder / FILE)
+    note.write(folder / FILE, {"facts": kept, "by": by, "project": project}, indent=1)
 
 
 def kind(table: Table, analysed: Analysed) -> str:

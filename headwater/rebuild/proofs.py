@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from headwater.definitions import Table
 from headwater.project import Project
 from headwater.reference import CLOCK
-from headwater.storage import log
+from headwater.storage import log, note
 from headwater.storage.lake import Lake
 
 
@@ -63,9 +62,7 @@ def read(folder: Path) -> Proof | None:
 def write(folder: Path, generation: int, version: int, rows: int, fingerprint: str) -> None:
     """Keep that a version is proven, by now."""
     proof = Proof(generation, version, rows, datetime.now(UTC).isoformat(timespec="seconds"), fingerprint)
-    half = folder / "proven.json.part"
-    half.write_text(json.dumps(asdict(proof)), encoding="utf-8")
-    os.replace(half, folder / "proven.json")
+    note.write(folder / "proven.json", asdict(proof))
 
 
 def standings(project: Project) -> list[Standing]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from headwater.storage import lease
+from headwater.storage import lease, note
 from headwater.storage.lake import Lake, Place
 
 _PLAN = "plan.json"  # of a trial
@@ -48,9 +47,7 @@ class Plan:
 
     def write(self, lake: Lake) -> None:
         """Keep it; after a kill it is there whole, or not at all."""
-        half = _file(lake).with_suffix(".part")
-        half.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-        os.replace(half, _file(lake))
+        note.write(_file(lake), asdict(self), indent=1)
 
     def forget(self, lake: Lake) -> None:
         """The rebuild is over."""
@@ -127,9 +124,7 @@ class Trial(Shadow):
 
     def tell(self) -> None:
         """Let others know what is compared, as long as this process lives."""
-        half = self.folder / f"{_PLAN}.part"
-        half.write_text(json.dumps(asdict(self.plan)), encoding="utf-8")
-        os.replace(half, self.folder / _PLAN)
+        note.write(self.folder / _PLAN, asdict(self.plan))
 
     def at(self, name: str, generation: int) -> Path:
         """Where the table, or one beside it, is built."""
@@ -143,9 +138,7 @@ class Trial(Shadow):
 
     def keep(self, generation: int, version: int) -> None:
         """Note that what was built is what the live table was at a version of one of its generations."""
-        half = self._note.with_suffix(".part")
-        half.write_text(json.dumps([generation, version]), encoding="utf-8")
-        os.replace(half, self._note)
+        note.write(self._note, [generation, version])
 
     def kept(self) -> tuple[int, int] | None:
         """Which generation and version what was built is; None where it was not kept."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headwater.storage import note
 from headwater.storage.lake import Lake
 
 
@@ -72,9 +72,7 @@ class IntentFile:
 
     def write(self, intent: Intent) -> Intent:
         """Keep `intent` in place of the last; after a kill, one of the two is there, whole."""
-        half = self._path.with_suffix(".part")
-        half.write_text(json.dumps(asdict(intent)), encoding="utf-8")
-        os.replace(half, self._path)
+        note.write(self._path, asdict(intent))
         return intent
 
     def seal(self, intent: Intent) -> None:

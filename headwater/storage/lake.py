@@ -29,7 +29,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 
 from headwater import failpoints
 from headwater.errors import ProjectError
-from headwater.storage import log
+from headwater.storage import log, note
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -172,10 +172,8 @@ class Lake:
         names = list(tables)
         folders = [self.at(name, 1).parent for name in names]
         folders += [self.flow_at(flow, 1).parent for flow in flows]
-        note = {"tables": names, "folders": [str(folder.relative_to(self.root)) for folder in folders]}
-        half = self.root / f"_drop.{names[0]}.part"
-        half.write_text(json.dumps(note), encoding="utf-8")
-        os.replace(half, half.with_suffix(".json"))
+        held = {"tables": names, "folders": [str(folder.relative_to(self.root)) for folder in folders]}
+        note.write(self.root / f"_drop.{names[0]}.json", held)
         failpoints.reach("noted", names[0])
         self.swap({}, without=names)
 
@@ -187,12 +185,11 @@ class Lake:
         found = 0
         with _LOCK, self.alone():
             for file in filter(Path.exists, notes):
-                note = json.loads(file.read_bytes())
-                if not self.places().keys() & set(
-                    note["tables"]
-                ):  # else the drop was killed before its commit
-                    found += len(note["tables"])
-                    for folder in note["folders"]:
+                held = json.loads(file.read_bytes())
+                names = held["tables"]
+                if not self.places().keys() & set(names):  # else the drop was killed before its commit
+                    found += len(names)
+                    for folder in held["folders"]:
                         shutil.rmtree(self.root / folder, ignore_errors=True)
                 file.unlink()
         return found
