@@ -259,9 +259,9 @@ def sent(lake: Lake, sink: str) -> Position:
 
 
 def begun(lake: Lake, sink: str) -> Position:
-    """What was begun of a generation that a sink has nothing of yet: a version, whole; -1: one by one.
+    """Up to where a sink's batch goes that was begun and has not ended; version -1: it is the first, of many.
 
-    Generation 0 where nothing was.
+    Generation 0 where none was.
     """
     return _read(_file(lake, sink, "begun"))
 
