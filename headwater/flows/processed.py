@@ -138,7 +138,7 @@ class ProcessFlow(TimedFlow):
             {"files": files} if files else {},
         )
         names = ", ".join(map(quoted, self._columns))
-        order = f"{self._time}, {_PLACE}"
+        order = f"{self._time}, {_PLACE}, {names}"  # no two rows are left in any order, unless they are equal
         waiting = (
             f"(SELECT {names} FROM fresh UNION ALL "
             f"SELECT {names} FROM (SELECT unnest({WAITING}, max_depth := 2) FROM states))"
