@@ -374,9 +374,7 @@ def test_a_table_in_sql_says_its_connection_by_a_property(tmp_path: Path, store:
     assert [sink.target for sink in sinks.values()] == ["mine", f"{store}:dwh.gold.a", f"{store}:dwh.raw.b"]
 
 
-def test_a_batch_that_broke_off_comes_to_its_end_before_another_generation(
-    tmp_path: Path,
-) -> None:
+def test_a_batch_that_broke_off_comes_to_its_end_before_another_generation(tmp_path: Path) -> None:
     case = Case(tmp_path, changing=True)
     silver = tmp_path / "silver"
     case.commit(("a", 1))
@@ -415,7 +413,6 @@ def test_what_was_begun_of_a_generation_ends_first_if_it_can_be_there(tmp_path: 
     case.lake.swap({TABLE: new})
     if how == "refuses":
         (silver / "refuses").touch()
-    if how == "refuses":
         with pytest.raises(FlowError, match=r"^mine: refused; it is of generation 1, which was begun") as e:
             case.run()
         shutil.rmtree(str(e.value).split("remove ")[1].split(",")[0])
