@@ -22,7 +22,6 @@ from pyspark.sql import SparkSession
 
 from bench import lab
 from headwater import analysis, maintain
-from headwater import spark as sessions
 from headwater.analysis import Analysed
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
@@ -30,6 +29,7 @@ from headwater.flows.upkeep import Upkeep
 from headwater.produce import Faults, Record, load_generator, stepped
 from headwater.progress import Board
 from headwater.project import Project
+from headwater.runtime import sessions
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from bench import lab
 from headwater import kafka
-from headwater import spark as sessions
 from headwater.project import Project
+from headwater.runtime import sessions
 
 ROWS = 3_000_000
 REPEATS = 3  # after one run that warms up

@@ -6,8 +6,8 @@ from typing import Any
 
 from bench import lab
 from headwater import inspect
-from headwater import spark as sessions
 from headwater.eventtime import state_name
+from headwater.runtime import sessions
 from headwater.storage.lake import Lake
 
 ROWS = 3_000_000

@@ -28,8 +28,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headwater import jvm, plans
 from headwater.errors import ProjectError
+from headwater.runtime import catalyst, jvm
 from headwater.storage import stored
 
 PARTIAL = "_partial"
@@ -112,7 +112,7 @@ def find(frame: DataFrame, where: str) -> Aggregate | None:
     Raises:
         ProjectError: it aggregates in a way that can't be maintained from new rows alone.
     """
-    found = [node for node in plans.nodes(plans.analysed(frame)) if plans.kind(node) == "Aggregate"]
+    found = [node for node in catalyst.nodes(catalyst.analysed(frame)) if catalyst.kind(node) == "Aggregate"]
     if not found:
         return None
     taken = _take(frame, where)
@@ -128,8 +128,8 @@ def find(frame: DataFrame, where: str) -> Aggregate | None:
 def rows(frame: DataFrame, where: str) -> DataFrame:
     """The rows that `frame` aggregates, and what groups them; the window, if any, is `WINDOW` too."""
     taken = _take(frame, where)
-    found = plans.frame(frame.sparkSession, taken.below)
-    return found if taken.window is None else found.select("*", plans.column(taken.window).alias(WINDOW))
+    found = catalyst.frame(frame.sparkSession, taken.below)
+    return found if taken.window is None else found.select("*", catalyst.column(taken.window).alias(WINDOW))
 
 
 def partial(
@@ -151,17 +151,17 @@ def partial(
     """
     taken = _take(frame, where)
     columns: list[Column] = []
-    below = plans.frame(frame.sparkSession, taken.below)
-    grouping = list(map(plans.column, taken.grouping))
+    below = catalyst.frame(frame.sparkSession, taken.below)
+    grouping = list(map(catalyst.column, taken.grouping))
     if marked is not None:
         below = marked(rows(frame, where))
         grouping.append(F.col(LATE))
         columns.append(F.count("*").alias(ROWS))
     if bounds:
-        columns += [plans.column(taken.window).getField(end).alias(f"_{end}") for end in ENDS]
+        columns += [catalyst.column(taken.window).getField(end).alias(f"_{end}") for end in ENDS]
     for at, (_, kind, expression) in enumerate(taken.columns):
         if kind == "key":
-            columns.append(plans.column(expression).alias(f"_{at}"))
+            columns.append(catalyst.column(expression).alias(f"_{at}"))
             continue
         if kind in _BY:
             columns.append(_by(expression, kind).alias(f"_{at}_by"))
@@ -175,21 +175,21 @@ def partial(
     outputs, parts, orders = [], [], []
     for at, (name, kind, _) in enumerate(taken.columns):
         if kind in _BY:
-            outputs.append(f"_{at}_by.value AS {plans.quoted(name)}")
-            orders.append(f"_{at}_by.`by` AS {plans.quoted(f'{name}_by')}")
+            outputs.append(f"_{at}_by.value AS {catalyst.quoted(name)}")
+            orders.append(f"_{at}_by.`by` AS {catalyst.quoted(f'{name}_by')}")
             continue
         if kind in _BY_K:
-            outputs.append(f"_{at}_by.value AS {plans.quoted(name)}")
-            orders.append(f"_{at}_by AS {plans.quoted(f'{name}_by')}")
+            outputs.append(f"_{at}_by.value AS {catalyst.quoted(name)}")
+            orders.append(f"_{at}_by AS {catalyst.quoted(f'{name}_by')}")
             continue
         if kind == "avg":
             total, count = f"CAST(_{at}_sum AS DOUBLE)", f"_{at}_count"
-            outputs.append(f"CASE WHEN {count} > 0 THEN {total} / {count} END AS {plans.quoted(name)}")
+            outputs.append(f"CASE WHEN {count} > 0 THEN {total} / {count} END AS {catalyst.quoted(name)}")
             parts.append(
-                f"{total} AS {plans.quoted(f'{name}_sum')}, {count} AS {plans.quoted(f'{name}_count')}"
+                f"{total} AS {catalyst.quoted(f'{name}_sum')}, {count} AS {catalyst.quoted(f'{name}_count')}"
             )
         else:
-            outputs.append(f"_{at}{'' if kind == 'key' else f'_{kind}'} AS {plans.quoted(name)}")
+            outputs.append(f"_{at}{'' if kind == 'key' else f'_{kind}'} AS {catalyst.quoted(name)}")
     parts += orders
     outputs += [f"struct({', '.join(parts)}) AS {PARTIAL}"] if parts else []
     return found.selectExpr(*outputs, *(BOUNDS if bounds else ()), *((LATE, ROWS) if marked else ()))
@@ -217,14 +217,14 @@ class _Taken:
 @lru_cache(maxsize=4)
 def _take(frame: DataFrame, where: str) -> _Taken:
     """An aggregate, taken apart; of one batch's frame that is asked for more than once, and takes 15 ms."""
-    plan = plans.analysed(frame)
+    plan = catalyst.analysed(frame)
     above: list[Any] = []
-    while plans.kind(plan) in ("Project", "SubqueryAlias"):
-        if plans.kind(plan) == "Project":
+    while catalyst.kind(plan) in ("Project", "SubqueryAlias"):
+        if catalyst.kind(plan) == "Project":
             above.append(plan)
         plan = plan.child()
-    if plans.kind(plan) != "Aggregate":
-        what = {**plans.ACROSS_ROWS, **_OTHERS}.get(plans.kind(plan), plans.kind(plan))
+    if catalyst.kind(plan) != "Aggregate":
+        what = {**catalyst.ACROSS_ROWS, **_OTHERS}.get(catalyst.kind(plan), catalyst.kind(plan))
         raise ProjectError(
             f"{where}: {what} above or beside GROUP BY can't be maintained; aggregate at the top, and filter "
             "in a table below"
@@ -238,11 +238,11 @@ def _take(frame: DataFrame, where: str) -> _Taken:
 
 def _check(taken: _Taken, where: str) -> None:
     """Refuse an aggregate whose groups can't be told from its columns, or that is none of plain groups."""
-    if plans.kind(taken.below) == "Expand":
+    if catalyst.kind(taken.below) == "Expand":
         raise ProjectError(
             f"{where}: ROLLUP, CUBE and GROUPING SETS are not supported; make a table for each"
         )
-    if any(plans.kind(node) == "Aggregate" for node in plans.nodes(taken.below)):
+    if any(catalyst.kind(node) == "Aggregate" for node in catalyst.nodes(taken.below)):
         raise ProjectError(f"{where}: an aggregate of an aggregate; make the inner one a table of its own")
     covered = [e for _, kind, e in taken.columns if kind == "key"]
     window = taken.window
@@ -263,17 +263,17 @@ _OTHERS = {"Filter": "a filter (HAVING, or WHERE with a subquery)", "Join": "a j
 
 def _column(expression: Any, where: str) -> tuple[str, str, Any]:
     name = str(expression.name())
-    inner = expression.child() if plans.kind(expression) == "Alias" else expression
-    aggregates = [e for e in plans.within(inner) if plans.kind(e) == "AggregateExpression"]
+    inner = expression.child() if catalyst.kind(expression) == "Alias" else expression
+    aggregates = [e for e in catalyst.within(inner) if catalyst.kind(e) == "AggregateExpression"]
     if not aggregates:
         return name, "key", inner
     text = str(inner.sql())
-    if plans.kind(inner) != "AggregateExpression":
+    if catalyst.kind(inner) != "AggregateExpression":
         raise ProjectError(
             f"{where}: {name} = {text} computes with an aggregate; do that in a query or a table below"
         )
     function = inner.aggregateFunction()
-    kind = _KINDS.get(plans.kind(function))
+    kind = _KINDS.get(catalyst.kind(function))
     if kind in _BY_K:
         kind = f"{function.prettyName()}_k"
     children = list(jvm.items(function.children()))
@@ -294,17 +294,17 @@ def _column(expression: Any, where: str) -> tuple[str, str, Any]:
 
 
 def _is_nested(expression: Any) -> bool:
-    return plans.kind(expression.dataType()).startswith(("StructType", "ArrayType", "MapType"))
+    return catalyst.kind(expression.dataType()).startswith(("StructType", "ArrayType", "MapType"))
 
 
 def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: str) -> tuple[str, str, Any]:
     """A column of a projection above the aggregate: one of the aggregate's, or a field of one, renamed."""
     name = str(expression.name())
-    inner = expression.child() if plans.kind(expression) == "Alias" else expression
+    inner = expression.child() if catalyst.kind(expression) == "Alias" else expression
     below = {column[0]: column for column in columns}
-    if plans.kind(inner) == "AttributeReference" and str(inner.name()) in below:
+    if catalyst.kind(inner) == "AttributeReference" and str(inner.name()) in below:
         return (name, *below[str(inner.name())][1:])
-    if plans.kind(inner) == "GetStructField" and plans.kind(inner.child()) == "AttributeReference":
+    if catalyst.kind(inner) == "GetStructField" and catalyst.kind(inner.child()) == "AttributeReference":
         _, kind, source = below[str(inner.child().name())]
         if kind == "key":
             return name, kind, inner.withNewChildren(jvm.gateway().jvm.PythonUtils.toSeq([source]))
@@ -315,16 +315,19 @@ def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: str) -
 
 def _is_of_time(group: Any) -> bool:
     """Whether it is Spark's `window`, or a column of that name and type: see `headwater.windows`."""
-    if plans.metadata_key(group, "spark.timeWindow"):
+    if catalyst.metadata_key(group, "spark.timeWindow"):
         return True
-    return plans.kind(group) == "AttributeReference" and (str(group.name()), str(group.dataType().sql())) == (
+    return catalyst.kind(group) == "AttributeReference" and (
+        str(group.name()),
+        str(group.dataType().sql()),
+    ) == (
         "window",
         "STRUCT<start: TIMESTAMP, end: TIMESTAMP>",
     )
 
 
 def _is_window(group: Any) -> bool:
-    return _is_of_time(group) or plans.metadata_key(group, "spark.sessionWindow")
+    return _is_of_time(group) or catalyst.metadata_key(group, "spark.sessionWindow")
 
 
 def _of_window(expression: Any, kind: str, window: Any | None) -> str:
@@ -333,27 +336,27 @@ def _of_window(expression: Any, kind: str, window: Any | None) -> str:
         return ""
     if bool(expression.semanticEquals(window)):
         return "all"
-    if plans.kind(expression) == "GetStructField" and bool(expression.child().semanticEquals(window)):
+    if catalyst.kind(expression) == "GetStructField" and bool(expression.child().semanticEquals(window)):
         return ENDS[int(expression.ordinal())]
     return ""
 
 
 def _mentions(expression: Any, group: Any) -> bool:
-    return any(bool(part.semanticEquals(group)) for part in plans.within(expression))
+    return any(bool(part.semanticEquals(group)) for part in catalyst.within(expression))
 
 
 def _tells(expression: Any, group: Any) -> bool:
     """Whether rows of two groups differ in it: it is the group, or one end of its window."""
-    if plans.kind(expression) == "GetStructField" and _is_window(group):
+    if catalyst.kind(expression) == "GetStructField" and _is_window(group):
         return bool(expression.child().semanticEquals(group))
     return bool(expression.semanticEquals(group))
 
 
 def _aggregated(expression: Any, function: str) -> Column:
-    child = plans.column(next(jvm.items(expression.aggregateFunction().children())))
+    child = catalyst.column(next(jvm.items(expression.aggregateFunction().children())))
     condition = expression.filter()
     if condition.isDefined():
-        child = F.when(plans.column(condition.get()), child)
+        child = F.when(catalyst.column(condition.get()), child)
     return _FUNCTIONS[function](child)
 
 
@@ -374,11 +377,11 @@ def _k(expression: Any) -> int:
 
 
 def _ordered(expression: Any) -> Column:
-    value, by, *_ = map(plans.column, jvm.items(expression.aggregateFunction().children()))
+    value, by, *_ = map(catalyst.column, jvm.items(expression.aggregateFunction().children()))
     seen = by.isNotNull()
     condition = expression.filter()
     if condition.isDefined():
-        seen = seen & plans.column(condition.get())
+        seen = seen & catalyst.column(condition.get())
     return F.when(seen, F.struct(by.alias("by"), value.alias("value")))
 
 

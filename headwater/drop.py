@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from headwater import failpoints, inspect
+from headwater import inspect
 from headwater.errors import ProjectError
 from headwater.flows.replay import replay_name
 from headwater.project import Project
 from headwater.rebuild.shadow import Plan
+from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.lease import Lease

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from headwater import memory
 from headwater.aggregate import LATE, WINDOW
 from headwater.decode import SOURCE
-from headwater.plans import named
+from headwater.runtime.catalyst import named
 
 NEVER = -(2**62)
 WATERMARK, LATENESS = "_watermark", "_lateness"  # of a late row

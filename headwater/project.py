@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from headwater import conf as configuration
-from headwater import graph, jvm, sql
+from headwater import graph, sql
 from headwater.conf import Conf
 from headwater.definitions import (
     Alert,
@@ -30,6 +30,7 @@ from headwater.errors import ProjectError
 from headwater.paths import find_project
 from headwater.quality.suite import Suite, find_suites, of_whole_table
 from headwater.reference import Clock, Reference, find_references
+from headwater.runtime import jvm
 
 LAYERS = ("bronze", "silver", "gold")
 FINAL_TRIGGER = "2s"  # of such: windows wait for their delay anyhow, and the corrected table shall be fresh

@@ -17,8 +17,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from headwater import jvm
 from headwater.errors import FlowError, ProjectError
+from headwater.runtime import jvm
 from headwater.storage import log
 
 CLOCK = "reference.clock"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from headwater import analysis, quarantine, requests
-from headwater import spark as sessions
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
@@ -14,6 +13,7 @@ from headwater.progress import Board
 from headwater.project import Project
 from headwater.quarantine import Quarantine
 from headwater.requests import Answer, Request
+from headwater.runtime import sessions
 from headwater.storage import lease
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease

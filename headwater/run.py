@@ -15,7 +15,6 @@ from types import FrameType
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from headwater import analysis, kafka, requests
-from headwater import spark as sessions
 from headwater.broker import Topic as KafkaTopic
 from headwater.broker import create_topics, list_topics
 from headwater.definitions import KafkaSink
@@ -27,6 +26,7 @@ from headwater.flows.schedule import Schedule
 from headwater.flows.upkeep import Committing, Upkeep
 from headwater.progress import Board
 from headwater.project import Project
+from headwater.runtime import sessions
 from headwater.savepoints import copies
 from headwater.storage import erasure
 from headwater.storage.lake import Lake

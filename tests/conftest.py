@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater import spark as sessions
 from headwater.broker import EmbeddedBroker
 from headwater.conf import Conf
+from headwater.runtime import sessions
 
 # A worker of pytest-xdist is a `python -c`, whose `__main__` has neither file nor spec. PySpark takes such a
 # process for a run of its doctests, and ends it on an import of pyspark.sql.connect, which Great Expectations

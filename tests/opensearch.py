@@ -23,10 +23,10 @@ from opensearchpy import OpenSearch
 from opensearchpy.exceptions import NotFoundError, OpenSearchException
 from opensearchpy.helpers import scan
 
-from headwater import jars
 from headwater.conf import OpenSearchOptions
-from headwater.jars import ivy, lock
-from headwater.java import java
+from headwater.runtime import jars
+from headwater.runtime.jars import ivy, lock
+from headwater.runtime.java import java
 
 HERE = Path(__file__).parent
 USER, ADMIN = "headwater", "admin"  # one that may what docs/sinks.md says, one that may everything

@@ -15,11 +15,12 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater import aggregate, jvm
+from headwater import aggregate
 from headwater.aggregate import Aggregate, Output
 from headwater.combine import combine
 from headwater.errors import ProjectError
 from headwater.eventtime import NEVER
+from headwater.runtime import jvm
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
 

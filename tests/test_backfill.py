@@ -22,7 +22,7 @@ from landed import EPOCH, Landed, parquet
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater import analysis, failpoints
+from headwater import analysis
 from headwater.analysis import BRONZE
 from headwater.backfill import backfill, plan
 from headwater.broker import Topic, create_topics
@@ -35,6 +35,7 @@ from headwater.landing.rows import COLUMNS
 from headwater.plan import accept
 from headwater.progress import Board
 from headwater.rebuild import rebuild
+from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lease import Lease
 from headwater.storage.target import Identity, Target

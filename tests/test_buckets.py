@@ -22,7 +22,6 @@ from store import ACCESS, SECRET, Store
 from test_backfill import ONLY, RAW
 from typer.testing import CliRunner
 
-from headwater import failpoints
 from headwater import project as projects
 from headwater.backfill import backfill, plan
 from headwater.cli import app
@@ -33,6 +32,7 @@ from headwater.inspect.status import standings
 from headwater.landing import bucket as buckets
 from headwater.landing.bucket import Bucket
 from headwater.landing.folder import Folder
+from headwater.runtime import failpoints
 
 PAID = "bronze.paid"
 LANDING = "s3://acme/landing"

@@ -132,7 +132,7 @@ def test_a_batch_that_was_killed_is_there_once(
 
     for name in (EVEN, NAMED, LONG):
         with monkeypatch.context() as patched:
-            patched.setattr("headwater.failpoints.reach", killed)
+            patched.setattr("headwater.runtime.failpoints.reach", killed)
             with pytest.raises(CommitError):
                 case.drain(name)
     case.drain(*EVERY)

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headwater import failpoints
 from headwater.aggregate import Aggregate, Output
 from headwater.errors import CommitError
+from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile

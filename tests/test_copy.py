@@ -18,13 +18,14 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater import failpoints, query
 from headwater import project as projects
+from headwater import query
 from headwater.broker import Topic, create_topics
 from headwater.cli import app
 from headwater.errors import ProjectError
 from headwater.progress import Board
 from headwater.run import Options, Run
+from headwater.runtime import failpoints
 from headwater.savepoints import copies
 from headwater.storage import log
 from headwater.storage.lake import Lake

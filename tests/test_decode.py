@@ -18,13 +18,14 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
 
-from headwater import decode, jvm, plans
+from headwater import decode
 from headwater.analysis import BRONZE
 from headwater.decode.contract import BREACH, Fields
 from headwater.decode.parser import parser
 from headwater.definitions import Contract, Json
 from headwater.errors import FlowError, ProjectError
 from headwater.produce import load_generator
+from headwater.runtime import catalyst, jvm
 
 DDL = (
     "hostname STRING, usage DOUBLE, occurred_at BIGINT, ok BOOLEAN, tiny TINYINT, small SMALLINT, whole INT, "
@@ -615,8 +616,8 @@ def test_not_null_in_ddl_does_not_make_a_missing_field_malformed() -> None:
 def parses(frame: DataFrame) -> dict[str, int]:
     """How often each way to parse stands in the optimised plan."""
     found = dict.fromkeys(("MapInArrow", "JsonToStructs"), 0)
-    for node in plans.nodes(frame._jdf.queryExecution().optimizedPlan()):
-        for name in [plans.kind(node), *map(plans.kind, plans.expressions(node))]:
+    for node in catalyst.nodes(frame._jdf.queryExecution().optimizedPlan()):
+        for name in [catalyst.kind(node), *map(catalyst.kind, catalyst.expressions(node))]:
             if name in found:
                 found[name] += 1
     return found

@@ -228,7 +228,7 @@ def broken_off(monkeypatch: pytest.MonkeyPatch, at: str, of: tuple[str, ...], do
             raise SystemExit
 
     with monkeypatch.context() as patched:
-        patched.setattr("headwater.failpoints.reach", reach)
+        patched.setattr("headwater.runtime.failpoints.reach", reach)
         with pytest.raises(SystemExit):
             do()
 

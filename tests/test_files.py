@@ -19,8 +19,8 @@ from landed import EPOCH, Landed, parquet, times
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater import failpoints, query
 from headwater import project as projects
+from headwater import query
 from headwater import rebuild as rebuilding
 from headwater.cli import app
 from headwater.errors import CommitError, ConfError, ProjectError
@@ -32,6 +32,7 @@ from headwater.progress import Board
 from headwater.quarantine import Quarantine
 from headwater.rebuild import rebuild
 from headwater.resolve import resolve
+from headwater.runtime import failpoints
 from headwater.storage import log
 
 PAID = "bronze.paid"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from headwater import jars
 from headwater.errors import SetupError
-from headwater.jars import ivy, lock
-from headwater.jars.__main__ import _module
+from headwater.runtime import jars
+from headwater.runtime.jars import ivy, lock
+from headwater.runtime.jars.__main__ import _module
 
 
 @pytest.fixture

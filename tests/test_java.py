@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater import java
 from headwater.errors import SetupError
+from headwater.runtime import java
 
 
 def fake_home(folder: Path, version: str) -> Path:

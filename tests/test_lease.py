@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headwater import jvm
 from headwater.errors import LeaseError
+from headwater.runtime import jvm
 from headwater.storage import lease
 from headwater.storage.lease import Lease
 

@@ -191,7 +191,7 @@ def test_a_file_that_a_merge_took_meanwhile_is_not_put_together(
             monkeypatch.undo()
             assert compact(other, None) == 11
 
-    monkeypatch.setattr("headwater.failpoints.reach", meanwhile)
+    monkeypatch.setattr("headwater.runtime.failpoints.reach", meanwhile)
     assert compact(other, None) == 0
     assert len(other.files()) == 1 and not list(writer.path.glob("together-*/*.parquet"))[1:]
 

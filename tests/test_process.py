@@ -134,7 +134,7 @@ def test_a_batch_that_broke_off_is_ended_the_same_way(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("headwater.failpoints.reach", reach)
+        patched.setattr("headwater.runtime.failpoints.reach", reach)
         flow = case.flow()
         broken = False
         try:

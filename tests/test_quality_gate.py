@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater import decode, jvm
+from headwater import decode
 from headwater.analysis import BRONZE
 from headwater.definitions import Json
 from headwater.errors import FlowError, ProjectError
@@ -25,6 +25,7 @@ from headwater.quality.gate import Gate, Tally
 from headwater.quality.measure import Findings
 from headwater.quality.suite import Rule, Suite
 from headwater.quarantine import HELD
+from headwater.runtime import jvm
 from headwater.storage import stored
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

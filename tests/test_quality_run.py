@@ -295,7 +295,7 @@ def test_what_runs_have_found_is_maintained_and_goes_by_its_age(tmp_path: Path, 
 def test_show_has_the_last_results_and_starts_no_spark(
     root: Path, done: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.spark.start", None)
+    monkeypatch.setattr("headwater.runtime.sessions.start", None)
     code, out = command(root, "show", "--json")
     rows = json.loads(out)["results"]
     assert code == 0 and [row["table_name"] for row in rows] == sorted(

@@ -10,9 +10,9 @@ import great_expectations as gx
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater import jvm
 from headwater.errors import ProjectError
 from headwater.quality import predicate, suite
+from headwater.runtime import jvm
 
 ROOT = Path(__file__).parents[1]
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "s"}}

@@ -16,8 +16,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater import jvm
 from headwater.quality import predicate, suite
+from headwater.runtime import jvm
 from headwater.storage import stored
 
 DDL = (

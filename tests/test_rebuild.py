@@ -107,7 +107,7 @@ def test_a_rebuild_that_broke_off_goes_on_or_is_aborted(
 
     def broken() -> None:
         with monkeypatch.context() as patched:
-            patched.setattr("headwater.failpoints.reach", _fails(reach))
+            patched.setattr("headwater.runtime.failpoints.reach", _fails(reach))
             with pytest.raises((SystemExit, FlowError)):
                 case.rebuild(VISITS)
 

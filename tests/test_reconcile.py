@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 from visits import COUNTS, DERIVED, ENDED, EPOCH, RAW, TOP, VISITS, Case
 
-from headwater import failpoints
 from headwater.cli import app
 from headwater.errors import FlowError, ProjectError
 from headwater.rebuild.proofs import standings
 from headwater.rebuild.reconcile import Reconciled, reconcile
 from headwater.rebuild.window import Window
+from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lake import files
 from headwater.storage.target import Target
@@ -118,7 +118,7 @@ def test_tables_of_every_kind_are_what_their_definitions_make(
         reach(step, flow)
 
     with monkeypatch.context() as patched:
-        patched.setattr("headwater.failpoints.reach", meanwhile)
+        patched.setattr("headwater.runtime.failpoints.reach", meanwhile)
         found = run(case, *EVERY)
     assert sent and [one.table for one in found] == [*EVERY]
     assert all(one.same and one.notes == [] and one.since is None for one in found), found
@@ -289,7 +289,7 @@ def test_a_table_that_is_swapped_meanwhile_is_not_judged(case: Case, monkeypatch
             case.rebuild(TOP)
         reach(step, flow)
 
-    monkeypatch.setattr("headwater.failpoints.reach", meanwhile)
+    monkeypatch.setattr("headwater.runtime.failpoints.reach", meanwhile)
     with pytest.raises(FlowError, match=r"gold\.top, or what it reads, was swapped meanwhile; run the same"):
         run(case, TOP)
 

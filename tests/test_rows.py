@@ -15,13 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater import decode, jvm
+from headwater import decode
 from headwater.analysis import BRONZE
 from headwater.decode.contract import Fields
 from headwater.definitions import Contract, Json
 from headwater.errors import FlowError
 from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.quarantine import HELD
+from headwater.runtime import jvm
 from headwater.storage import stored
 from headwater.storage.lake import Lake
 from headwater.storage.target import Target

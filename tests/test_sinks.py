@@ -16,7 +16,6 @@ import pytest
 from deltalake import DeltaTable, Schema
 from pyspark.sql.types import StructType
 
-from headwater import jvm
 from headwater import project as projects
 from headwater.aggregate import Aggregate, Output
 from headwater.analysis import Analysed
@@ -25,6 +24,7 @@ from headwater.flows.context import Context
 from headwater.flows.publish import PublishFlow
 from headwater.maintain.clean import clean
 from headwater.progress import Board
+from headwater.runtime import jvm
 from headwater.storage import stored
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headwater import failpoints, kafka
+from headwater import kafka
 from headwater import project as projects
 from headwater.broker import create_topics
 from headwater.errors import ConfError, FlowError
@@ -20,6 +20,7 @@ from headwater.flows.reading import check, starting
 from headwater.produce import Topic
 from headwater.progress import Board
 from headwater.run import Options, Run
+from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lake import Lake
 from headwater.storage.target import Target

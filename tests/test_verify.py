@@ -14,13 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 from visits import COUNTS, DERIVED, ENDED, FILES, TOP, VISITS, Case
 
-from headwater import failpoints
 from headwater.errors import ProjectError
 from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
 from headwater.rebuild import abort
 from headwater.rebuild.cut import Cut, choose
+from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lake import files
 from headwater.storage.target import Identity, Target
@@ -55,7 +55,7 @@ def test_what_comes_meanwhile_is_no_difference(case: Case, monkeypatch: pytest.M
         reach(step, flow)
 
     with monkeypatch.context() as patched:
-        patched.setattr("headwater.failpoints.reach", meanwhile)
+        patched.setattr("headwater.runtime.failpoints.reach", meanwhile)
         done = case.rebuild(VISITS, verify=True)
     assert done.swapped and not any(done.differences), done.differences
     assert done.notes == []
@@ -95,7 +95,7 @@ def test_live_flows_rest_until_the_swap(case: Case, monkeypatch: pytest.MonkeyPa
         reach(step, flow)
 
     with monkeypatch.context() as patched:
-        patched.setattr("headwater.failpoints.reach", held)
+        patched.setattr("headwater.runtime.failpoints.reach", held)
         done = case.rebuild(VISITS)
     assert done.swapped and done.held > 0
     for thread in threads:

@@ -48,9 +48,9 @@ def digests() -> dict[str, dict[str, str]]:
         "Python packages": {"for": file_hash("requirements.lock")},
         "headwater": {"for": file_hash("pyproject.toml")},
         "Java": {"for": os.environ.get("JAVA_HOME", "")},
-        "JVM libraries": {"for": file_hash("headwater/jars/jars.lock") + cache},
+        "JVM libraries": {"for": file_hash("headwater/runtime/jars/jars.lock") + cache},
         "Java class archives": {
-            "for": file_hash("headwater/jars/jars.lock") + file_hash("requirements.lock") + cache
+            "for": file_hash("headwater/runtime/jars/jars.lock") + file_hash("requirements.lock") + cache
         },
     }
 
@@ -95,7 +95,7 @@ def install_headwater(done: dict[str, dict[str, str]]) -> str:
 
 def have_java(done: dict[str, dict[str, str]]) -> str:
     """Java 17 or 21, installed where we may."""
-    home, problem = module("headwater.java")
+    home, problem = module("headwater.runtime.java")
     if not home and shutil.which("apt-get") and os.geteuid() == 0:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "update", "--quiet", quiet=True, env=environment)
@@ -103,7 +103,7 @@ def have_java(done: dict[str, dict[str, str]]) -> str:
             print(f"set-up: apt-get install {package}", flush=True)
             if run("apt-get", "install", "--yes", package, quiet=True, env=environment) == 0:
                 break
-        home, problem = module("headwater.java")
+        home, problem = module("headwater.runtime.java")
     if not home:
         fail(problem)
     return str(Path(home) / "bin" / "java")
@@ -111,7 +111,7 @@ def have_java(done: dict[str, dict[str, str]]) -> str:
 
 def resolve_jars(done: dict[str, dict[str, str]]) -> str:
     """The JVM libraries of jars.lock, in the user's cache (about a minute)."""
-    folder, problem = module("headwater.jars", "resolve")
+    folder, problem = module("headwater.runtime.jars", "resolve")
     if not folder:
         fail(problem)
     return folder
@@ -119,7 +119,7 @@ def resolve_jars(done: dict[str, dict[str, str]]) -> str:
 
 def archive_classes(done: dict[str, dict[str, str]]) -> str:
     """What lets Java start faster (about a minute); all works without it."""
-    folder, problem = module("headwater.classes")
+    folder, problem = module("headwater.runtime.class_archive")
     if not folder:
         print(f"set-up: no Java class archives, so Java starts more slowly: {problem}", flush=True)
     return folder or str(VENV_PYTHON)

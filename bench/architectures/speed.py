@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 
 from bench.architectures.batch import readings, windows
 from headwater import kafka
-from headwater import spark as sessions
 from headwater.conf import Conf
+from headwater.runtime import sessions
 
 WINDOW = 300.0
 

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from headwater import aggregate, decode, plans, windows
+from headwater import aggregate, decode, windows
 from headwater.aggregate import Aggregate
 from headwater.analysis import checks, processes
 from headwater.analysis.analysed import BRONZE, Analysed
@@ -20,6 +20,7 @@ from headwater.definitions import Files, Table, Topic
 from headwater.errors import ProjectError, first_line
 from headwater.project import Project
 from headwater.quality.suite import of_whole_table
+from headwater.runtime import catalyst
 from headwater.storage import stored
 from headwater.storage.target import GONE
 
@@ -205,7 +206,7 @@ def _following(
     view = "read it by a CREATE MATERIALIZED VIEW"
     if table.into or table.emit == "final" or table.allowed_lateness:
         raise ProjectError(f"{reads}: with a row for each row, and no windows or flows of its own; or {view}")
-    lost = set(source.keys) - plans.carried(result, stream)
+    lost = set(source.keys) - catalyst.carried(result, stream)
     if lost or set(table.keys or source.keys) != set(source.keys):
         keys = ", ".join(source.keys)
         raise ProjectError(

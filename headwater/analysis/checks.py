@@ -8,8 +8,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from headwater import jvm, plans
 from headwater.errors import ProjectError
+from headwater.runtime import catalyst, jvm
 from headwater.storage import stored
 
 
@@ -33,14 +33,14 @@ def columns(result: DataFrame, where: str) -> None:
 
 def repeatable(result: DataFrame, where: str) -> None:
     """A batch that is done again gives the same rows."""
-    for node in plans.nodes(plans.analysed(result)):
-        for expression in plans.expressions(node):
-            name = plans.UNREPEATABLE.get(plans.kind(expression))
+    for node in catalyst.nodes(catalyst.analysed(result)):
+        for expression in catalyst.expressions(node):
+            name = catalyst.UNREPEATABLE.get(catalyst.kind(expression))
             if name is not None:
                 raise ProjectError(
                     f"{where}: {name} differs when a batch is done again; use the column ingested_at"
                 )
-            if plans.kind(expression) != "AggregateExpression" and not expression.deterministic():
+            if catalyst.kind(expression) != "AggregateExpression" and not expression.deterministic():
                 raise ProjectError(
                     f"{where}: {expression.sql()} differs when a batch is done again; take it out"
                 )
@@ -48,17 +48,17 @@ def repeatable(result: DataFrame, where: str) -> None:
 
 def row_by_row(result: DataFrame, stream: DataFrame, where: str) -> None:
     """Each row, and each row that is aggregated, follows from one of the stream and from reference tables."""
-    source = plans.analysed(stream)
-    for node in plans.nodes(plans.analysed(result)):
-        name = plans.kind(node)
+    source = catalyst.analysed(stream)
+    for node in catalyst.nodes(catalyst.analysed(result)):
+        name = catalyst.kind(node)
         if any(_reads(subquery, source) for subquery in jvm.items(node.subqueries())):
             raise ProjectError(
                 f"{where}: a subquery on the stream would see one batch at a time; leave it to a query"
             )
-        if name in plans.ACROSS_ROWS:
+        if name in catalyst.ACROSS_ROWS:
             raise ProjectError(
-                f"{where}: {plans.ACROSS_ROWS[name]} looks across rows, but would see one batch at a time; "
-                "leave it to a query, or aggregate in a gold table"
+                f"{where}: {catalyst.ACROSS_ROWS[name]} looks across rows, but would see one batch at a "
+                "time; leave it to a query, or aggregate in a gold table"
             )
         if name == "Join":
             side = {"LeftOuter": "left", "LeftSemi": "left", "LeftAnti": "left", "RightOuter": "right"}

@@ -10,7 +10,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headwater import plans
 from headwater.analysis import checks
 from headwater.definitions import Table
 from headwater.errors import ProjectError, first_line
@@ -19,6 +18,7 @@ from headwater.project import Project
 from headwater.quality import predicate
 from headwater.quality.gate import Gate
 from headwater.quality.suite import Rule, Suite
+from headwater.runtime import catalyst
 
 FUTURE_RULE = "future"  # an event time beyond ingested_at and the table's skew
 
@@ -80,5 +80,5 @@ def _future(table: Table, result: DataFrame, columns: Sequence[str]) -> tuple[Ru
         )
     rule = Rule(FUTURE_RULE, "event_time_not_in_the_future", {"column_list": columns}, "quarantine", where)
     latest = F.unix_micros(F.col("ingested_at")) + 1000 * interval(table.skew)
-    times = [F.unix_micros(plans.named(column).cast("timestamp")) for column in columns]
+    times = [F.unix_micros(catalyst.named(column).cast("timestamp")) for column in columns]
     return rule, reduce(or_, [F.coalesce(at > latest, F.lit(False)) for at in times])

@@ -14,12 +14,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater import decode, jvm
+from headwater import decode
 from headwater.analysis.analysed import Analysed
 from headwater.definitions import Table
 from headwater.errors import ProjectError
 from headwater.eventtime import LATENESS, WATERMARK, Lateness
 from headwater.keyed import DUE, STATE, TIMER, TOUCHED, WAITING, Process
+from headwater.runtime import jvm
 from headwater.storage import stored
 from headwater.watermarks import microseconds
 

@@ -22,7 +22,7 @@ from headwater.broker import process, state
 from headwater.broker.state import LOOPBACK, BrokerState
 from headwater.broker.wait import until
 from headwater.errors import BrokerError
-from headwater.jars import lock
+from headwater.runtime.jars import lock
 
 START_DEADLINE = 60.0  # seconds until a started broker must answer
 PORT_DEADLINE = 2.0  # seconds for a port to become free

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headwater import classes, java
-from headwater.jars import kafka_jars
+from headwater.runtime import class_archive, java
+from headwater.runtime.jars import kafka_jars
 
 MAIN = "kafka.Kafka"
 STORAGE_TOOL = "kafka.tools.StorageTool"
@@ -35,7 +35,7 @@ def run_storage_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
 def launch(settings: Path, log: Path, heap: str) -> subprocess.Popen[bytes]:
     """Start the broker in a session of its own, so that it outlives this process and its terminal."""
     performance = os.environ.get(PERFORMANCE, "-XX:+UseSerialGC").split()
-    flags = [f"-Xmx{heap}", *performance, *classes.options("broker"), "-XX:+ExitOnOutOfMemoryError"]
+    flags = [f"-Xmx{heap}", *performance, *class_archive.options("broker"), "-XX:+ExitOnOutOfMemoryError"]
     flags += ["-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={LOGGING}"]
     with log.open("wb") as output:
         return subprocess.Popen(

@@ -28,12 +28,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater import jvm
 from headwater.decode import strict
 from headwater.decode.contract import RESCUED, Fields
 from headwater.decode.parser import parser
 from headwater.definitions import Contract, Json
 from headwater.errors import ProjectError
+from headwater.runtime import jvm
 
 MALFORMED = "_malformed"
 SOURCE = "_source"

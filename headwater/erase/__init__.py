@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from headwater import analysis, failpoints, kafka, rebuild
-from headwater import spark as sessions
+from headwater import analysis, kafka, rebuild
 from headwater.definitions import KafkaSink
 from headwater.drop import without_definition
 from headwater.erase.find import Found, counted, find
@@ -36,6 +35,7 @@ from headwater.project import Project
 from headwater.rebuild.build import Progress
 from headwater.rebuild.shadow import Plan
 from headwater.rebuild.since import EARLIEST, check_whole, history_of
+from headwater.runtime import failpoints, sessions
 from headwater.savepoints import copies
 from headwater.savepoints.cut.whole import remove_left
 from headwater.savepoints.kept import all_of

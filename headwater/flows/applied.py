@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
-from headwater import analysis, decode, plans
-from headwater import spark as sessions
+from headwater import analysis, decode
 from headwater.definitions import Table
 from headwater.flows.context import Context
 from headwater.flows.references import References
 from headwater.flows.rows import Work
 from headwater.quality.known import KeyIndex
+from headwater.runtime import catalyst, sessions
 from headwater.storage.target import Target
 
 
@@ -56,4 +56,6 @@ class Applied:
             for name in self.table.sources
         ]
         rows = analysis.apply(self._spark, self.table, frames)
-        return rows.select(*map(plans.named, self.analysed.columns.fieldNames())) if self.table.into else rows
+        return (
+            rows.select(*map(catalyst.named, self.analysed.columns.fieldNames())) if self.table.into else rows
+        )

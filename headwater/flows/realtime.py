@@ -17,13 +17,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater import decode, kafka
-from headwater import spark as sessions
 from headwater.analysis import BRONZE
 from headwater.definitions import Alert
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.reading import starting
 from headwater.progress import Batch
+from headwater.runtime import sessions
 
 CHECKPOINT_EVERY = "30 seconds"
 

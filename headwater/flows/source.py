@@ -21,7 +21,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater import kafka, requests
-from headwater import spark as sessions
 from headwater.broker import end_offsets
 from headwater.conf import KafkaOptions
 from headwater.definitions import Topic
@@ -33,6 +32,7 @@ from headwater.flows.rows import FEW, FEW_BYTES
 from headwater.plan import accept
 from headwater.progress import Batch
 from headwater.requests import Answer, Request
+from headwater.runtime import sessions
 from headwater.storage import note
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile

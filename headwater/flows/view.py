@@ -20,7 +20,6 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from headwater import analysis, memory
-from headwater import spark as sessions
 from headwater.definitions import Table
 from headwater.errors import FlowError
 from headwater.flows.context import Context, clock
@@ -31,6 +30,7 @@ from headwater.flows.turns import take_turns
 from headwater.memory import quoted
 from headwater.progress import Batch
 from headwater.reference import CLOCK
+from headwater.runtime import sessions
 from headwater.storage import log
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile

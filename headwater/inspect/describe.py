@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import Any
 
-from headwater import analysis, inspect, jvm
+from headwater import analysis, inspect
 from headwater.definitions import Files, Table, Topic
 from headwater.errors import ProjectError
 from headwater.eventtime import late_name, state_name
@@ -14,6 +14,7 @@ from headwater.inspect import State
 from headwater.landing.ledger import ledger_name
 from headwater.project import Project
 from headwater.quarantine import quarantine_name
+from headwater.runtime import jvm
 from headwater.storage.lake import Lake, Place
 
 
@@ -135,7 +136,7 @@ def _columns(project: Project, name: str, place: Place | None) -> dict[str, str]
         return inspect.type_names(analysis.BRONZE)
     if name in project.references:
         return inspect.type_names(project.references[name].csv_columns())
-    from headwater import spark as sessions
+    from headwater.runtime import sessions
 
     return inspect.type_names(analysis.analyse(sessions.start(project.conf), project)[name].columns)
 

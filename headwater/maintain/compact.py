@@ -15,7 +15,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from headwater import failpoints
+from headwater.runtime import failpoints
 from headwater.storage import log, stored
 from headwater.storage.log import DataFile
 from headwater.storage.target import Target

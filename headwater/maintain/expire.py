@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from headwater import failpoints
+from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.target import Target
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from headwater import analysis, inspect
-from headwater import spark as sessions
 from headwater.analysis import Analysed
 from headwater.definitions import Table
 from headwater.errors import ProjectError
@@ -19,6 +18,7 @@ from headwater.plan import facts as definitions
 from headwater.plan.facts import kind
 from headwater.plan.verdict import Effect, Verdict, judge
 from headwater.project import Project
+from headwater.runtime import sessions
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, is_engines
 

@@ -25,9 +25,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater import jvm, plans
 from headwater.errors import ProjectError
 from headwater.quality.suite import Rule
+from headwater.runtime import catalyst, jvm
 
 TIMES = (DateType, TimestampType, TimestampNTZType)
 _CONDITION = ("row_condition", "condition_parser")
@@ -103,7 +103,7 @@ class Arguments:
         if name not in self._columns.fieldNames():
             known = ", ".join(self._columns.fieldNames())
             raise self.wrong(f"no column '{name}'; known: {known}")
-        return plans.named(name), self._columns[name].dataType
+        return catalyst.named(name), self._columns[name].dataType
 
     def text(self, argument: str = "column") -> Column:
         column, kind = self.column(argument)

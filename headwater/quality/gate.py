@@ -22,11 +22,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater import plans
 from headwater.errors import FlowError, ProjectError
 from headwater.quality import keyed, measure, predicate
 from headwater.quality.measure import Findings, Shares
 from headwater.quality.suite import ACTIONS, Rule, Suite
+from headwater.runtime import catalyst
 
 VERDICT = "__verdict"  # the place of an action in ACTIONS; 0 where the row passes
 ROW = "__row"  # the row as JSON, where its verdict is quarantine or fail
@@ -100,7 +100,7 @@ class Gate:
             _bits(bits[at : at + _WORD]).alias(word) for at, word in zip(words, self._words, strict=True)
         ]
         self._verdict = self._strongest().cast("tinyint").alias(VERDICT)
-        whole = F.to_json(F.struct(*map(plans.named, columns.fieldNames())), _JSON)
+        whole = F.to_json(F.struct(*map(catalyst.named, columns.fieldNames())), _JSON)
         self._row = F.when(F.col(VERDICT) >= QUARANTINE, whole).alias(ROW)
         self.whole = whole.alias(ROW)
         self._own = [*self._words, VERDICT, ROW]

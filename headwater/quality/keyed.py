@@ -17,11 +17,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StructType
 
-from headwater import plans
 from headwater.decode import SOURCE
 from headwater.errors import ProjectError
 from headwater.quality.arguments import ALL, TIMES, Arguments
 from headwater.quality.suite import ORDERED, Rule
+from headwater.runtime import catalyst
 
 UNIQUE = ("expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique")
 TYPES = (*UNIQUE, *ORDERED)
@@ -84,7 +84,7 @@ class Unique:
             ranked = ranked.join(known.withColumn(_KNOWN, F.lit(True)), _same(self.keys), "left")
             fails = fails | F.col(_KNOWN).isNotNull()
         marked = ranked.withColumn(name, F.coalesce(counted & fails, F.lit(False)))
-        return marked.select(*map(plans.named, rows.columns), name)
+        return marked.select(*map(catalyst.named, rows.columns), name)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Ordered:
         ahead, behind = (before, self.value) if self.falls else (self.value, before)
         fails = ahead <= behind if self.strictly else ahead < behind
         marked = compared.withColumn(name, F.coalesce(counted & fails, F.lit(False)))
-        return marked.select(*map(plans.named, rows.columns), name)
+        return marked.select(*map(catalyst.named, rows.columns), name)
 
 
 def compile(rule: Rule, columns: StructType) -> Keyed:
@@ -182,7 +182,7 @@ def _sight(arguments: Arguments, seen: Column) -> Column:
 
 
 def _order(columns: StructType) -> tuple[Column, ...]:
-    plain = [plans.named(f.name) for f in columns if "map<" not in f.dataType.simpleString()]
+    plain = [catalyst.named(f.name) for f in columns if "map<" not in f.dataType.simpleString()]
     return F.col(SOURCE), F.xxhash64(*plain)
 
 

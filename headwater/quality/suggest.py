@@ -173,7 +173,7 @@ def _keys(project: Project, table: str) -> tuple[str, ...]:
     """The columns that identify a row: where Kafka had it, or what an aggregate groups by (starts Spark)."""
     if table in project.raw:
         return ("cluster", "topic", "partition", "offset")
-    from headwater import spark as sessions
+    from headwater.runtime import sessions
 
     return analysis.analyse(sessions.start(project.conf), project)[table].keys
 

@@ -10,8 +10,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater import jvm
-from headwater import spark as sessions
 from headwater.aggregate import PARTIAL
 from headwater.conf import Conf
 from headwater.errors import QueryError
@@ -20,6 +18,7 @@ from headwater.query import at as past
 from headwater.query import params as parameters
 from headwater.query.result import Result
 from headwater.query.sources import Source, Sources
+from headwater.runtime import jvm, sessions
 
 _LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
 _NO_QUERY = (f"{_LOGICAL}.Command", f"{_LOGICAL}.ParsedStatement")

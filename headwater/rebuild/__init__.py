@@ -22,7 +22,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from headwater import failpoints
 from headwater.errors import FlowError, ProjectError
 from headwater.eventtime import EventTime, state_name
 from headwater.flows.replay import replay_name
@@ -35,6 +34,7 @@ from headwater.rebuild.cut import Cut, choose
 from headwater.rebuild.shadow import Plan, Shadow, generations
 from headwater.rebuild.since import begin_of, check_whole, history_of, positions
 from headwater.rebuild.verify import differences, unprovable
+from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.hold import hold
 from headwater.storage.lake import Lake

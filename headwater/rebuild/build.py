@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headwater import analysis
-from headwater import spark as sessions
 from headwater.analysis import Analysed
 from headwater.errors import FlowError, describe
 from headwater.eventtime import EventTime
@@ -19,6 +18,7 @@ from headwater.inspect.status import lag
 from headwater.progress import Board
 from headwater.project import Project
 from headwater.rebuild.cut import is_at, positions
+from headwater.runtime import sessions
 from headwater.storage import log
 from headwater.storage.lake import Lake
 from headwater.storage.ranges import Position

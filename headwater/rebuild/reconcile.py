@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from headwater import analysis
-from headwater import spark as sessions
 from headwater.analysis import Analysed
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.replay import replay_name
@@ -32,6 +31,7 @@ from headwater.rebuild.proofs import Proof
 from headwater.rebuild.shadow import Plan, Trial
 from headwater.rebuild.verify import differences, unprovable
 from headwater.rebuild.window import Part, Window
+from headwater.runtime import sessions
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
 from headwater.storage.lease import Lease

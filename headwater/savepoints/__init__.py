@@ -13,9 +13,10 @@ import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from headwater import failpoints, inspect
+from headwater import inspect
 from headwater.errors import ProjectError
 from headwater.project import Project
+from headwater.runtime import failpoints
 from headwater.savepoints import cut as cuts
 from headwater.savepoints.cut import Chosen, lakes
 from headwater.savepoints.cut.whole import remove, unfinished, whole

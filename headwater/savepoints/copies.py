@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headwater import failpoints
 from headwater.errors import ProjectError
 from headwater.project import Project
+from headwater.runtime import failpoints
 from headwater.savepoints import cut as cuts
 from headwater.savepoints.cut import lakes
 from headwater.savepoints.cut.whole import whole

@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headwater import failpoints, rebuild
+from headwater import rebuild
 from headwater.errors import ProjectError
 from headwater.plan import facts
 from headwater.project import Project
 from headwater.rebuild.shadow import Plan, Shadow, generations
+from headwater.runtime import failpoints
 from headwater.savepoints import cut as cuts
 from headwater.savepoints.cut import tables
 from headwater.savepoints.kept import FILE, Savepoint, folder_of, read, unknown

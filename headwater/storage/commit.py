@@ -21,8 +21,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from headwater import failpoints
 from headwater.quality.measure import Shares
+from headwater.runtime import failpoints
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.target import CHECKPOINT_EVERY, Identity, Target
 

@@ -27,8 +27,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, write_deltalake
 
-from headwater import failpoints
 from headwater.errors import ProjectError
+from headwater.runtime import failpoints
 from headwater.storage import log, note
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)

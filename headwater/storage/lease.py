@@ -18,8 +18,8 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
-from headwater import jvm
 from headwater.errors import LeaseError
+from headwater.runtime import jvm
 
 LOOKING = 0.1  # seconds that someone who merely looks whether a lease is free may hold it
 WAIT_FOR_JVM = 15.0  # seconds that an orphaned JVM gets to notice that its parent is gone

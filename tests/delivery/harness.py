@@ -176,7 +176,8 @@ class Project:
             pass
 
     def run(self, *arguments: str, fail: str | None = None) -> Running:
-        """Start `headwater run --json` as a process; `fail` is a point as `headwater.failpoints` has it."""
+        """Start `headwater run --json` as a process; `fail` is a point as `headwater.runtime.failpoints` has
+        it."""
         self._runs += 1
         return Running(self, [*arguments], fail, self.root / f"run-{self._runs:03d}")
 
@@ -193,7 +194,7 @@ class Project:
         return done.stdout
 
     def tried(self, *arguments: str, fail: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end; `fail` is a point as `headwater.failpoints` has it."""
+        """Run a command to its end; `fail` is a point as `headwater.runtime.failpoints` has it."""
         environment = {**os.environ, **({"HEADWATER_FAIL_POINT": fail} if fail else {})}
         return subprocess.run(
             [HEADWATER, *arguments],

@@ -31,7 +31,7 @@ from harness import (
     until,
 )
 
-from headwater.failpoints import STEPS
+from headwater.runtime.failpoints import STEPS
 
 # (step, flow, count, process). "staged" is reached where a batch has rows for a quarantine too; then the
 # first "committing" of silver stands between the quarantine's commit and the table's own. Finals

@@ -19,8 +19,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from headwater import java
-from headwater.jars import lock
+from headwater.runtime import java
+from headwater.runtime.jars import lock
 
 Program = Literal["spark", "broker"]
 PROGRAMS: tuple[Program, ...] = ("spark", "broker")

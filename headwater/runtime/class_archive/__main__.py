@@ -1,4 +1,4 @@
-"""`python -m headwater.classes` makes the archives: set-up asks for that."""
+"""`python -m headwater.runtime.class_archive` makes the archives: set-up asks for that."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from headwater import classes, jvm, kafka, query
+from headwater import kafka, query
 from headwater import project as projects
 from headwater.broker import Topic, create_topics
 from headwater.errors import HeadwaterError
 from headwater.progress import Board
 from headwater.run import Options, Run
+from headwater.runtime import class_archive, jvm
 
 _PROJECT = {
     "conf/local.yaml": "{kafka: embedded, broker: {port: 0}}",
@@ -55,16 +56,16 @@ def make() -> Path:
         HeadwaterError: the little project could not be run.
     """
     folder = Path(sys.prefix)
-    with classes.recording():
+    with class_archive.recording():
         with tempfile.TemporaryDirectory() as root:
             _run(Path(root))
         jvm.end()
-        for program in classes.PROGRAMS:
-            if not classes.made(program).is_file():
-                raise HeadwaterError(f"{classes.file(program)}: Java wrote no archive of its classes")
+        for program in class_archive.PROGRAMS:
+            if not class_archive.made(program).is_file():
+                raise HeadwaterError(f"{class_archive.file(program)}: Java wrote no archive of its classes")
             for earlier in folder.glob(f"headwater-{program}-*.jsa"):
                 earlier.unlink()
-            classes.made(program).rename(classes.file(program))
+            class_archive.made(program).rename(class_archive.file(program))
     return folder
 
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from headwater.errors import SetupError
-from headwater.java import java
+from headwater.runtime.java import java
 
 HERE = Path(__file__).parent
 

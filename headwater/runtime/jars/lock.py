@@ -28,7 +28,7 @@ class LockedJar:
 
 def lock_file() -> Path:
     """The lock that is shipped with the package."""
-    return Path(str(files("headwater.jars") / "jars.lock"))
+    return Path(str(files("headwater.runtime.jars") / "jars.lock"))
 
 
 def lock_hash(text: str) -> str:

@@ -8,8 +8,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from headwater import jvm
 from headwater.conf import Conf
+from headwater.runtime import jvm
 
 # Settings that the engine's correctness or speed rests on; each is explained in docs/spark.md.
 SETTINGS: dict[str, str] = {

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 
-from headwater import jvm
+from headwater.runtime import jvm
 
 STEPS = ("pinned", "built", "staged", "committing", "committed", "sealed")
 

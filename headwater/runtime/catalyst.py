@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater import jvm
+from headwater.runtime import jvm
 
 # Operators that look across rows: on one batch they would answer for that batch alone.
 ACROSS_ROWS = {

@@ -19,12 +19,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headwater.errors import SetupError
-from headwater.jars import ivy, lock
-from headwater.jars.lock import SETS, JarSet
+from headwater.runtime.jars import ivy, lock
+from headwater.runtime.jars.lock import SETS, JarSet
 
 STAMP = "verified.json"
 WORK = ".resolving-"
-RESOLVE = f"{Path(sys.executable).name} -m headwater.jars resolve"
+RESOLVE = f"{Path(sys.executable).name} -m headwater.runtime.jars resolve"
 
 
 def spark_jars() -> list[Path]:

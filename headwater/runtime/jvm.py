@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import StructType
 
-from headwater import classes, jars, java
+from headwater.runtime import class_archive, jars, java
 
 _LOCK = threading.Lock()
 _gateway: JavaGateway | None = None
@@ -55,7 +55,7 @@ def gateway() -> JavaGateway:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             conf = SparkConf(loadDefaults=False)
             conf.set("spark.driver.memory", _memory)
-            conf.set("spark.driver.extraJavaOptions", " ".join([*OPTIONS, *classes.options("spark")]))
+            conf.set("spark.driver.extraJavaOptions", " ".join([*OPTIONS, *class_archive.options("spark")]))
             conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, jars.spark_jars())))
             conf.set("spark.ui.showConsoleProgress", "false")
             # Its standard output too: the JVM warns there, and this process's own carries results.

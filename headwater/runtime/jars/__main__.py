@@ -1,4 +1,5 @@
-"""`python -m headwater.jars resolve` has the jars in the cache; `lock` rewrites jars.lock (maintainers)."""
+"""`python -m headwater.runtime.jars resolve` has the jars in the cache; `lock` rewrites jars.lock
+(maintainers)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from headwater.errors import HeadwaterError, SetupError
-from headwater.jars import ivy, lock, resolve, retrieve_all
+from headwater.runtime.jars import ivy, lock, resolve, retrieve_all
 
 
 def main(arguments: list[str]) -> int:

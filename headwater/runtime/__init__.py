@@ -1,0 +1,1 @@
+"""What everything runs on: Java, the JVM libraries, Spark sessions, fail points for tests."""
