@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 
 from headwater import kafka
 from headwater.broker import create_topics, list_topics
+from headwater.common.progress import Board
 from headwater.paths import engine_folder
 from headwater.produce import DEFAULT_START, DEFAULT_STEP, Faults, load_generator, run_producer, stepped
-from headwater.progress import Board
 from headwater.project import Project, load
 from headwater.run import Options, Run
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from headwater import memory
 from headwater.aggregate import BOUNDS, PARTIAL, Aggregate, Output
-from headwater.memory import quoted
+from headwater.common import scratch
+from headwater.common.scratch import quoted
 from headwater.storage.target import GONE
 
 _START, _END = BOUNDS
@@ -52,7 +52,7 @@ def combine(aggregate: Aggregate, held: pa.Table, fresh: pa.Table, closing: int)
     groups = f"GROUP BY {', '.join(told)}" if told else "HAVING count(*) > 0"  # without keys there is one
     names = ", ".join(map(quoted, held.schema.names))
     over = _due(aggregate, closing)
-    with memory.connection() as connection:
+    with scratch.connection() as connection:
         connection.register("held", held)
         connection.register("fresh", fresh)
         kinds = dict(connection.execute("SELECT column_name, column_type FROM (DESCRIBE held)").fetchall())

@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from headwater import spans
+from headwater.common import durations
 from headwater.errors import ConfError
 from headwater.landing import CLUSTER
 
@@ -112,7 +112,7 @@ class BucketOptions(Strict):
 
 
 def _span(text: str) -> str:
-    spans.parse(text)
+    durations.parse(text)
     return text
 
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from headwater import memory
 from headwater.aggregate import LATE, WINDOW
+from headwater.common import scratch
 from headwater.decode import SOURCE
 from headwater.runtime.catalyst import named
 
@@ -146,12 +146,12 @@ def times(files: Sequence[str], column: str, columns: pa.Schema) -> dict[str, Ti
     """
     if not files:
         return {}
-    name = memory.quoted(column)
+    name = scratch.quoted(column)
     partition = " || '/' || ".join(f'{SOURCE}."{part}"' for part in _PARTITION)
-    with memory.connection() as connection:
+    with scratch.connection() as connection:
         found = connection.execute(
             f"SELECT {partition}, epoch_us(min({name})), epoch_us(max({name})), epoch_us(max(ingested_at)) "
-            f"FROM {memory.parquet(connection, columns)} WHERE {name} IS NOT NULL GROUP BY 1",
+            f"FROM {scratch.parquet(connection, columns)} WHERE {name} IS NOT NULL GROUP BY 1",
             {"files": list(files)},
         ).fetchall()
     return {partition: Times(*values) for partition, *values in found}

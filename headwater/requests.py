@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from headwater.common import json_file
 from headwater.definitions import Format
 from headwater.errors import FlowError
-from headwater.storage import lease, note
+from headwater.storage import lease
 
 POLL = 0.05  # seconds
 
@@ -62,7 +63,7 @@ def ask(folder: Path, request: Request, kind: str = "requests") -> Answer | None
     requests = folder / kind
     requests.mkdir(parents=True, exist_ok=True)
     made = requests / f"{uuid.uuid4().hex}.json"
-    note.write(made, asdict(request))
+    json_file.write(made, asdict(request))
     answer = made.with_suffix(".answer")
     try:
         while not answer.exists():
@@ -91,7 +92,7 @@ def take(folder: Path, kind: str = "requests") -> Iterator[tuple[Request, Path]]
 
 def reply(to: Path, answer: Answer) -> None:
     """Answer a request."""
-    note.write(to, answer)
+    json_file.write(to, answer)
 
 
 def done(answer: Answer) -> Any:

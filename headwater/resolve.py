@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from headwater import analysis, quarantine, requests
+from headwater.common.progress import Board
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.replay import Resolution
-from headwater.progress import Board
 from headwater.project import Project
 from headwater.quarantine import Quarantine
 from headwater.requests import Answer, Request

@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from headwater import analysis, kafka, requests
 from headwater.broker import Topic as KafkaTopic
 from headwater.broker import create_topics, list_topics
+from headwater.common.progress import Board
 from headwater.definitions import KafkaSink
 from headwater.errors import HeadwaterError, LeaseError, Unavailable, describe
 from headwater.flows import reading, realtime
@@ -24,7 +25,6 @@ from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Flow, flow_of
 from headwater.flows.schedule import Schedule
 from headwater.flows.upkeep import Committing, Upkeep
-from headwater.progress import Board
 from headwater.project import Project
 from headwater.runtime import sessions
 from headwater.savepoints import copies

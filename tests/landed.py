@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from headwater import analysis
 from headwater import project as projects
+from headwater.common.progress import Board
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.landing.ledger import Ledger
-from headwater.progress import Board
 from headwater.storage import lake
 from headwater.storage.lake import Lake
 

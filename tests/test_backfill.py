@@ -27,13 +27,13 @@ from headwater.analysis import BRONZE
 from headwater.backfill import backfill, plan
 from headwater.broker import Topic, create_topics
 from headwater.cli import app
+from headwater.common.progress import Board
 from headwater.errors import CommitError, ProjectError
 from headwater.flows.backfill import backfill_name
 from headwater.flows.declared import flow_of
 from headwater.inspect.status import standings
 from headwater.landing.rows import COLUMNS
 from headwater.plan import accept
-from headwater.progress import Board
 from headwater.rebuild import rebuild
 from headwater.runtime import failpoints
 from headwater.storage import log

@@ -22,8 +22,8 @@ from headwater import project as projects
 from headwater import query
 from headwater.broker import Topic, create_topics
 from headwater.cli import app
+from headwater.common.progress import Board
 from headwater.errors import ProjectError
-from headwater.progress import Board
 from headwater.run import Options, Run
 from headwater.runtime import failpoints
 from headwater.savepoints import copies

@@ -20,10 +20,10 @@ from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 from headwater import erase as erasing
 from headwater import maintain, savepoints
 from headwater.cli import app
+from headwater.common.progress import Board
 from headwater.erase import Erased, proof
 from headwater.errors import FlowError, LeaseError, ProjectError
 from headwater.inspect.history import history
-from headwater.progress import Board
 from headwater.query.sources import of_project
 from headwater.rebuild import abort
 from headwater.run import Options, Run

@@ -23,12 +23,12 @@ from headwater import project as projects
 from headwater import query
 from headwater import rebuild as rebuilding
 from headwater.cli import app
+from headwater.common.progress import Board
 from headwater.errors import CommitError, ConfError, ProjectError
 from headwater.flows.declared import flow_of
 from headwater.landing.file import File
 from headwater.landing.folder import Folder
 from headwater.landing.ledger import Ledger
-from headwater.progress import Board
 from headwater.quarantine import Quarantine
 from headwater.rebuild import rebuild
 from headwater.resolve import resolve

@@ -25,11 +25,11 @@ import headwater as hw
 from headwater import analysis, query
 from headwater import project as projects
 from headwater.cli import app
+from headwater.common.progress import Board
 from headwater.errors import CommitError, ProjectError
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
-from headwater.progress import Board
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
 

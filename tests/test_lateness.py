@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from headwater import lateness, spans
+from headwater import lateness
 from headwater import project as projects
 from headwater.cli import app
+from headwater.common import durations
 from headwater.errors import QueryError
 from headwater.lateness import chart as lateness_chart
 from headwater.project import Project
@@ -359,10 +360,10 @@ def test_bars_count_nines() -> None:
     ],
 )
 def test_spans_are_read_and_written(text: str, micros: int, again: str) -> None:
-    assert spans.parse(text) == micros and spans.text(micros) == again
+    assert durations.parse(text) == micros and durations.text(micros) == again
 
 
 @pytest.mark.parametrize("text", ["", "5", "m", "minutes", "-5m", "5m x", "1.5h"])
 def test_what_is_no_span_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no span of time"):
-        spans.parse(text)
+        durations.parse(text)

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
 from headwater import rebuild as rebuilding
+from headwater.common.progress import Board
 from headwater.errors import FlowError, LeaseError, ProjectError
 from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
-from headwater.progress import Board
 from headwater.rebuild import abort, clean
 from headwater.run import Options, Run
 from headwater.storage.lease import Lease

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from headwater import project as projects
 from headwater import query
+from headwater.common.progress import Board
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.schedule import Schedule
-from headwater.progress import Board
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
 

@@ -19,11 +19,11 @@ from pyspark.sql.types import StructType
 from headwater import project as projects
 from headwater.aggregate import Aggregate, Output
 from headwater.analysis import Analysed
+from headwater.common.progress import Board
 from headwater.errors import ConfError, FlowError, ProjectError, SinkUnavailable
 from headwater.flows.context import Context
 from headwater.flows.publish import PublishFlow
 from headwater.maintain.clean import clean
-from headwater.progress import Board
 from headwater.runtime import jvm
 from headwater.storage import stored
 from headwater.storage.lake import Lake

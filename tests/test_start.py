@@ -15,10 +15,10 @@ from confluent_kafka.admin import AdminClient
 from headwater import kafka
 from headwater import project as projects
 from headwater.broker import create_topics
+from headwater.common.progress import Board
 from headwater.errors import ConfError, FlowError
 from headwater.flows.reading import check, starting
 from headwater.produce import Topic
-from headwater.progress import Board
 from headwater.run import Options, Run
 from headwater.runtime import failpoints
 from headwater.storage import log

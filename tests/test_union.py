@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 
 from headwater import analysis, query
 from headwater import project as projects
+from headwater.common.progress import Board
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
-from headwater.progress import Board
 from headwater.runtime import failpoints
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target

@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 
 from headwater import analysis, query
 from headwater import project as projects
+from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.view import ViewFlow
-from headwater.progress import Board
 from headwater.reference import Clock
 from headwater.storage import log
 from headwater.storage.lake import Lake

@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 from headwater import analysis, query
 from headwater import project as projects
 from headwater.analysis import BRONZE
+from headwater.common.progress import Board
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.plan import accept
-from headwater.progress import Board
 from headwater.rebuild import Rebuilt, rebuild
 from headwater.storage import log
 from headwater.storage.lake import Lake

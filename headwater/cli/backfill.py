@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from headwater import tables
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
+from headwater.common import listings
 from headwater.definitions import Format
 
 
@@ -44,10 +44,10 @@ def backfill(
         if as_json:
             print_json([asdict(file) for file in planned])
             return
-        listing = tables.table(["file", "bytes", ""], right=[1])
+        listing = listings.table(["file", "bytes", ""], right=[1])
         for file in planned:
             listing.add_row(file.path, f"{file.size:,}", file.state)
-        tables.show([listing], sys.stdout)
+        listings.show([listing], sys.stdout)
         return
     done = backfilling.backfill(loaded, table, files, form)
     if as_json:

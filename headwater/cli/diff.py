@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from headwater import tables
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
+from headwater.common import listings
 
 if TYPE_CHECKING:
     from headwater.inspect.diff import Row
@@ -50,11 +50,11 @@ def diff(
     if found.columns:
         typer.echo(f"only one of them has the columns {', '.join(found.columns)}; they are left out")
     if found.rows:
-        listing = tables.table(["", "row", "before", "after"] if found.keys else ["", "row"])
+        listing = listings.table(["", "row", "before", "after"] if found.keys else ["", "row"])
         for row in found.rows:
             sign, style = _STYLES[row.change]
             listing.add_row(Text(sign, style=style), *_cells(row)[: len(listing.columns) - 1])
-        tables.show(["", listing], sys.stdout)
+        listings.show(["", listing], sys.stdout)
 
 
 def _cells(row: Row) -> list[Text]:

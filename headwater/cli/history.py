@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from headwater import tables
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
+from headwater.common import listings
 
 
 def history(
@@ -29,7 +29,7 @@ def history(
         print_json([asdict(one) for one in found.versions])
         return
     titles = ["version", "committed", "what", "rows read", "added", "changed", "removed", "files", "seconds"]
-    listing = tables.table(titles, right=[0, 3, 4, 5, 6, 7, 8])
+    listing = listings.table(titles, right=[0, 3, 4, 5, 6, 7, 8])
     for one in found.versions:
         listing.add_row(
             str(one.version),
@@ -41,6 +41,6 @@ def history(
             f"+{one.files_added} -{one.files_removed}",
             "" if one.seconds is None else f"{one.seconds:,.3f}",
         )
-    tables.show([listing], sys.stdout)
+    listings.show([listing], sys.stdout)
     if found.ended:
         typer.echo(f"the log begins at version {found.first}; commits before it have been cleaned away")

@@ -13,9 +13,9 @@ from rich.bar import Bar
 from rich.console import RenderableType
 from rich.text import Text
 
-from headwater import spans, tables
 from headwater.cli.options import Env, Project
 from headwater.cli.printing import print_json
+from headwater.common import durations, listings
 
 if TYPE_CHECKING:
     from headwater.lateness import Lateness, Spread, View
@@ -62,14 +62,14 @@ def lateness(
     if as_json:
         print_json(_json(found))
     else:
-        tables.show(_parts(found, by), sys.stdout)
+        listings.show(_parts(found, by), sys.stdout)
 
 
 def _span(text: str | None, option: str) -> int | None:
     if text is None:
         return None
     try:
-        span = spans.parse(text)
+        span = durations.parse(text)
     except ValueError as e:
         raise typer.BadParameter(str(e), param_hint=option) from None
     if not span:
@@ -89,7 +89,7 @@ def _parts(found: Lateness, by: str) -> list[RenderableType]:
 
 
 def _spreads(found: Lateness, by: str) -> RenderableType:
-    listing = tables.table(
+    listing = listings.table(
         ["partition", "rows", "out of order", "median", "p95", "p99", "max"], right=[*range(1, 7)]
     )
     lines = [(f"{s.cluster}/{s.topic}/{s.partition}", s) for s in found.partitions]
@@ -106,11 +106,11 @@ def _view(view: View) -> list[RenderableType]:
 
     final = "final after its end" if view.window else "final after"
     scale = "".join(f"{label:>{_NINE}}" for label in LABELS)
-    listing = tables.table(["delay", "rows too late", "complete", final, scale, ""], right=[0, 1, 2, 3])
+    listing = listings.table(["delay", "rows too late", "complete", final, scale, ""], right=[0, 1, 2, 3])
     listing.columns[4].no_wrap = True
     width = _NINE * len(LABELS)
     for choice in view.choices:
-        delay = spans.text(choice.delay)
+        delay = durations.text(choice.delay)
         listing.add_row(
             delay,
             f"{choice.late:,}",
@@ -123,7 +123,7 @@ def _view(view: View) -> list[RenderableType]:
     for target in TARGETS:
         best = view.smallest(target)
         assert best is not None  # the last choice keeps every row
-        advice.append(Text(f"at least {target:.2%} kept: a delay of {spans.text(best.delay)}"))
+        advice.append(Text(f"at least {target:.2%} kept: a delay of {durations.text(best.delay)}"))
     return [Text(title(view), style="bold"), listing, *advice]
 
 
@@ -131,7 +131,7 @@ def _about(microseconds: int) -> str:
     """A lateness as people compare it: three digits or so."""
     if 1_000_000 < microseconds < 60_000_000:
         return f"{microseconds / 1e6:.1f}s"
-    return spans.text(microseconds, parts=1 if microseconds < 1_000_000 else 2)
+    return durations.text(microseconds, parts=1 if microseconds < 1_000_000 else 2)
 
 
 def _percent(share: float) -> str:

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from headwater import tables as listings
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
+from headwater.common import listings
 
 
 def maintain(

@@ -8,9 +8,9 @@ from dataclasses import asdict
 import typer
 from rich.text import Text
 
-from headwater import tables
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
+from headwater.common import listings
 
 _EFFECTS = {
     "new": ("new", "green"),
@@ -33,7 +33,9 @@ def plan(project: Project = None, env: Env = "local", as_json: AsJson = False) -
     if as_json:
         print_json([asdict(line) for line in found])
     else:
-        listing = tables.table(["table", "", "why", "rows to read", "bytes", "takes about"], right=[3, 4, 5])
+        listing = listings.table(
+            ["table", "", "why", "rows to read", "bytes", "takes about"], right=[3, 4, 5]
+        )
         listing.columns[0].no_wrap = True
         for line in found:
             said, style = _EFFECTS[line.verdict.effect]
@@ -45,7 +47,7 @@ def plan(project: Project = None, env: Env = "local", as_json: AsJson = False) -
                 "" if line.bytes is None else f"{line.bytes:,}",
                 "" if line.seconds is None else f"{line.seconds:,.0f} s",
             )
-        tables.show([listing], sys.stdout)
+        listings.show([listing], sys.stdout)
         rebuilt = [line for line in needed if line.verdict.effect == "rebuild"]
         roots = [line.table for line in rebuilt if not line.verdict.follows]
         if roots:

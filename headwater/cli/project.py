@@ -12,9 +12,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headwater import tables
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
+from headwater.common import listings
 from headwater.landing import FILES
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
         return
     columns = ["table", "kind", "source", "rows", "version", "last commit"]
     odd = any(line.status != "written" for line in lines)
-    listing = tables.table([*columns, "state"] if odd else columns, right=[3, 4])
+    listing = listings.table([*columns, "state"] if odd else columns, right=[3, 4])
     for at in (0, 5):
         listing.columns[at].no_wrap = True
     for line in lines:
@@ -47,11 +47,11 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
     parts: list[RenderableType] = [listing]
     for title, found in (("alert", alerts), ("sink", sinks)):
         if found:
-            others = tables.table([title, *list(found[0])[1:]])
+            others = listings.table([title, *list(found[0])[1:]])
             for one in found:
                 others.add_row(*one.values())
             parts += ["", others]
-    tables.show(parts, sys.stdout)
+    listings.show(parts, sys.stdout)
 
 
 def describe(
@@ -71,12 +71,12 @@ def describe(
     facts = Table.grid(padding=(0, 3, 0, 0))
     for name, value in _facts(found):
         facts.add_row(Text(name, style="dim"), Text(value))
-    columns = tables.table(["column", "type"])
+    columns = listings.table(["column", "type"])
     for name, kind in found.columns.items():
         columns.add_row(Text(name), Text(kind))
     title = Text.assemble((found.name, "bold"), (f"  {found.kind}", "dim"))
     comment = [Text(found.comment)] if found.comment else []
-    tables.show([title, *comment, "", facts, "", columns], sys.stdout)
+    listings.show([title, *comment, "", facts, "", columns], sys.stdout)
 
 
 def graph(

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from headwater import tables
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
+from headwater.common import listings
 
 _COLOURS = {"passed": "green", "failed": "red", "error": "yellow"}
 
@@ -46,7 +46,7 @@ def run(
     if as_json:
         print_json({"run_id": done.id, "passed": done.passed, "docs": done.docs, "results": rows})
     else:
-        tables.show([_listing(rows)], sys.stdout)
+        listings.show([_listing(rows)], sys.stdout)
         for name in done.skipped:
             typer.echo(f"{name}: holds nothing yet")
         typer.echo(f"Data Docs: {done.docs}")
@@ -68,7 +68,7 @@ def show(
     if as_json:
         print_json({"results": rows})
     else:
-        tables.show([_listing(rows, dated=True)], sys.stdout)
+        listings.show([_listing(rows, dated=True)], sys.stdout)
 
 
 @app.command()
@@ -94,7 +94,7 @@ def _listing(rows: Sequence[dict[str, Any]], *, dated: bool = False) -> Any:
     columns = ["table", "version", "expectation", "action", "status", "found"]
     from headwater.quality import results
 
-    listing = tables.table([*columns, "validated at"] if dated else columns, right=[1])
+    listing = listings.table([*columns, "validated at"] if dated else columns, right=[1])
     for row in rows:
         cells = [
             Text(row["table_name"]),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from headwater import tables
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
+from headwater.common import listings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +40,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
     if as_json:
         print_json([asdict(summary) for summary in found])
         return
-    listing = tables.table(["table", "open", "resolved", "rule", "records", "since"], right=[1, 2, 4])
+    listing = listings.table(["table", "open", "resolved", "rule", "records", "since"], right=[1, 2, 4])
     for at in (3, 5):
         listing.columns[at].no_wrap = True
     for summary in found:
@@ -51,7 +51,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
         for at, (rule, count) in enumerate(rules):
             own = first if at == 0 else ["", "", ""]
             listing.add_row(*own, Text(rule), f"{count:,}" if rule else "", since if at == 0 else "")
-    tables.show([listing], sys.stdout)
+    listings.show([listing], sys.stdout)
 
 
 @app.command("show")
@@ -82,14 +82,14 @@ def show(
         print_json(rows)
         return
     columns = ["record", "quarantined", "reason", *(["became"] if resolved else []), "value"]
-    listing = tables.table(columns)
+    listing = listings.table(columns)
     for row in rows:
         at = f"{row['topic']} {row['partition']}:{row['offset']}"
         became_of = [_became(row["resolved"])] if resolved else []
         value = "NULL" if row["value"] is None else row["value"]
         cells = [at, when(row["quarantined_at"]), row["reason"], *became_of, value]
         listing.add_row(*map(Text, cells))
-    tables.show([listing], sys.stdout)
+    listings.show([listing], sys.stdout)
 
 
 @app.command("replay")

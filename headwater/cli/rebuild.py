@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater import tables as listings
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, reading
+from headwater.common import listings
 
 if TYPE_CHECKING:
     from headwater.rebuild import Rebuilt

@@ -32,7 +32,7 @@ def run(
 ) -> None:
     """Run the flows: Kafka to bronze, and each commit on to the tables below."""
     from headwater import project as projects
-    from headwater.progress import Board
+    from headwater.common.progress import Board
     from headwater.run import Options, Run, with_signals
 
     if close and not once:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater import tables
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
+from headwater.common import listings
 
 if TYPE_CHECKING:
     from headwater.storage.lake import Lake
@@ -39,11 +39,11 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
     if as_json:
         print_json([asdict(one) for one in found])
         return
-    listing = tables.table(["savepoint", "made at", "tables", "rows", "bytes"], right=[2, 3, 4])
+    listing = listings.table(["savepoint", "made at", "tables", "rows", "bytes"], right=[2, 3, 4])
     for one in found:
         numbers = (f"{number:,}" for number in (len(one.tables), one.rows, one.bytes))
         listing.add_row(one.name, when(one.created_at), *numbers)
-    tables.show([listing], sys.stdout)
+    listings.show([listing], sys.stdout)
 
 
 @app.command("restore")

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from headwater import tables
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
+from headwater.common import listings
 
 
 def state(
@@ -39,7 +39,7 @@ def state(
     if table is None and as_json:
         print_json([asdict(one) for one in kept])
     elif table is None:
-        listing = tables.table(
+        listing = listings.table(
             ["table", "kept in", "keys", "bytes", "watermark", "late rows"], right=[2, 3, 5]
         )
         for one in kept:
@@ -47,10 +47,10 @@ def state(
             numbers = ("?" if one.keys is None else f"{one.keys:,}", f"{one.bytes:,}")
             late = "" if one.late is None else f"{one.late:,}"
             listing.add_row(one.table, one.kept_in, *numbers, watermark, late)
-        tables.show([listing], sys.stdout)
+        listings.show([listing], sys.stdout)
     elif not as_json:
-        places = tables.table(["partition", "reached", "last row ingested", ""])
+        places = listings.table(["partition", "reached", "last row ingested", ""])
         for each in (each for one in kept for each in one.partitions):
             times = [when(at) if at else "" for at in (each.reached, each.seen)]
             places.add_row(each.name, *times, Text("idle" if each.idle else "", style="yellow"))
-        tables.show(["", places] if kept and kept[0].partitions else [], sys.stdout)
+        listings.show(["", places] if kept and kept[0].partitions else [], sys.stdout)

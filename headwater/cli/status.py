@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from headwater import tables
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
+from headwater.common import listings
 
 if TYPE_CHECKING:
     from headwater.inspect.status import Standing
@@ -27,7 +27,7 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
         return
     titles = ["table", "written by", "rows behind", "newest record", "last commit", "watermark", "keeps"]
     amiss = any(one.amiss for one in found)
-    listing = tables.table([*titles, "files amiss"] if amiss else titles, right=[2, 6, 7])
+    listing = listings.table([*titles, "files amiss"] if amiss else titles, right=[2, 6, 7])
     listing.columns[0].no_wrap = True
     for one in found:
         listing.add_row(
@@ -38,7 +38,7 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
             "" if one.keys is None else f"{one.keys:,}",
             *([f"{one.amiss:,}" if one.amiss else ""] if amiss else []),
         )
-    tables.show([listing], sys.stdout)
+    listings.show([listing], sys.stdout)
     for one in found:
         if one.amiss:
             where = "WHERE outcome IN ('unreadable', 'changed')"

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from headwater import analysis, kafka, rebuild
+from headwater.common.progress import Board
 from headwater.definitions import KafkaSink
 from headwater.drop import without_definition
 from headwater.erase.find import Found, counted, find
@@ -30,7 +31,6 @@ from headwater.flows import publish
 from headwater.flows.backfill import backfill_name
 from headwater.flows.context import Context
 from headwater.maintain.clean import forget_uncommitted
-from headwater.progress import Board
 from headwater.project import Project
 from headwater.rebuild.build import Progress
 from headwater.rebuild.shadow import Plan

@@ -9,8 +9,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater import decode, memory
+from headwater import decode
 from headwater.analysis import BRONZE
+from headwater.common import scratch
 from headwater.decode import PLACE
 from headwater.decode.contract import Fields
 from headwater.errors import ProjectError
@@ -110,7 +111,7 @@ class _Condition:
 
     def _true(self, rows: pa.Table) -> list[int]:
         numbered = rows.append_column("_at", pa.array(range(len(rows)), pa.int64()))
-        with memory.connection() as connection:
+        with scratch.connection() as connection:
             statements = connection.extract_statements(f"SELECT _at FROM records WHERE (\n{self._where}\n)")
             if len(statements) != 1:
                 raise duckdb.ParserException("more than one statement; write one condition")

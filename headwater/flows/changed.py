@@ -10,13 +10,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater import memory
+from headwater.common import scratch
+from headwater.common.scratch import quoted
 from headwater.definitions import Table
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.rows import Counts, FewRows
-from headwater.memory import quoted
 from headwater.storage import feed
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent
@@ -47,7 +47,7 @@ class ChangedFlow(RangedFlow):
         rows = [feed.read(file, self._columns) for file in files]
         together = pa.concat_tables(rows) if rows else self._columns.append(_GONE).empty_table()
         numbered = together.append_column("_at", pa.array(range(len(together)), pa.int64()))
-        with memory.connection() as connection:
+        with scratch.connection() as connection:
             connection.register("changed", numbered)
             last = connection.execute(
                 f"SELECT max(_at) AS newest FROM changed GROUP BY {', '.join(self._keys)} ORDER BY newest"
@@ -63,7 +63,7 @@ class ChangedFlow(RangedFlow):
         columns = ", ".join(quoted(name) for name in made.schema.names)
         keys = ", ".join(self._keys)
         same = " AND ".join(f"made.{key} IS NOT DISTINCT FROM changed.{key}" for key in self._keys)
-        with memory.connection() as connection:
+        with scratch.connection() as connection:
             connection.register("changed", changed)
             connection.register("made", made)
             others = connection.execute(

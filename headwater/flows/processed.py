@@ -19,7 +19,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater import memory
+from headwater.common import scratch
+from headwater.common.scratch import quoted
 from headwater.decode import SOURCE
 from headwater.definitions import Table
 from headwater.errors import FlowError, describe
@@ -28,7 +29,6 @@ from headwater.flows.context import Context
 from headwater.flows.rows import Counts, read
 from headwater.flows.timed import TimedFlow
 from headwater.keyed import DUE, STATE, TIMER, TOUCHED, WAITING, Keyed, Row, advance, expires, unknown_columns
-from headwater.memory import quoted
 from headwater.storage.commit import Built, Part
 from headwater.storage.intent import Intent
 from headwater.storage.target import GONE, Identity, Target
@@ -64,7 +64,7 @@ class ProcessFlow(TimedFlow):
         files = self._state.files()
         if not files:
             return pa.chunked_array([], pa.int64())
-        with memory.connection() as connection:
+        with scratch.connection() as connection:
             found = connection.execute(
                 f"SELECT epoch_us({DUE}) AS due FROM read_parquet($files, hive_partitioning = false) "
                 f"WHERE {DUE} IS NOT NULL",
@@ -79,7 +79,7 @@ class ProcessFlow(TimedFlow):
     def _build(self, intent: Intent) -> Built:
         before, now = self._event_time(), EventTime.parse(intent.event_time)
         limit = now.closed - self._delay
-        with memory.connection() as connection:
+        with scratch.connection() as connection:
             connection.register("batch", read(intent.files, self._applied.columns))
             parts = self._tell(connection, before, intent)
             self._gather(connection, limit)

@@ -21,16 +21,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from headwater import kafka, memory
+from headwater import kafka
+from headwater.common import json_file, scratch
+from headwater.common.progress import Batch
+from headwater.common.scratch import quoted
 from headwater.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.turns import take_turns
-from headwater.memory import quoted
-from headwater.progress import Batch
 from headwater.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
 from headwater.sinks import Sink as Target
-from headwater.storage import feed, log, note
+from headwater.storage import feed, log
 from headwater.storage.lake import Lake, Place, files
 from headwater.storage.target import GONE
 
@@ -184,7 +185,7 @@ class PublishFlow:
         old, new = self._held(before, at.version), self._held(place.path, head)
         keys = [quoted(key) for key in self._keys] or [quoted(name) for name in self._columns.names]
         same = " AND ".join(f"new.{key} IS NOT DISTINCT FROM old.{key}" for key in keys)
-        with memory.connection() as connection:
+        with scratch.connection() as connection:
             connection.register("old", old)
             connection.register("new", new)
             changed = connection.execute(
@@ -280,4 +281,4 @@ def _read(file: Path) -> Position:
 
 def _write(file: Path, at: Position) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    note.write(file, {"generation": at.generation, "version": at.version})
+    json_file.write(file, {"generation": at.generation, "version": at.version})

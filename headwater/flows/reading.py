@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from headwater import kafka, moments, spans
+from headwater import kafka
+from headwater.common import durations, times
 from headwater.conf import KafkaOptions
 from headwater.errors import ConfError
 
@@ -19,7 +20,7 @@ def milliseconds(start: str) -> int:
         ConfError: it is not such a time.
     """
     try:
-        return int(moments.parse(start).timestamp() * 1000)
+        return int(times.parse(start).timestamp() * 1000)
     except ValueError:
         raise ConfError(
             f"--start {start}: write earliest, latest, a time like 2026-01-31T06:00:00Z or {GROUP}NAME"
@@ -27,13 +28,13 @@ def milliseconds(start: str) -> int:
 
 
 def interval(text: str) -> int:
-    """A span such as `500ms` or `5 minutes` (see `headwater.spans`) in milliseconds.
+    """A span such as `500ms` or `5 minutes` (see `headwater.common.durations`) in milliseconds.
 
     Raises:
         ConfError: it is no such span.
     """
     try:
-        return spans.parse(text) // 1000
+        return durations.parse(text) // 1000
     except ValueError as e:
         raise ConfError(f"interval {e}") from None
 

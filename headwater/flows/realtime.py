@@ -18,11 +18,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater import decode, kafka
 from headwater.analysis import BRONZE
+from headwater.common.progress import Batch
 from headwater.definitions import Alert
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.reading import starting
-from headwater.progress import Batch
 from headwater.runtime import sessions
 
 CHECKPOINT_EVERY = "30 seconds"

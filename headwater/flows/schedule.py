@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from headwater import spans
+from headwater.common import durations
 from headwater.errors import describe
 from headwater.flows.context import Context
 from headwater.paths import engine_folder
@@ -32,7 +32,7 @@ class Schedule:
         self._context = context
         suites = context.project.suites
         self._every = {
-            name: spans.parse(every) / 1e6
+            name: durations.parse(every) / 1e6
             for name in tables
             if name in suites and (every := suites[name].every) is not None
         }

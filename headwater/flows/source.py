@@ -22,6 +22,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater import kafka, requests
 from headwater.broker import end_offsets
+from headwater.common import json_file
+from headwater.common.progress import Batch
 from headwater.conf import KafkaOptions
 from headwater.definitions import Topic
 from headwater.errors import FlowError, HeadwaterError, describe
@@ -30,10 +32,8 @@ from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval, starting
 from headwater.flows.rows import FEW, FEW_BYTES
 from headwater.plan import accept
-from headwater.progress import Batch
 from headwater.requests import Answer, Request
 from headwater.runtime import sessions
-from headwater.storage import note
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.target import Target
@@ -248,7 +248,7 @@ class SourceFlow:
         numbering = self._folder / "numbering.json"
         if not (self._checkpoint / "metadata").is_file():
             shutil.rmtree(self._checkpoint, ignore_errors=True)
-            note.write(numbering, {"first": self._table.last(self.name) + 1})
+            json_file.write(numbering, {"first": self._table.last(self.name) + 1})
         with suppress(FileNotFoundError):  # of a lake from before a query's first batch could be another
             self._first = int(json.loads(numbering.read_bytes())["first"])
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Protocol, runtime_checkable
 
-from headwater import inspect, maintain, requests, spans
+from headwater import inspect, maintain, requests
+from headwater.common import durations
 from headwater.errors import FlowError, describe
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow
@@ -38,7 +39,7 @@ class Upkeep:
         every = context.project.conf.maintain.every
         self._context = context
         self._flows = flows
-        self._every = spans.parse(every) / 1e6 if every else None
+        self._every = durations.parse(every) / 1e6 if every else None
         self._due = time.monotonic() + (self._every or 0.0)
 
     def run(self) -> None:

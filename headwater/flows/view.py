@@ -19,7 +19,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from headwater import analysis, memory
+from headwater import analysis
+from headwater.common import scratch
+from headwater.common.progress import Batch
+from headwater.common.scratch import quoted
 from headwater.definitions import Table
 from headwater.errors import FlowError
 from headwater.flows.context import Context, clock
@@ -27,8 +30,6 @@ from headwater.flows.reading import interval
 from headwater.flows.references import References
 from headwater.flows.rows import are_few, read
 from headwater.flows.turns import take_turns
-from headwater.memory import quoted
-from headwater.progress import Batch
 from headwater.reference import CLOCK
 from headwater.runtime import sessions
 from headwater.storage import log
@@ -194,7 +195,7 @@ class ViewFlow:
         same = " AND ".join(f"new.{key} IS NOT DISTINCT FROM old.{key}" for key in keys)
         differs = " OR ".join(f"new.{name} IS DISTINCT FROM old.{name}" for name in columns)
         old = self._table.held(self._analysed.stored)
-        with memory.connection() as connection:
+        with scratch.connection() as connection:
             connection.register("new", rows)
             connection.register("held", old)
             twice = connection.execute(

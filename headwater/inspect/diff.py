@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 import duckdb
 
-from headwater import inspect, memory
+from headwater import inspect
+from headwater.common import scratch
+from headwater.common.scratch import quoted
 from headwater.errors import QueryError
 from headwater.inspect.versions import Pair, held, only
-from headwater.memory import quoted
 from headwater.plan import facts
 from headwater.query import at as past
 from headwater.query.sources import Sources
@@ -87,7 +88,7 @@ def diff(sources: Sources, name: str, since: str, until: str | None, most: int) 
     after = log.head(table.path) if after is None else after
     keys = _keys(Lake(sources.conf.lake), table.name)
     try:
-        with memory.connection() as connection:
+        with scratch.connection() as connection:
             pair = Pair(connection, held(table.path, before), held(table.path, after))
             parts = _by_keys(pair, keys) if keys else _whole()
             counts = {kind: pair.count(rows) for kind, rows in parts.items()}

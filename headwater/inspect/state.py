@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headwater import inspect, query
+from headwater.common.scratch import quoted
 from headwater.errors import ProjectError
 from headwater.eventtime import NEVER, EventTime, late_name, state_name
-from headwater.memory import quoted
 from headwater.project import Project
 from headwater.query.result import Result
 from headwater.storage import log

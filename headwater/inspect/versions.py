@@ -14,9 +14,9 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headwater import memory
 from headwater.aggregate import PARTIAL
-from headwater.memory import comparable
+from headwater.common import scratch
+from headwater.common.scratch import comparable
 from headwater.storage.lake import files
 
 Side = Literal["old", "new"]
@@ -43,7 +43,7 @@ class Pair:
     """Two versions, to be queried: `old` and `new` in `sql` stand for their rows.
 
     Args:
-        connection: one of its own; see `headwater.memory`.
+        connection: one of its own; see `headwater.common.scratch`.
         old, new: the versions.
 
     Attributes:
@@ -72,7 +72,7 @@ class Pair:
     def _read(self, side: Side, held: Held) -> str:
         kinds = dict(zip(held.columns.names, held.columns.types, strict=True))
         values = ", ".join(comparable(name, kinds[name]) for name in self.columns) or "1"
-        rows = memory.parquet(self._connection, held.columns, side)
+        rows = scratch.parquet(self._connection, held.columns, side)
         return f"SELECT {values} FROM {rows if held.files else f'no_{side}'}"
 
 

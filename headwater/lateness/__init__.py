@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 import duckdb
 
-from headwater import spans
+from headwater.common import durations
 from headwater.definitions import Table
 from headwater.errors import QueryError
 from headwater.project import Project
@@ -24,7 +24,7 @@ from headwater.watermarks import Watermark, Window, below
 
 TARGETS = (0.99, 0.999, 0.9999)
 _LADDER = "0s 1s 2s 5s 10s 30s 1m 2m 5m 10m 30m 1h 2h 6h 12h 1d 2d 7d 30d 90d 365d 3650d 36500d 3650000d"
-LADDER = tuple(spans.parse(text) for text in _LADDER.split(" "))
+LADDER = tuple(durations.parse(text) for text in _LADDER.split(" "))
 _PLACE = ("cluster", "topic", "partition", "offset")
 _TIMES = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMP")
 _QUANTILES = (50, 95, 99)
@@ -168,7 +168,7 @@ def _event_time(
 def _skew(project: Project, name: str) -> int:
     """How far after its `ingested_at` a row may be dated, in microseconds."""
     definition = project.tables.get(name)
-    return spans.parse(definition.skew if definition else Table.skew)
+    return durations.parse(definition.skew if definition else Table.skew)
 
 
 def _windows(declared: Sequence[Watermark], asked: int | None) -> dict[Window, list[str]]:

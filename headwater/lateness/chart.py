@@ -10,7 +10,7 @@ import math
 from html import escape
 from pathlib import Path
 
-from headwater import spans
+from headwater.common import durations
 from headwater.errors import QueryError
 from headwater.lateness import Choice, Lateness, View
 
@@ -32,8 +32,8 @@ def title(view: View) -> str:
     tables = ", ".join(view.tables)
     if view.window is None:
         return "row by row" + (f", as for {tables}" if tables else "")
-    every = "" if view.window.slide == view.window.size else f" every {spans.text(view.window.slide)}"
-    return f"{tables}{': ' if tables else ''}windows of {spans.text(view.window.size)}{every}"
+    every = "" if view.window.slide == view.window.size else f" every {durations.text(view.window.slide)}"
+    return f"{tables}{': ' if tables else ''}windows of {durations.text(view.window.size)}{every}"
 
 
 def write(found: Lateness, path: Path) -> None:
@@ -77,7 +77,7 @@ def svg(found: Lateness) -> str:
     parts.append(f'<line x1="{_LEFT}" y1="{bottom}" x2="{width - 20}" y2="{bottom}" stroke="#9ca3af"/>')
     for at, delay in enumerate(delays):
         x = _x(at)
-        parts.append(f'<text x="{x}" y="{bottom + 18}" text-anchor="middle">{spans.text(delay)}</text>')
+        parts.append(f'<text x="{x}" y="{bottom + 18}" text-anchor="middle">{durations.text(delay)}</text>')
         if any(view.choices[at].declared_by for view in found.views):
             parts.append(
                 f'<line x1="{x}" y1="{_TOP}" x2="{x}" y2="{bottom}" stroke="#9ca3af" stroke-dasharray="4 4"/>'
@@ -103,7 +103,9 @@ def _line(view: View, colour: str, bottom: int, legend: int) -> list[str]:
 
 
 def _says(choice: Choice) -> str:
-    return f"delay {spans.text(choice.delay)}: {choice.late:,} rows too late, {choice.completeness:.4%} kept"
+    return (
+        f"delay {durations.text(choice.delay)}: {choice.late:,} rows too late, {choice.completeness:.4%} kept"
+    )
 
 
 def _x(at: int) -> int:

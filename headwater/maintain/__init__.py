@@ -18,7 +18,8 @@ from typing import overload
 
 from deltalake import DeltaTable
 
-from headwater import inspect, requests, spans
+from headwater import inspect, requests
+from headwater.common import durations
 from headwater.conf import Maintenance
 from headwater.maintain.clean import clean, forget_uncommitted
 from headwater.maintain.compact import compact
@@ -160,7 +161,7 @@ def _span(text: str) -> timedelta: ...
 @overload
 def _span(text: None) -> None: ...
 def _span(text: str | None) -> timedelta | None:
-    return None if text is None else timedelta(microseconds=spans.parse(text))
+    return None if text is None else timedelta(microseconds=durations.parse(text))
 
 
 def _is_held(table: Path, version: int, before: datetime) -> bool:

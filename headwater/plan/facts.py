@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.analysis.analysed import Analysed
+from headwater.common import json_file
 from headwater.definitions import Files, Table, Topic
 from headwater.project import Project
-from headwater.storage import note
 
 Facts = dict[str, str]
 FILE = "definition.json"
@@ -71,7 +71,7 @@ def write(folder: Path, kept: Facts, project: str = "") -> None:
     """Keep them, with the versions that they were written by, and the digest of the project."""
     folder.mkdir(parents=True, exist_ok=True)
     by = {name: version(name) for name in ("headwater", "pyspark", "deltalake")}
-    note.write(folder / FILE, {"facts": kept, "by": by, "project": project}, indent=1)
+    json_file.write(folder / FILE, {"facts": kept, "by": by, "project": project}, indent=1)
 
 
 def kind(table: Table, analysed: Analysed) -> str:

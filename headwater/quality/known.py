@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headwater import memory
-from headwater.memory import quoted
+from headwater.common import scratch
+from headwater.common.scratch import quoted
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class KeyIndex:
 
         Two keys may have one hash: compare the keys of what is found.
         """
-        with memory.connection() as connection:
+        with scratch.connection() as connection:
             self._follow(connection, files)
             connection.register("batch", batch)
             found = connection.execute(f"SELECT DISTINCT {self._hash} AS h FROM batch").fetchnumpy()
@@ -67,7 +67,7 @@ class KeyIndex:
             connection.register("wanted", pa.table({"h": hashes}))
             names = ", ".join(map(quoted, self._columns.names))
             rows = connection.execute(
-                f"SELECT {names} FROM {memory.parquet(connection, self._columns)} "
+                f"SELECT {names} FROM {scratch.parquet(connection, self._columns)} "
                 f"WHERE {self._hash} IN (SELECT h FROM wanted)",
                 {"files": [self._files[at] for at in owners]},
             ).to_arrow_table()
@@ -83,7 +83,7 @@ class KeyIndex:
             return
         numbers = pa.array(range(len(self._files), len(self._files) + len(new)), pa.int32())
         connection.register("names", pa.table({"name": new, "number": numbers}))
-        rows = memory.parquet(connection, self._columns, options=", filename = true")
+        rows = scratch.parquet(connection, self._columns, options=", filename = true")
         found: dict[str, Any] = connection.execute(
             f"SELECT {self._hash} AS h, number FROM {rows} JOIN names ON names.name = filename",
             {"files": new},

@@ -18,11 +18,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NumericType, StringType, StructType
 
+from headwater.common.durations import parse
 from headwater.errors import ProjectError
 from headwater.quality import predicate
 from headwater.quality.arguments import TIMES, Arguments
 from headwater.quality.suite import Rule
-from headwater.spans import parse
 
 Shares = dict[str, list[list[int]]]  # {rule → [rows seen, rows that fail], the oldest first}
 _BUCKETS = 8  # a window's rows are kept in about so many parts

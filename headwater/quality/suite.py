@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from headwater import spans
+from headwater.common import durations
 from headwater.errors import ProjectError
 
 Action = Literal["warn", "drop", "quarantine", "fail"]
@@ -175,7 +175,7 @@ def read(file: Path) -> Suite:
         rules[rule.id] = rule
     every = found.meta.every if found.meta else None
     try:
-        too_often = every is not None and spans.parse(every) < _SHORTEST
+        too_often = every is not None and durations.parse(every) < _SHORTEST
     except ValueError as e:
         raise ProjectError(f"{file}: meta.every: {e}") from None
     if too_often:

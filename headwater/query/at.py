@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from headwater import moments
+from headwater.common import times
 from headwater.errors import QueryError
 from headwater.query.sources import Source
 from headwater.storage import log
@@ -42,7 +42,7 @@ def versions(tables: Sequence[Source], at: str | None, option: str = "--at") -> 
 
 def _parsed(at: str, option: str) -> datetime:
     try:
-        return moments.parse(at)
+        return times.parse(at)
     except ValueError:
         raise QueryError(f"{option} {at}: write a version or a time like 2026-01-31T06:00:00Z") from None
 

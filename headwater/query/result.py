@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from headwater import tables
+from headwater.common import listings
 
 Format = Literal["table", "json", "csv"]
 
@@ -51,14 +51,14 @@ def _table(result: Result, out: TextIO) -> None:
         for at in range(len(result.columns))
         if shown and all(row[at] is None or _is_number(row[at]) for row in shown)
     ]
-    table = tables.table([escape(name) for name in result.columns], right=right)
+    table = listings.table([escape(name) for name in result.columns], right=right)
     for row in shown:
         table.add_row(*(_cell(value) for value in row))
     end = f"{count:,} row{'' if count == 1 else 's'}"
     if count > SHOWN:
         end = f"{SHOWN:,} of {end}; add LIMIT, or --format csv for all"
-    parts = [table] if len(shown) > RECORDS or tables.fits(table, out) else _records(result)
-    tables.show([*parts, Text(end, style="dim")], out)
+    parts = [table] if len(shown) > RECORDS or listings.fits(table, out) else _records(result)
+    listings.show([*parts, Text(end, style="dim")], out)
 
 
 def _records(result: Result) -> list[RenderableType]:

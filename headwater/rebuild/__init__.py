@@ -22,11 +22,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
+from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
 from headwater.eventtime import EventTime, state_name
 from headwater.flows.replay import replay_name
 from headwater.inspect import beside
-from headwater.progress import Board
 from headwater.project import Project
 from headwater.rebuild.build import Builder, Now, Progress
 from headwater.rebuild.compare import Difference

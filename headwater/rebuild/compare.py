@@ -10,12 +10,12 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headwater import memory
 from headwater.aggregate import PARTIAL
+from headwater.common import scratch
+from headwater.common.scratch import comparable, quoted
 from headwater.errors import FlowError
 from headwater.eventtime import late_name, state_name
 from headwater.flows.replay import replay_name
-from headwater.memory import comparable, quoted
 from headwater.quarantine import quarantine_name, resolved_name
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, files
@@ -127,7 +127,7 @@ def compare(name: str, live: Side, built: Side, limit: int = 0) -> Difference:
     apart = set(live.columns) ^ set(built.columns) if live.columns and built.columns else set()
     kinds = {**live.columns, **built.columns}
     values = ", ".join(comparable(column, kinds[column]) for column in common or kinds)
-    with memory.connection() as connection:
+    with scratch.connection() as connection:
 
         def ask(text: str) -> list[dict[str, Any]]:
             try:

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from headwater.common import json_file
 from headwater.definitions import Table
 from headwater.project import Project
 from headwater.reference import CLOCK
-from headwater.storage import log, note
+from headwater.storage import log
 from headwater.storage.lake import Lake
 
 
@@ -62,7 +63,7 @@ def read(folder: Path) -> Proof | None:
 def write(folder: Path, generation: int, version: int, rows: int, fingerprint: str) -> None:
     """Keep that a version is proven, by now."""
     proof = Proof(generation, version, rows, datetime.now(UTC).isoformat(timespec="seconds"), fingerprint)
-    note.write(folder / "proven.json", asdict(proof))
+    json_file.write(folder / "proven.json", asdict(proof))
 
 
 def standings(project: Project) -> list[Standing]:

@@ -18,10 +18,10 @@ from typing import Any
 
 from headwater import analysis
 from headwater.analysis import Analysed
+from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.replay import replay_name
 from headwater.inspect import beside
-from headwater.progress import Board
 from headwater.project import Project
 from headwater.rebuild import proofs
 from headwater.rebuild.build import Builder, Progress

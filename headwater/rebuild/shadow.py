@@ -10,7 +10,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from headwater.storage import lease, note
+from headwater.common import json_file
+from headwater.storage import lease
 from headwater.storage.lake import Lake, Place
 
 _PLAN = "plan.json"  # of a trial
@@ -47,7 +48,7 @@ class Plan:
 
     def write(self, lake: Lake) -> None:
         """Keep it; after a kill it is there whole, or not at all."""
-        note.write(_file(lake), asdict(self), indent=1)
+        json_file.write(_file(lake), asdict(self), indent=1)
 
     def forget(self, lake: Lake) -> None:
         """The rebuild is over."""
@@ -124,7 +125,7 @@ class Trial(Shadow):
 
     def tell(self) -> None:
         """Let others know what is compared, as long as this process lives."""
-        note.write(self.folder / _PLAN, asdict(self.plan))
+        json_file.write(self.folder / _PLAN, asdict(self.plan))
 
     def at(self, name: str, generation: int) -> Path:
         """Where the table, or one beside it, is built."""
@@ -138,7 +139,7 @@ class Trial(Shadow):
 
     def keep(self, generation: int, version: int) -> None:
         """Note that what was built is what the live table was at a version of one of its generations."""
-        note.write(self._note, [generation, version])
+        json_file.write(self._note, [generation, version])
 
     def kept(self) -> tuple[int, int] | None:
         """Which generation and version what was built is; None where it was not kept."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from headwater import moments
+from headwater.common import times
 from headwater.errors import ProjectError
 from headwater.inspect import changes_in_place
 from headwater.plan import shortened
@@ -78,7 +78,7 @@ def positions(
     if since.isdecimal():
         return _from_version(live, int(since))
     try:
-        moment = moments.parse(since)
+        moment = times.parse(since)
     except ValueError:
         raise ProjectError(
             f"--from {since}: write {EARLIEST}, a time like 2026-01-31T06:00:00Z, or a version"

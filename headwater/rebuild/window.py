@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from headwater import moments
 from headwater.analysis import Analysed
+from headwater.common import times
+from headwater.common.scratch import quoted
 from headwater.definitions import Table
 from headwater.errors import ProjectError
-from headwater.memory import quoted
 from headwater.storage import stats
 
 
@@ -41,7 +41,7 @@ class Window:
         """
         begin, _, end = text.partition("/")
         try:
-            found = cls(moments.parse(begin), moments.parse(end), text)
+            found = cls(times.parse(begin), times.parse(end), text)
         except ValueError:
             found = None
         if found is None or found.begin >= found.end:

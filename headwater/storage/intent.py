@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headwater.storage import note
+from headwater.common import json_file
 from headwater.storage.lake import Lake
 
 
@@ -72,7 +72,7 @@ class IntentFile:
 
     def write(self, intent: Intent) -> Intent:
         """Keep `intent` in place of the last; after a kill, one of the two is there, whole."""
-        note.write(self._path, asdict(intent))
+        json_file.write(self._path, asdict(intent))
         return intent
 
     def seal(self, intent: Intent) -> None:

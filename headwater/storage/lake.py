@@ -27,9 +27,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, write_deltalake
 
+from headwater.common import json_file
 from headwater.errors import ProjectError
 from headwater.runtime import failpoints
-from headwater.storage import log, note
+from headwater.storage import log
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -173,7 +174,7 @@ class Lake:
         folders = [self.at(name, 1).parent for name in names]
         folders += [self.flow_at(flow, 1).parent for flow in flows]
         held = {"tables": names, "folders": [str(folder.relative_to(self.root)) for folder in folders]}
-        note.write(self.root / f"_drop.{names[0]}.json", held)
+        json_file.write(self.root / f"_drop.{names[0]}.json", held)
         failpoints.reach("noted", names[0])
         self.swap({}, without=names)
 

@@ -41,9 +41,9 @@ from pyspark.sql import SparkSession
 from headwater import produce, run
 from headwater import project as projects
 from headwater.broker import create_topics
+from headwater.common.progress import Board
 from headwater.produce import Faults, Record, Topic, run_producer
 from headwater.produce.clock import DEFAULT_START, stepped
-from headwater.progress import Board
 from headwater.reference import CLOCK
 from headwater.run import Options, Run
 from headwater.storage import log

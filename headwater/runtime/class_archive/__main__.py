@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from headwater import kafka, query
 from headwater import project as projects
 from headwater.broker import Topic, create_topics
+from headwater.common.progress import Board
 from headwater.errors import HeadwaterError
-from headwater.progress import Board
 from headwater.run import Options, Run
 from headwater.runtime import class_archive, jvm
 
