@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from headwater import analysis, requests
+from headwater import analysis
 from headwater.definitions import Files, Format, Topic
 from headwater.errors import HeadwaterError, ProjectError, describe
 from headwater.flows.backfill import Backfill, Backfilled
@@ -17,10 +17,10 @@ from headwater.landing.ledger import Ledger
 from headwater.landing.source import source, whole
 from headwater.plan import accept
 from headwater.project import Project
-from headwater.requests import Answer, Request
-from headwater.storage import lease
+from headwater.storage import lease, mailbox
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
+from headwater.storage.mailbox import Answer, Request
 from headwater.storage.target import Target
 
 State = Literal["new", "taken", "unreadable", "changed"]
@@ -89,8 +89,8 @@ def backfill(project: Project, table: str, pattern: str, form: Format | None = N
     form = form or formats.of(file.path for file in found)
     request = Request("backfill", None, None, project.digest, pattern=pattern, format=form)
     folder = lake.flow_folder(table)
-    answer = requests.ask(folder, request) if lease.holder(folder) is not None else None
-    return Backfilled(**requests.done(answer or _here(project, lake, topic, pattern, form)))
+    answer = mailbox.ask(folder, request) if lease.holder(folder) is not None else None
+    return Backfilled(**mailbox.done(answer or _here(project, lake, topic, pattern, form)))
 
 
 def _topic(project: Project, table: str) -> Topic:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from headwater import analysis, quarantine, requests
+from headwater import analysis, quarantine
 from headwater.common.progress import Board
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
@@ -12,11 +12,11 @@ from headwater.flows.derived import DerivedFlow
 from headwater.flows.replay import Resolution
 from headwater.project import Project
 from headwater.quarantine import Quarantine
-from headwater.requests import Answer, Request
 from headwater.runtime import sessions
-from headwater.storage import lease
+from headwater.storage import lease, mailbox
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
+from headwater.storage.mailbox import Answer, Request
 
 
 def resolve(
@@ -55,8 +55,8 @@ def resolve(
         return Resolution()
     request = Request(action, rule, why, project.digest)
     folder = lake.flow_folder(table)
-    answer = requests.ask(folder, request) if lease.holder(folder) is not None else None
-    return Resolution(**requests.done(answer or _here(project, lake, table, request)))
+    answer = mailbox.ask(folder, request) if lease.holder(folder) is not None else None
+    return Resolution(**mailbox.done(answer or _here(project, lake, table, request)))
 
 
 def _here(project: Project, lake: Lake, table: str, request: Request) -> Answer:

@@ -14,7 +14,7 @@ from types import FrameType
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from headwater import analysis, kafka, requests
+from headwater import analysis, kafka
 from headwater.broker import Topic as KafkaTopic
 from headwater.broker import create_topics, list_topics
 from headwater.common.progress import Board
@@ -28,7 +28,7 @@ from headwater.flows.upkeep import Committing, Upkeep
 from headwater.project import Project
 from headwater.runtime import sessions
 from headwater.savepoints import copies
-from headwater.storage import erasure
+from headwater.storage import erasure, mailbox
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
 
@@ -259,9 +259,9 @@ class Run:
             if isinstance(flow, Committing):
                 flow.committer.checkpoint(context.project.conf.maintain.checkpoint)
         for name in self.board.failed():
-            for _, answer in requests.take(context.lake.flow_folder(name)):
+            for _, answer in mailbox.take(context.lake.flow_folder(name)):
                 why = f"{name} has failed in process {os.getpid()}; mend it and start that one again"
-                requests.reply(answer, {"error": why})
+                mailbox.reply(answer, {"error": why})
 
 
 def with_signals(stop: Callable[[], None]) -> None:

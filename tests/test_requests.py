@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from headwater import requests
 from headwater.errors import FlowError
-from headwater.requests import Request
-from headwater.storage import lease
+from headwater.storage import lease, mailbox
+from headwater.storage.mailbox import Request
 
 ASKED = Request("replay", "a rule", None, "f00")
 
@@ -32,15 +31,15 @@ def held(folder: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def serve(folder: Path, answer: requests.Answer | None) -> list[Request]:
+def serve(folder: Path, answer: mailbox.Answer | None) -> list[Request]:
     """Take requests until there was one; answer it, or not."""
     seen: list[Request] = []
     deadline = time.monotonic() + 30
     while not seen and time.monotonic() < deadline:
-        for request, to in requests.take(folder):
+        for request, to in mailbox.take(folder):
             seen.append(request)
             if answer is not None:
-                requests.reply(to, answer)
+                mailbox.reply(to, answer)
     return seen
 
 
@@ -50,7 +49,7 @@ def test_who_holds_the_lease_answers(tmp_path: Path) -> None:
         assert lease.holder(tmp_path) == 4711
         server = threading.Thread(target=lambda: seen.extend(serve(tmp_path, {"done": {"n": 1}})))
         server.start()
-        assert requests.ask(tmp_path, ASKED) == {"done": {"n": 1}}
+        assert mailbox.ask(tmp_path, ASKED) == {"done": {"n": 1}}
         server.join()
     assert seen == [ASKED]
     assert list((tmp_path / "requests").iterdir()) == []
@@ -58,15 +57,15 @@ def test_who_holds_the_lease_answers(tmp_path: Path) -> None:
 
 def test_nobody_answers_where_nobody_holds_the_lease(tmp_path: Path) -> None:
     assert lease.holder(tmp_path) is None
-    assert requests.ask(tmp_path, ASKED) is None
+    assert mailbox.ask(tmp_path, ASKED) is None
     assert list((tmp_path / "requests").iterdir()) == []
-    assert list(requests.take(tmp_path)) == []
+    assert list(mailbox.take(tmp_path)) == []
 
 
 def test_a_holder_that_ends_without_an_answer_is_not_waited_for(tmp_path: Path) -> None:
-    said: list[requests.Answer | None] = []
+    said: list[mailbox.Answer | None] = []
     with held(tmp_path):
-        asker = threading.Thread(target=lambda: said.append(requests.ask(tmp_path, ASKED)))
+        asker = threading.Thread(target=lambda: said.append(mailbox.ask(tmp_path, ASKED)))
         asker.start()
         assert serve(tmp_path, None) == [ASKED]
     asker.join(30)
@@ -74,6 +73,6 @@ def test_a_holder_that_ends_without_an_answer_is_not_waited_for(tmp_path: Path) 
 
 
 def test_why_not_is_raised() -> None:
-    assert requests.done({"done": 5}) == 5
+    assert mailbox.done({"done": 5}) == 5
     with pytest.raises(FlowError, match="mend it"):
-        requests.done({"error": "mend it"})
+        mailbox.done({"error": "mend it"})

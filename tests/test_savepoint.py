@@ -24,11 +24,11 @@ from headwater.errors import ProjectError
 from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
 from headwater.inspect import beside
-from headwater.requests import Request
 from headwater.runtime import failpoints
 from headwater.savepoints import cut as cuts
 from headwater.storage import log
 from headwater.storage.lake import Lake
+from headwater.storage.mailbox import Request
 from headwater.storage.ranges import Position
 
 BOTH, RUNS = "gold.both", "gold.runs"

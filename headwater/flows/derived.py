@@ -12,7 +12,6 @@ from dataclasses import asdict
 import pyarrow as pa
 from py4j.protocol import Py4JNetworkError
 
-from headwater import requests
 from headwater.definitions import Table
 from headwater.errors import CommitError, HeadwaterError, describe
 from headwater.flows import bisect
@@ -22,10 +21,10 @@ from headwater.flows.replay import Replay
 from headwater.flows.rows import NONE_BROKEN, Rows
 from headwater.quality.measure import Findings, Shares
 from headwater.quarantine import HELD, quarantine_name
-from headwater.requests import Answer, Request
-from headwater.storage import stored
+from headwater.storage import mailbox, stored
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent
+from headwater.storage.mailbox import Answer, Request
 from headwater.storage.target import Target
 
 
@@ -68,8 +67,8 @@ class DerivedFlow(RangedFlow):
 
     def _turn(self) -> bool:
         """Do what other processes ask for, then one batch; whether there was one."""
-        for request, answer in requests.take(self._folder):
-            requests.reply(answer, self.resolve(request))
+        for request, answer in mailbox.take(self._folder):
+            mailbox.reply(answer, self.resolve(request))
             if self._replay is not None:
                 self._replay.recover()  # one that failed between its two commits
         return self.step()

@@ -28,10 +28,10 @@ from headwater.flows.context import Context, clock
 from headwater.flows.rows import FewRows
 from headwater.quality.measure import Findings
 from headwater.quarantine import RESOLVED, Quarantine, by_rule, quarantine_name, resolved_name
-from headwater.requests import Request
 from headwater.storage import stored
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile
+from headwater.storage.mailbox import Request
 from headwater.storage.places import KEYS, place_of, within, without
 from headwater.storage.target import Target
 

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headwater import kafka, requests
+from headwater import kafka
 from headwater.broker import end_offsets
 from headwater.common import json_file
 from headwater.common.progress import Batch
@@ -32,10 +32,11 @@ from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval, starting
 from headwater.flows.rows import FEW, FEW_BYTES
 from headwater.plan import accept
-from headwater.requests import Answer, Request
 from headwater.runtime import sessions
+from headwater.storage import mailbox
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile
+from headwater.storage.mailbox import Answer, Request
 from headwater.storage.target import Target
 
 # Payloads, offsets and times hardly repeat: looking for repetition and bounds in them costs a third.
@@ -95,8 +96,8 @@ class SourceFlow:
                 self._context.check(self.name)
                 if self._context.stop.is_set() or self._outgrown():
                     break
-                for request, answer in requests.take(self._folder):
-                    requests.reply(answer, self._answer(request))
+                for request, answer in mailbox.take(self._folder):
+                    mailbox.reply(answer, self._answer(request))
         except Exception:
             if self._failure is not None:
                 raise self._failure from None

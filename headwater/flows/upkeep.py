@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Protocol, runtime_checkable
 
-from headwater import inspect, maintain, requests
+from headwater import inspect, maintain
 from headwater.common import durations
 from headwater.errors import FlowError, describe
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow
 from headwater.maintain import Maintained
+from headwater.storage import mailbox
 from headwater.storage.commit import Committer
 from headwater.storage.target import Target
 
@@ -64,12 +65,12 @@ class Upkeep:
         self._try("the engine's own tables", lambda: maintain.engines(project, lake))
 
     def _answer(self, name: str, flow: Committing | None) -> None:
-        for _, answer in requests.take(self._context.lake.flow_folder(name), maintain.KIND):
+        for _, answer in mailbox.take(self._context.lake.flow_folder(name), maintain.KIND):
             done = self._maintain(flow) if flow else f"{name} has failed; mend it and start its run again"
             if isinstance(done, str):
-                requests.reply(answer, {"error": done})
+                mailbox.reply(answer, {"error": done})
             else:
-                requests.reply(answer, {"done": [asdict(one) for one in done]})
+                mailbox.reply(answer, {"done": [asdict(one) for one in done]})
 
     def _maintain(self, flow: Committing) -> list[Maintained] | str:
         project, lake = self._context.project, self._context.lake

@@ -18,7 +18,7 @@ from typing import overload
 
 from deltalake import DeltaTable
 
-from headwater import inspect, requests
+from headwater import inspect
 from headwater.common import durations
 from headwater.conf import Maintenance
 from headwater.maintain.clean import clean, forget_uncommitted
@@ -27,14 +27,14 @@ from headwater.maintain.expire import expire, part
 from headwater.maintain.horizon import Hold, holds
 from headwater.plan import facts as definitions
 from headwater.project import Project
-from headwater.requests import Request
-from headwater.storage import erasure, lease, log
+from headwater.storage import erasure, lease, log, mailbox
 from headwater.storage.intent import intents_of
 from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.lease import Lease
+from headwater.storage.mailbox import Request
 from headwater.storage.target import Target
 
-KIND = "maintenance"  # of requests, see `headwater.requests`
+KIND = "maintenance"  # of requests, see `headwater.storage.mailbox`
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ def maintain(project: Project, tables: Sequence[str] = ()) -> list[Maintained]:
     for name in names:
         erasure.refuse(lake)  # rows that expire now would be missing in what it makes anew
         folder = lake.flow_folder(name)
-        asked = requests.ask(folder, Request("maintain"), KIND) if lease.holder(folder) is not None else None
+        asked = mailbox.ask(folder, Request("maintain"), KIND) if lease.holder(folder) is not None else None
         if asked is not None:
-            found += [Maintained(**done) for done in requests.done(asked)]
+            found += [Maintained(**done) for done in mailbox.done(asked)]
         elif name in lake.places():
             mine = Lease(name, folder)
             try:
