@@ -28,7 +28,7 @@ from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.upkeep import Upkeep
 from headwater.produce import Faults, Record, load_generator, stepped
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.runtime import sessions
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target

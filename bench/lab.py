@@ -12,9 +12,10 @@ from confluent_kafka.admin import AdminClient
 from headwater import kafka
 from headwater.broker import create_topics, list_topics
 from headwater.common.progress import Board
-from headwater.paths import engine_folder
 from headwater.produce import DEFAULT_START, DEFAULT_STEP, Faults, load_generator, run_producer, stepped
-from headwater.project import Project, load
+from headwater.project.load import Project
+from headwater.project.load import load_project as load
+from headwater.project.paths import engine_folder
 from headwater.run import Options, Run
 
 ROOT = Path(__file__).parent.parent

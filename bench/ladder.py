@@ -10,7 +10,7 @@ from typing import Any
 
 from bench import lab
 from headwater import kafka
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.runtime import sessions
 
 ROWS = 3_000_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.definitions import (
+from headwater.project.definitions import (
     alert,
     files,
     json,
@@ -22,8 +22,8 @@ from headwater.definitions import (
     table,
     topic,
 )
-from headwater.driving import drive
-from headwater.keyed import Keyed, Row
+from headwater.project.drive import drive
+from headwater.project.process import Keyed, Row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,9 +68,9 @@ def connect(project: Path | None = None, *, env: str = "local") -> duckdb.DuckDB
 def cumulative_windows(column: str, *, size: str, step: str) -> Column:
     """The windows that begin together, grow by `step` up to `size`, and hold an instant: an ARRAY to explode.
 
-    See `headwater.windows`.
+    See `headwater.project.windows`.
     """
-    from headwater.windows import cumulative_windows
+    from headwater.project.windows import cumulative_windows
 
     return cumulative_windows(column, size=size, step=step)
 

@@ -314,7 +314,7 @@ def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: str) -
 
 
 def _is_of_time(group: Any) -> bool:
-    """Whether it is Spark's `window`, or a column of that name and type: see `headwater.windows`."""
+    """Whether it is Spark's `window`, or a column of that name and type: see `headwater.project.windows`."""
     if catalyst.metadata_key(group, "spark.timeWindow"):
         return True
     return catalyst.kind(group) == "AttributeReference" and (

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from headwater import analysis
-from headwater.definitions import Files, Format, Topic
 from headwater.errors import HeadwaterError, ProjectError, describe
 from headwater.flows.backfill import Backfill, Backfilled
 from headwater.landing import adopted, formats
@@ -16,7 +15,8 @@ from headwater.landing.file import File
 from headwater.landing.ledger import Ledger
 from headwater.landing.source import source, whole
 from headwater.plan import accept
-from headwater.project import Project
+from headwater.project.definitions import Files, Format, Topic
+from headwater.project.load import Project
 from headwater.storage import lease, mailbox
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease

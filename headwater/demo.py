@@ -22,11 +22,11 @@ from rich.table import Table as Grid
 from headwater import kafka, query
 from headwater.broker import Topic, create_topics
 from headwater.common.progress import Board
-from headwater.conf import KafkaOptions
 from headwater.errors import HeadwaterError, ProjectError
 from headwater.inspect.status import Status, snapshot
 from headwater.produce import BackgroundProducer, Faults, Generator, event_clock, load_generator
-from headwater.project import Project
+from headwater.project.conf import KafkaOptions
+from headwater.project.load import Project
 from headwater.query.result import write
 from headwater.run import Options, Run
 

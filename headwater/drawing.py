@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.project import Project
+from headwater.project.load import Project
 
 
 def edges(project: Project) -> list[tuple[str, str]]:

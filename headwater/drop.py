@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from headwater import inspect
 from headwater.errors import ProjectError
 from headwater.flows.replay import replay_name
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.rebuild.shadow import Plan
 from headwater.runtime import failpoints
 from headwater.storage import log

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from headwater.broker import EmbeddedBroker
 from headwater.broker.topics import TIMEOUT, unanswered
-from headwater.conf import Conf, KafkaOptions
 from headwater.errors import ConfError
-from headwater.paths import engine_folder
+from headwater.project.conf import Conf, KafkaOptions
+from headwater.project.paths import engine_folder
 
 # Options with the same name and meaning in both clients.
 SHARED = {

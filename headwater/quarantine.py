@@ -23,7 +23,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType, Ti
 from headwater.analysis import BRONZE
 from headwater.decode import PLACE, RAW
 from headwater.errors import ProjectError
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.storage.lake import Lake
 from headwater.storage.places import KEYS, once, within, without
 

@@ -10,7 +10,7 @@ from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.replay import Resolution
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.quarantine import Quarantine
 from headwater.runtime import sessions
 from headwater.storage import lease, mailbox

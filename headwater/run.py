@@ -18,14 +18,14 @@ from headwater import analysis, kafka
 from headwater.broker import Topic as KafkaTopic
 from headwater.broker import create_topics, list_topics
 from headwater.common.progress import Board
-from headwater.definitions import KafkaSink
 from headwater.errors import HeadwaterError, LeaseError, Unavailable, describe
 from headwater.flows import reading, realtime
 from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Flow, flow_of
 from headwater.flows.schedule import Schedule
 from headwater.flows.upkeep import Committing, Upkeep
-from headwater.project import Project
+from headwater.project.definitions import KafkaSink
+from headwater.project.load import Project
 from headwater.runtime import sessions
 from headwater.savepoints import copies
 from headwater.storage import erasure, mailbox

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.broker import EmbeddedBroker
-from headwater.conf import Conf
+from headwater.project.conf import Conf
 from headwater.runtime import sessions
 
 # A worker of pytest-xdist is a `python -c`, whose `__main__` has neither file nor spec. PySpark takes such a

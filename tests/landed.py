@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from headwater import analysis
-from headwater import project as projects
 from headwater.common.progress import Board
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.landing.ledger import Ledger
+from headwater.project.load import Project, load_project
 from headwater.storage import lake
 from headwater.storage.lake import Lake
 
@@ -46,8 +46,8 @@ class Landed:
         self._written = 0
 
     @property
-    def project(self) -> projects.Project:
-        return projects.load(self.root)
+    def project(self) -> Project:
+        return load_project(self.root)
 
     @property
     def lake(self) -> Lake:

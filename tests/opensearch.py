@@ -23,7 +23,7 @@ from opensearchpy import OpenSearch
 from opensearchpy.exceptions import NotFoundError, OpenSearchException
 from opensearchpy.helpers import scan
 
-from headwater.conf import OpenSearchOptions
+from headwater.project.conf import OpenSearchOptions
 from headwater.runtime import jars
 from headwater.runtime.jars import ivy, lock
 from headwater.runtime.java import java

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from headwater import decode
 from headwater.analysis import BRONZE
 from headwater.decode.contract import Fields
-from headwater.definitions import Json
 from headwater.errors import ProjectError
 from headwater.flows import bisect
 from headwater.flows.rows import FewRows, ManyRows, Work, read
+from headwater.project.definitions import Json
 from headwater.storage import stored
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

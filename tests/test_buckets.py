@@ -22,16 +22,16 @@ from store import ACCESS, SECRET, Store
 from test_backfill import ONLY, RAW
 from typer.testing import CliRunner
 
-from headwater import project as projects
 from headwater.backfill import backfill, plan
 from headwater.cli import app
-from headwater.conf import BucketOptions
 from headwater.errors import ConfError, FlowError, ProjectError, StoreUnavailable
 from headwater.flows.declared import flow_of
 from headwater.inspect.status import standings
 from headwater.landing import bucket as buckets
 from headwater.landing.bucket import Bucket
 from headwater.landing.folder import Folder
+from headwater.project.conf import BucketOptions
+from headwater.project.load import load_project
 from headwater.runtime import failpoints
 
 PAID = "bronze.paid"
@@ -325,11 +325,11 @@ def test_what_a_project_may_say(case: Landed, store: Store) -> None:
         match=r"paid\.py: bronze\.paid takes files of the bucket 'acne', of which the environment says "
         r"nothing; add it under 's3' in .*conf/local\.yaml; did you mean acme\?",
     ):
-        projects.load(case.root)
+        load_project(case.root)
     for pattern in ("gs://acme/x/*", "s3://acme", "s3:///x"):
         case.write("bronze/paid.py", f"import headwater as hw\npaid = hw.files({pattern!r})".encode())
         with pytest.raises(ProjectError, match=r"named by a path, or as s3://<bucket>/<key>, not "):
-            projects.load(case.root)
+            load_project(case.root)
     case.write("bronze/paid.py", BRONZE.encode())
     for others, said in (
         (
@@ -346,7 +346,7 @@ def test_what_a_project_may_say(case: Landed, store: Store) -> None:
     ):
         case.write("conf/local.yaml", store.conf("acme", **others))
         with pytest.raises(ConfError, match=said):
-            projects.load(case.root)
+            load_project(case.root)
 
 
 def test_history_of_a_topic(tmp_path: Path, store: Store, interpreted: SparkSession) -> None:

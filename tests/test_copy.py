@@ -18,12 +18,12 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater import project as projects
 from headwater import query
 from headwater.broker import Topic, create_topics
 from headwater.cli import app
 from headwater.common.progress import Board
 from headwater.errors import ProjectError
+from headwater.project.load import Project, load_project
 from headwater.run import Options, Run
 from headwater.runtime import failpoints
 from headwater.savepoints import copies
@@ -76,8 +76,8 @@ class Source:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
 
-    def project(self, env: str = "local") -> projects.Project:
-        return projects.load(self.root, env)
+    def project(self, env: str = "local") -> Project:
+        return load_project(self.root, env)
 
     def produce(self, count: int) -> None:
         producer = Producer(self._client)

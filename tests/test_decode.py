@@ -22,9 +22,9 @@ from headwater import decode
 from headwater.analysis import BRONZE
 from headwater.decode.contract import BREACH, Fields
 from headwater.decode.parser import parser
-from headwater.definitions import Contract, Json
 from headwater.errors import FlowError, ProjectError
 from headwater.produce import load_generator
+from headwater.project.definitions import Contract, Json
 from headwater.runtime import catalyst, jvm
 
 DDL = (

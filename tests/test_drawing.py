@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headwater import drawing
-from headwater.project import load
+from headwater.project.load import load_project as load
 
 PYTHON = """import headwater as hw
 

@@ -19,7 +19,6 @@ from landed import EPOCH, Landed, parquet, times
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater import project as projects
 from headwater import query
 from headwater import rebuild as rebuilding
 from headwater.cli import app
@@ -29,6 +28,7 @@ from headwater.flows.declared import flow_of
 from headwater.landing.file import File
 from headwater.landing.folder import Folder
 from headwater.landing.ledger import Ledger
+from headwater.project.load import load_project
 from headwater.quarantine import Quarantine
 from headwater.rebuild import rebuild
 from headwater.resolve import resolve
@@ -420,7 +420,7 @@ def test_what_a_definition_may_say(case: Landed) -> None:
     with pytest.raises(
         ProjectError, match=r"paid\.py: bronze\.paid: format = 'xml'; known: json, text, csv, "
     ):
-        projects.load(case.root)
+        load_project(case.root)
     case.write(
         "bronze/paid.py", b'import headwater as hw\npaid = hw.files("in/*", format="csv", trigger="5s")'
     )
@@ -431,7 +431,7 @@ def test_what_a_definition_may_say(case: Landed) -> None:
     assert done.exit_code == 2 and "lost; give the topic payments a table of its own" in done.stdout
     case.write("conf/local.yaml", b"cluster: files\n")
     with pytest.raises(ConfError, match="rows of files have the cluster 'files'"):
-        projects.load(case.root)
+        load_project(case.root)
 
 
 HEADWATER = str(Path(sys.executable).parent / "headwater")

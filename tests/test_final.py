@@ -23,13 +23,13 @@ from typer.testing import CliRunner
 
 import headwater as hw
 from headwater import analysis, query
-from headwater import project as projects
 from headwater.cli import app
 from headwater.common.progress import Board
 from headwater.errors import CommitError, ProjectError
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
+from headwater.project.load import load_project
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
 
@@ -78,7 +78,7 @@ class Case:
         for name, text in {**FILES, f"gold/counts.{kind}": statement}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
-        project = projects.load(root)
+        project = load_project(root)
         self.tables = analysis.analyse(spark, project)
         self.lake = Lake(project.conf.lake)
         self.board = Board(notices=StringIO())

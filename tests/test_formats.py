@@ -19,9 +19,9 @@ import pytest
 import headwater as hw
 from headwater import decode
 from headwater.decode.parser import parser
-from headwater.definitions import Format
 from headwater.landing import formats
 from headwater.landing.formats import UNREADABLE, Reader
+from headwater.project.definitions import Format
 
 
 def read(path: Path, form: Format = "json", rows: int = 1 << 30, size: int = 1 << 30) -> list[bytes]:

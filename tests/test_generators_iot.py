@@ -14,7 +14,7 @@ import pytest
 
 from headwater.errors import ProjectError
 from headwater.produce import Faults, Ledger, Record, load_generator, stepped
-from headwater.quality import suite
+from headwater.project import suite
 
 ROOT = Path(__file__).parents[1]
 iot: Any = load_generator(ROOT, "iot")

@@ -12,11 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from headwater import inspect
-from headwater import project as projects
 from headwater.cli import app
 from headwater.errors import ProjectError
 from headwater.inspect.describe import Description, describe
-from headwater.project import Project
+from headwater.project.load import Project, load_project
 from headwater.storage import log
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
@@ -98,7 +97,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def project(root: Path) -> Project:
-    return projects.load(root)
+    return load_project(root)
 
 
 def test_listing_has_every_table_with_its_state(project: Project) -> None:

@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from headwater import kafka
 from headwater.broker import topics
-from headwater.conf import Conf
 from headwater.errors import BrokerError, BrokerUnavailable, ConfError
 from headwater.kafka import client_options, ensure_running, spark_options
+from headwater.project.conf import Conf
 from headwater.run import transient
 
 HERE = Path("unused")

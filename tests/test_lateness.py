@@ -16,15 +16,14 @@ import pytest
 from typer.testing import CliRunner
 
 from headwater import lateness
-from headwater import project as projects
 from headwater.cli import app
 from headwater.common import durations
 from headwater.errors import QueryError
 from headwater.lateness import chart as lateness_chart
-from headwater.project import Project
+from headwater.project.load import Project, load_project
+from headwater.project.watermarks import Window
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
-from headwater.watermarks import Window
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 SOURCE = pa.struct(
@@ -57,7 +56,7 @@ def project(root: Path, **gold: tuple[str, str]) -> Project:
     (root / "silver" / "readings.py").write_text(SILVER)
     for name, (window, delay) in gold.items():
         (root / "gold" / f"{name}.sql").write_text(GOLD.format(name=name, window=window, delay=delay))
-    return projects.load(root)
+    return load_project(root)
 
 
 def fill(
@@ -237,7 +236,7 @@ def test_a_functions_delay_is_known_and_its_windows_are_asked_for(tmp_path: Path
         "@hw.table(source='silver.readings', event_time='seen', delay='3 minutes')\n"
         "def f(readings):\n    return readings\n"
     )
-    found = projects.load(tmp_path)
+    found = load_project(tmp_path)
     fill(found, [row(0, 0, ingested=0)])
     measured = lateness.measure(found, "silver.readings")
     assert measured.event_time == "seen" and measured.views[0].window is None
@@ -273,7 +272,7 @@ def test_what_can_not_be_measured_is_refused(tmp_path: Path) -> None:
         assert "\n" not in str(refused.value)
     (tmp_path / "gold" / "a.sql").unlink()
     with pytest.raises(QueryError, match=r"nothing declares it; add --event-time COLUMN, one of: event_time"):
-        lateness.measure(projects.load(tmp_path), "silver.readings")
+        lateness.measure(load_project(tmp_path), "silver.readings")
 
 
 # The command
@@ -333,7 +332,7 @@ def test_the_chart_is_one_file_that_needs_no_other(filled: Path, tmp_path: Path,
 
 
 def test_a_chart_of_another_ending_is_refused(filled: Path, tmp_path: Path) -> None:
-    found = lateness.measure(projects.load(filled), "silver.readings")
+    found = lateness.measure(load_project(filled), "silver.readings")
     with pytest.raises(QueryError, match=r"ends in \.svg or \.html"):
         lateness_chart.write(found, tmp_path / "chart.png")
     with pytest.raises(QueryError, match="choose another file"):

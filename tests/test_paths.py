@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headwater.errors import ProjectError
-from headwater.paths import find_project
+from headwater.project.paths import find_project
 
 
 def test_the_nearest_project_above(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from test_final import told as reached_before
 from typer.testing import CliRunner
 
 import headwater as hw
-from headwater import project as projects
 from headwater.cli import app
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.upstream import Upstream
+from headwater.project.load import load_project
 
 # Each visit with its number in a row of visits less than 20 s apart; and where such a row ends, one with -1.
 PROCESS = f'''from datetime import timedelta
@@ -321,7 +321,7 @@ def test_drive_needs_no_stream(tmp_path: Path) -> None:
 
 
 def test_a_definition_of_the_project_is_tried_without_a_stream() -> None:
-    silences = projects.load(Path(__file__).parents[1]).tables["gold.bus_silences"]
+    silences = load_project(Path(__file__).parents[1]).tables["gold.bus_silences"]
     times = [datetime.fromtimestamp(EPOCH + seconds, UTC) for seconds in (0, 60, 200, 210)]
     reports = [
         {"bus_id": "bus-01", "event_time": at, "route_id": "M10", "lat": 52.5, "lon": 13.4} for at in times

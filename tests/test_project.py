@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater import analysis, conf
+from headwater import analysis
 from headwater.analysis import Analysed
 from headwater.errors import ConfError, HeadwaterError, ProjectError
-from headwater.project import Project, load
+from headwater.project import conf
+from headwater.project.load import Project
+from headwater.project.load import load_project as load
 
 BRONZE = "import headwater as hw\n\nraw = hw.topic('raw', partitions=2)\n"
 SILVER = """\"\"\"Readings.\"\"\"

@@ -18,12 +18,12 @@ from pyspark.sql import functions as F
 
 from headwater import decode
 from headwater.analysis import BRONZE
-from headwater.definitions import Json
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.rows import Counts, FewRows, ManyRows, Work, read
+from headwater.project.definitions import Json
+from headwater.project.suite import Rule, Suite
 from headwater.quality.gate import Gate, Tally
 from headwater.quality.measure import Findings
-from headwater.quality.suite import Rule, Suite
 from headwater.quarantine import HELD
 from headwater.runtime import jvm
 from headwater.storage import stored

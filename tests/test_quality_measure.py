@@ -13,7 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.errors import FlowError, ProjectError
-from headwater.quality import measure, suite
+from headwater.project import suite
+from headwater.quality import measure
 from headwater.quality.gate import Gate, Tally
 from headwater.quality.measure import Findings
 

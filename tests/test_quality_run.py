@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from headwater import analysis, maintain, query
-from headwater import project as projects
 from headwater.cli import app
 from headwater.errors import HeadwaterError, ProjectError, QualityError
+from headwater.project.load import load_project
 from headwater.quality import docs, gx, results, validate
 from headwater.quality.results import Outcome, Validation
 from headwater.quality.validate import Run
@@ -128,7 +128,7 @@ def uncompiled(spark: SparkSession) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def done(spark: SparkSession, root: Path) -> Run:
     """All tables, validated once."""
-    return validate.run(projects.load(root), docs=root / "docs")
+    return validate.run(load_project(root), docs=root / "docs")
 
 
 def said(done: Run, table: str) -> dict[str, Outcome]:
@@ -248,7 +248,7 @@ def test_values_that_spark_quotes_in_its_errors_are_left_out() -> None:
 def test_samples_show_failing_values_in_the_data_docs_alone(
     spark: SparkSession, root: Path, tmp_path: Path, done: Run
 ) -> None:
-    ran = validate.run(projects.load(root), "gold.by_host", docs=tmp_path / "docs", samples=True)
+    ran = validate.run(load_project(root), "gold.by_host", docs=tmp_path / "docs", samples=True)
     assert any(SECRET in file.read_text() for file in (tmp_path / "docs" / "validations").rglob("*.html"))
     assert SECRET not in str(query.run("SELECT * FROM ops.quality_results", project=root).rows)
     distinct = said(ran, "gold.by_host")["distinct_values_to_be_in_set(host)"]
@@ -272,7 +272,7 @@ def test_what_runs_have_found_is_maintained_and_goes_by_its_age(tmp_path: Path, 
     for folder in ("conf", "gold"):
         (tmp_path / folder).mkdir()
     (tmp_path / "conf" / "local.yaml").write_text(f"maintain: {{keep: 0s, {retention}}}\n")
-    project = projects.load(tmp_path)
+    project = load_project(tmp_path)
     lake = Lake(project.conf.lake)
     for number in range(25):
         results.append(lake, f"run-{number}", [validation(f"silver.t{number % 5}")])
@@ -482,22 +482,22 @@ def test_a_suite_without_expectations_is_passed(tmp_path: Path) -> None:
     root = make(tmp_path / "p", {"bronze.raw": []})
     (root / "quality" / "bronze.raw.json").write_text('{"name": "bronze.raw"}')
     append(root, "bronze.raw", [], RAW)
-    done = validate.run(projects.load(root), docs=tmp_path / "docs")
+    done = validate.run(load_project(root), docs=tmp_path / "docs")
     assert done.passed and [one.outcomes for one in done.validations] == [()] and done.docs.exists()
 
 
 def test_only_the_pass_that_writes_a_row_can_hold_it_back(spark: SparkSession, tmp_path: Path) -> None:
     quarantine = {**expect("column_values_to_not_be_null", column="host"), "meta": {"action": "quarantine"}}
-    loaded = projects.load(make(tmp_path / "gold", {"gold.by_host": [quarantine]}))
+    loaded = load_project(make(tmp_path / "gold", {"gold.by_host": [quarantine]}))
     with pytest.raises(ProjectError, match=r"has the action quarantine, but rows of gold\.by_host"):
         analysis.analyse(spark, loaded)
 
 
 def test_flows_leave_suites_of_whole_tables_alone(spark: SparkSession, root: Path) -> None:
-    found = analysis.analyse(spark, projects.load(root))
+    found = analysis.analyse(spark, load_project(root))
     assert [name for name, table in found.items() if table.gate is not None] == ["silver.readings"]
 
 
 def test_other_commands_do_not_import_great_expectations() -> None:
-    code = "import sys, headwater.cli, headwater.project; sys.exit('great_expectations' in sys.modules)"
+    code = "import sys, headwater.cli, headwater.project.load; sys.exit('great_expectations' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from typer.testing import CliRunner
 
-from headwater import project as projects
 from headwater.cli import app
 from headwater.errors import QualityError
-from headwater.project import Project
-from headwater.quality import predicate, suggest, suite, validate
+from headwater.project import suite
+from headwater.project.load import Project, load_project
+from headwater.quality import predicate, suggest, validate
 from headwater.query import on_spark
 from headwater.query.sources import Source
 from headwater.storage.lake import Lake
@@ -89,7 +89,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> It
     settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     for name, value in settings.items():
         spark.conf.set(name, value)
-    yield projects.load(root)
+    yield load_project(root)
     for name in settings:
         spark.conf.unset(name)
 
@@ -175,7 +175,7 @@ def test_the_table_meets_what_is_suggested(
         assert suggest.write(project, table, found) == project.root / "quality" / f"{table}.json"
         with pytest.raises(QualityError, match=rf"{table}\.json exists; without --write"):
             suggest.write(project, table, found)
-    done = validate.run(projects.load(project.root), docs=tmp_path / "docs")
+    done = validate.run(load_project(project.root), docs=tmp_path / "docs")
     judged = {one.table: one.outcomes for one in done.validations}
     assert judged.keys() == {"silver.readings", "gold.by_host"}
     for outcomes in judged.values():

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.errors import ProjectError
-from headwater.quality import predicate, suite
+from headwater.project import suite
+from headwater.quality import predicate
 from headwater.runtime import jvm
 
 ROOT = Path(__file__).parents[1]

@@ -16,7 +16,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.quality import predicate, suite
+from headwater.project import suite
+from headwater.quality import predicate
 from headwater.runtime import jvm
 from headwater.storage import stored
 

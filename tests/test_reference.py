@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
-from headwater.reference import Reference
+from headwater.project.reference import Reference
 
 
 def test_flows_that_keep_one_state_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 from headwater import decode
 from headwater.analysis import BRONZE
 from headwater.decode.contract import Fields
-from headwater.definitions import Contract, Json
 from headwater.errors import FlowError
 from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few, read
+from headwater.project.definitions import Contract, Json
 from headwater.quarantine import HELD
 from headwater.runtime import jvm
 from headwater.storage import stored

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater import project as projects
 from headwater import query
 from headwater.common.progress import Board
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.schedule import Schedule
+from headwater.project.load import load_project
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
 
@@ -45,7 +45,7 @@ class Case:
         self.lines, self.notices = StringIO(), StringIO()
 
     def context(self) -> Context:
-        project = projects.load(self.root)
+        project = load_project(self.root)
         board = Board(self.lines, self.notices)
         return Context(project, {}, self.spark, self.lake, board, once=False)
 

@@ -16,7 +16,6 @@ import pytest
 from deltalake import DeltaTable, Schema
 from pyspark.sql.types import StructType
 
-from headwater import project as projects
 from headwater.aggregate import Aggregate, Output
 from headwater.analysis import Analysed
 from headwater.common.progress import Board
@@ -24,6 +23,7 @@ from headwater.errors import ConfError, FlowError, ProjectError, SinkUnavailable
 from headwater.flows.context import Context
 from headwater.flows.publish import PublishFlow
 from headwater.maintain.clean import clean
+from headwater.project.load import load_project
 from headwater.runtime import jvm
 from headwater.storage import stored
 from headwater.storage.lake import Lake
@@ -108,7 +108,7 @@ class Case:
 
     def run(self, name: str = NAME) -> list[Any]:
         """Drain what is there; what the sink was called with."""
-        project = projects.load(self.root)
+        project = load_project(self.root)
         analysed = Analysed(TABLE, self.columns, stored.schema(self.columns), self.keys, None, "f")
         board = Board(notices=self.notices)
         context = Context(project, {TABLE: analysed}, None, self.lake, board)  # type: ignore[arg-type]
@@ -279,11 +279,11 @@ def test_a_password_in_the_file_is_refused_and_a_reference_is_read(
     conf = tmp_path / "conf" / "local.yaml"
     conf.write_text(f"{store}: {{dwh: {{{STORES[store]}, password: secret}}}}\n")
     with pytest.raises(ConfError, match=rf"{store}\.dwh\.password stands in the file itself") as e:
-        projects.load(case.root)
+        load_project(case.root)
     assert "secret" not in str(e.value)
     conf.write_text(f"{store}: {{dwh: {{{STORES[store]}, password: 'env:DWH'}}}}\n")
     monkeypatch.setenv("DWH", "secret")
-    assert dict(getattr(projects.load(case.root).conf, store)["dwh"])["password"] == "secret"
+    assert dict(getattr(load_project(case.root).conf, store)["dwh"])["password"] == "secret"
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -293,10 +293,10 @@ def test_the_sinks_of_a_connection_that_is_off_do_not_run(tmp_path: Path, store:
     (tmp_path / "gold" / "t.sql").write_text(WINDOWS.format(f"'headwater.{store}' = 'dwh'"))
     conf = tmp_path / "conf" / "local.yaml"
     conf.write_text(f"{store}: {{dwh: off}}\n")
-    assert [sink.target for sink in projects.load(case.root).sinks.values()] == ["mine"]
+    assert [sink.target for sink in load_project(case.root).sinks.values()] == ["mine"]
     conf.write_text(f"{store}: {{dwh: on}}\n")
     with pytest.raises(ConfError, match=rf"local\.yaml: key '{store}\.dwh"):
-        projects.load(case.root)
+        load_project(case.root)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_a_connection_to_opensearch_is_checked(
     monkeypatch.setenv("DWH", "secret")
     (tmp_path / "conf" / "local.yaml").write_text(f"opensearch: {{dwh: {options}}}\n")
     with pytest.raises(ConfError, match=re.escape(says)) as e:
-        projects.load(case.root)
+        load_project(case.root)
     assert "secret" not in str(e.value)
 
 
@@ -339,7 +339,7 @@ def test_a_sink_of_final_windows_reads_the_table_that_keeps_them(
     searched = "'headwater.opensearch' = 'dwh', 'headwater.opensearch.on' = 'final'"
     statement = WINDOWS.format(f"{PUBLISHED}, {searched}, 'headwater.emit' = '{emit}'")
     (tmp_path / "gold" / "t.sql").write_text(statement)
-    project = projects.load(case.root)
+    project = load_project(case.root)
     found = {sink.target: sink.table for sink in project.sinks.values()}
     assert found == {"mine": TABLE, "kafka:windows": read, "opensearch:dwh.gold.t": read}
     table = project.tables[read]
@@ -351,10 +351,10 @@ def test_final_windows_that_are_read_are_kept(tmp_path: Path) -> None:
     case = Case(tmp_path)
     (tmp_path / "gold").mkdir()
     (tmp_path / "gold" / "t.sql").write_text(WINDOWS.format("'headwater.allowed_lateness' = '1 minute'"))
-    assert "gold.t_final" not in projects.load(case.root).tables
+    assert "gold.t_final" not in load_project(case.root).tables
     view = "CREATE MATERIALIZED VIEW gold.v AS SELECT count(*) AS n FROM gold.t_final"
     (tmp_path / "gold" / "v.sql").write_text(view)
-    project = projects.load(case.root)
+    project = load_project(case.root)
     assert list(project.tables)[-2:] == ["gold.t_final", "gold.v"]
     assert project.tables["gold.t_final"].allowed_lateness is None
     assert project.tables["gold.t"].emit == "update"
@@ -370,7 +370,7 @@ def test_a_table_in_sql_says_its_connection_by_a_property(tmp_path: Path, store:
             f"CREATE STREAMING TABLE gold.{name} TBLPROPERTIES ('headwater.{store}' = '{value}') AS "
             "SELECT host, sum(n) AS n FROM STREAM silver.readings GROUP BY host"
         )
-    sinks = projects.load(case.root).sinks
+    sinks = load_project(case.root).sinks
     assert [sink.target for sink in sinks.values()] == ["mine", f"{store}:dwh.gold.a", f"{store}:dwh.raw.b"]
 
 

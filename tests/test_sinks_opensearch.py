@@ -22,12 +22,12 @@ from opensearchpy import OpenSearch
 from test_sinks import TABLE as READINGS
 from test_sinks import Case
 
-from headwater import conf
-from headwater import project as projects
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.flows.publish import PublishFlow
 from headwater.maintain.clean import clean
 from headwater.maintain.horizon import holds
+from headwater.project import conf
+from headwater.project.load import load_project
 from headwater.sinks import PROGRESS, Position, Published, documents
 from headwater.sinks.opensearch import OpenSearchIndex
 from headwater.storage import log
@@ -155,7 +155,7 @@ class Filled(Case):
     def forget(self) -> None:
         """Remove of the past what nobody holds."""
         path, head = self.target.place.path, log.head(self.target.place.path)
-        held = [hold.version for hold in holds(projects.load(self.root), self.lake) if "the sink" in hold.who]
+        held = [hold.version for hold in holds(load_project(self.root), self.lake) if "the sink" in hold.who]
         DeltaTable(path).create_checkpoint()
         clean(path, upto=min([head, *held]), before=datetime.now(UTC))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater import sql
-from headwater.definitions import Limits, Table
 from headwater.errors import ProjectError
+from headwater.project import sql
+from headwater.project.definitions import Limits, Table
 
 CREATE = "CREATE STREAMING TABLE gold.t AS "
 

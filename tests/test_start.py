@@ -13,12 +13,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headwater import kafka
-from headwater import project as projects
 from headwater.broker import create_topics
 from headwater.common.progress import Board
 from headwater.errors import ConfError, FlowError
 from headwater.flows.reading import check, starting
 from headwater.produce import Topic
+from headwater.project.load import Project, load_project
 from headwater.run import Options, Run
 from headwater.runtime import failpoints
 from headwater.storage import log
@@ -48,15 +48,15 @@ def client(broker: str) -> dict[str, str]:
     return {"bootstrap.servers": broker}
 
 
-def project_of(root: Path, client: dict[str, str], topic: str) -> projects.Project:
+def project_of(root: Path, client: dict[str, str], topic: str) -> Project:
     files = {"conf/local.yaml": json.dumps({"kafka": client}), "bronze/raw.py": BRONZE.format(topic)}
     for name, text in files.items():
         (root / name).parent.mkdir()
         (root / name).write_text(text)
-    return projects.load(root)
+    return load_project(root)
 
 
-def taken(project: projects.Project, start: str = "earliest", code: int = 0) -> list[int]:
+def taken(project: Project, start: str = "earliest", code: int = 0) -> list[int]:
     """What the bronze table holds when the source has been drained."""
     board = Board(notices=StringIO())
     assert Run(project, Options(once=True, start=start), board)() == code, board.flows

@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater import analysis, query
-from headwater import project as projects
 from headwater.common.progress import Board
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
+from headwater.project.load import load_project
 from headwater.runtime import failpoints
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
@@ -54,7 +54,7 @@ class Case:
         for name, text in {**FILES, **files}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
-        project = projects.load(root)
+        project = load_project(root)
         self.tables = analysis.analyse(spark, project)
         self.lake, self.board = Lake(project.conf.lake), Board(notices=StringIO())
         self.context = Context(project, self.tables, spark, self.lake, self.board)

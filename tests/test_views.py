@@ -16,14 +16,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater import analysis, query
-from headwater import project as projects
 from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.view import ViewFlow
-from headwater.reference import Clock
+from headwater.project.load import load_project
+from headwater.project.reference import Clock
 from headwater.storage import log
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
@@ -58,7 +58,7 @@ class Case:
         for name, text in {**FILES, **files}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
-        project = projects.load(root)
+        project = load_project(root)
         tables = analysis.analyse(spark, project)
         self.lake = Lake(project.conf.lake)
         self.board = Board(notices=StringIO())

@@ -16,12 +16,12 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headwater import analysis, query
-from headwater import project as projects
 from headwater.analysis import BRONZE
 from headwater.common.progress import Board
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.plan import accept
+from headwater.project.load import Project, load_project
 from headwater.rebuild import Rebuilt, rebuild
 from headwater.storage import log
 from headwater.storage.lake import Lake
@@ -76,8 +76,8 @@ class Case:
     def lake(self) -> Lake:
         return Lake(self.project().conf.lake)
 
-    def project(self) -> projects.Project:
-        return projects.load(self.root)
+    def project(self) -> Project:
+        return load_project(self.root)
 
     def write(self, **files: str) -> None:
         for name, text in files.items():

@@ -26,8 +26,8 @@ import headwater
 from bench import lab
 from bench.freshness import events
 from headwater import kafka
-from headwater.paths import engine_folder
 from headwater.produce import BackgroundProducer
+from headwater.project.paths import engine_folder
 
 ROWS = 1_000_000
 RATE = 1_000

@@ -11,7 +11,7 @@ import time
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.conf import Conf
+from headwater.project.conf import Conf
 from headwater.runtime import sessions
 
 READING = "hostname STRING, cpu STRING, usage DOUBLE, occurred_at BIGINT"

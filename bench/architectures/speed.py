@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from bench.architectures.batch import readings, windows
 from headwater import kafka
-from headwater.conf import Conf
+from headwater.project.conf import Conf
 from headwater.runtime import sessions
 
 WINDOW = 300.0

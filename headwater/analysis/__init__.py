@@ -9,17 +9,18 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from headwater import aggregate, decode, windows
+from headwater import aggregate, decode
 from headwater.aggregate import Aggregate
 from headwater.analysis import checks, processes
 from headwater.analysis.analysed import BRONZE, Analysed
 from headwater.analysis.fingerprint import fingerprint
 from headwater.analysis.gates import gate_of
 from headwater.analysis.timing import late_columns, lateness_of
-from headwater.definitions import Files, Table, Topic
 from headwater.errors import ProjectError, first_line
-from headwater.project import Project
-from headwater.quality.suite import of_whole_table
+from headwater.project import windows
+from headwater.project.definitions import Files, Table, Topic
+from headwater.project.load import Project
+from headwater.project.suite import of_whole_table
 from headwater.runtime import catalyst
 from headwater.storage import stored
 from headwater.storage.target import GONE

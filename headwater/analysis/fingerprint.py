@@ -7,8 +7,8 @@ import inspect
 import json
 from dataclasses import asdict, replace
 
-from headwater.definitions import Declaration, Files, Table, Topic
-from headwater.project import Project
+from headwater.project.definitions import Declaration, Files, Table, Topic
+from headwater.project.load import Project
 
 
 def fingerprint(project: Project, definition: Declaration) -> str:

@@ -11,13 +11,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headwater.analysis import checks
-from headwater.definitions import Table
 from headwater.errors import ProjectError, first_line
 from headwater.flows.reading import interval
-from headwater.project import Project
+from headwater.project.definitions import Table
+from headwater.project.load import Project
+from headwater.project.suite import Rule, Suite
 from headwater.quality import predicate
 from headwater.quality.gate import Gate
-from headwater.quality.suite import Rule, Suite
 from headwater.runtime import catalyst
 
 FUTURE_RULE = "future"  # an event time beyond ingested_at and the table's skew

@@ -16,13 +16,13 @@ from pyspark.sql.types import (
 
 from headwater import decode
 from headwater.analysis.analysed import Analysed
-from headwater.definitions import Table
 from headwater.errors import ProjectError
 from headwater.eventtime import LATENESS, WATERMARK, Lateness
-from headwater.keyed import DUE, STATE, TIMER, TOUCHED, WAITING, Process
+from headwater.project.definitions import Table
+from headwater.project.process import DUE, STATE, TIMER, TOUCHED, WAITING, Process
+from headwater.project.watermarks import microseconds
 from headwater.runtime import jvm
 from headwater.storage import stored
-from headwater.watermarks import microseconds
 
 _INSTANT = pa.timestamp("us", "UTC")
 _NO_KEYS = (DoubleType, FloatType, StructType, ArrayType, MapType)

@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame
 from headwater import aggregate, decode
 from headwater.aggregate import Aggregate
 from headwater.analysis import checks
-from headwater.definitions import Table
 from headwater.errors import ProjectError
 from headwater.eventtime import EventTime, Lateness
+from headwater.project.definitions import Table
+from headwater.project.watermarks import tolerance
 from headwater.storage import stored
-from headwater.watermarks import tolerance
 
 
 def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: DataFrame) -> Lateness | None:

@@ -11,7 +11,7 @@ import typer
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
 from headwater.common import listings
-from headwater.definitions import Format
+from headwater.project.definitions import Format
 
 
 def backfill(
@@ -36,9 +36,9 @@ def backfill(
 ) -> None:
     """Take history that never was in Kafka into the table of its topic: each file once."""
     from headwater import backfill as backfilling
-    from headwater import project as projects
+    from headwater.project.load import load_project
 
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     if dry_run:
         planned = backfilling.plan(loaded, table, files)
         if as_json:

@@ -20,10 +20,10 @@ def demo(
     env: Env = "local",
 ) -> None:
     """Start a broker, a producer and the flows of one system; watch them; then query gold."""
-    from headwater import project as projects
     from headwater.demo import Show
     from headwater.demo import demo as show_demo
+    from headwater.project.load import load_project
 
-    code = show_demo(projects.load(project, env), Show(system, seconds, rate, json))
+    code = show_demo(load_project(project, env), Show(system, seconds, rate, json))
     sys.stdout.flush()
     os._exit(code)

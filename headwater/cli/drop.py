@@ -18,9 +18,9 @@ def drop(
 ) -> None:
     """Remove a table that has no definition any more, and those beside it, with all that they hold."""
     from headwater import drop as dropping
-    from headwater import project as projects
+    from headwater.project.load import load_project
 
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     found = dropping.find(loaded, table)
     what = f"{', '.join(found.tables)}: {found.rows:,} rows, {found.bytes:,} bytes"
     if not yes:

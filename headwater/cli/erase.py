@@ -13,7 +13,7 @@ from headwater.cli.printing import print_json, reading
 
 if TYPE_CHECKING:
     from headwater.erase import Erased, Erasure, Found
-    from headwater.project import Project as Loaded
+    from headwater.project.load import Project as Loaded
 
 
 def erase(
@@ -40,13 +40,13 @@ def erase(
 ) -> None:
     """Take records out of bronze, and out of all that was made of them, and prove it."""
     from headwater import erase as erasing
-    from headwater import project as projects
+    from headwater.project.load import load_project
 
     if (table is None) != (where is None):
         raise typer.BadParameter("say both, a table and --where")
     if since not in ("", "earliest"):
         raise typer.BadParameter("--from is earliest, or left away")
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     before = erasing.unfinished(loaded)
     done: list[Erased] = []
     if before is not None:

@@ -16,9 +16,9 @@ from headwater import kafka, tail
 from headwater.broker import EmbeddedBroker, list_topics
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
-from headwater.conf import KafkaOptions, load
 from headwater.errors import BrokerError
-from headwater.paths import find_project
+from headwater.project.conf import KafkaOptions, load
+from headwater.project.paths import find_project
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
 

@@ -47,11 +47,11 @@ def lateness(
     """Show how late the rows of a table are, and what each watermark delay would have cost."""
     size, recent = _span(window, "--window"), _span(last, "--last")
     from headwater import lateness as late
-    from headwater import project as projects
     from headwater.lateness import chart as lateness_chart
+    from headwater.project.load import load_project
 
     found = late.measure(
-        projects.load(project, env),
+        load_project(project, env),
         table,
         event_time=event_time,
         window=size,

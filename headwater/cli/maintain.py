@@ -21,9 +21,9 @@ def maintain(
 ) -> None:
     """Put small files together, let go of rows and versions that are older than is kept."""
     from headwater import maintain as maintenance
-    from headwater import project as projects
+    from headwater.project.load import load_project
 
-    done = maintenance.maintain(projects.load(project, env), tables or ())
+    done = maintenance.maintain(load_project(project, env), tables or ())
     if as_json:
         print_json([asdict(one) for one in done])
         return

@@ -25,9 +25,9 @@ _EFFECTS = {
 def plan(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
     """Say what running the project as it stands would do to its tables; ends with 2 if a person is needed."""
     from headwater import plan as planning
-    from headwater import project as projects
+    from headwater.project.load import load_project
 
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     found = planning.plan(loaded)
     needed = [line for line in found if line.verdict.effect in planning.NEEDS_A_PERSON]
     if as_json:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
     """List the tables, alerts and sinks of the project and of its lake."""
     from headwater import inspect
-    from headwater import project as projects
+    from headwater.project.load import load_project
 
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     lines = inspect.tables(loaded)
     alerts = [{"name": a.name, "source": a.source, "topic": a.topic} for a in loaded.alerts.values()]
     sinks = [{"table": s.table, "to": s.target, "on": s.on} for s in loaded.sinks.values()]
@@ -61,10 +61,10 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Say all that is known of one table: its definition, its columns, what it holds."""
-    from headwater import project as projects
     from headwater.inspect import describe as describing
+    from headwater.project.load import load_project
 
-    found = describing.describe(projects.load(project, env), table)
+    found = describing.describe(load_project(project, env), table)
     if as_json:
         print_json(asdict(found))
         return
@@ -88,9 +88,9 @@ def graph(
 ) -> None:
     """Draw what reads what, from Kafka's topics and files to the last table."""
     from headwater import drawing
-    from headwater import project as projects
+    from headwater.project.load import load_project
 
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     typer.echo(drawing.mermaid(loaded) if form == "mermaid" else drawing.terminal(loaded))
 
 

@@ -35,11 +35,11 @@ def run(
     env: Env = "local",
 ) -> None:
     """Validate tables by Great Expectations, keep the results, and build its Data Docs."""
-    from headwater import project as projects
-    from headwater.paths import engine_folder
+    from headwater.project.load import load_project
+    from headwater.project.paths import engine_folder
     from headwater.quality import results, validate
 
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     folder = docs or engine_folder(loaded.root) / "data_docs"
     done = validate.run(loaded, table, docs=folder, at=at, samples=samples)
     rows = [row for one in done.validations for row in results.rows(done.id, one)]
@@ -61,10 +61,10 @@ def show(
     env: Env = "local",
 ) -> None:
     """Show the last validation of each table."""
-    from headwater import project as projects
+    from headwater.project.load import load_project
     from headwater.quality import results
 
-    rows = results.last(projects.load(project, env), table)
+    rows = results.last(load_project(project, env), table)
     if as_json:
         print_json({"results": rows})
     else:
@@ -79,10 +79,10 @@ def suggest(
     env: Env = "local",
 ) -> None:
     """Suggest a first suite from what a table holds, all of it warnings, for you to edit."""
-    from headwater import project as projects
+    from headwater.project.load import load_project
     from headwater.quality import suggest as suggesting
 
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     suite = suggesting.suggest(loaded, table)
     if write:
         typer.echo(suggesting.write(loaded, table, suite))

@@ -30,11 +30,11 @@ Rule = Annotated[
 @app.command("ls")
 def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
     """List the quarantines: how many records are open, and which rules they fail."""
-    from headwater import project as projects
     from headwater import quarantine
+    from headwater.project.load import load_project
     from headwater.storage.lake import Lake
 
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     lake = Lake(loaded.conf.lake)
     found = [quarantine.Quarantine(lake, name).summary() for name in quarantine.tables(loaded)]
     if as_json:
@@ -67,11 +67,11 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show quarantined records: where each stood in Kafka, why it is here, and the record itself."""
-    from headwater import project as projects
     from headwater import quarantine
+    from headwater.project.load import load_project
     from headwater.storage.lake import Lake
 
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     quarantine.check(loaded, table)
     held = quarantine.Quarantine(Lake(loaded.conf.lake), table)
     rows = list(islice(_rows(held.records(rule, resolved=resolved)), limit))
@@ -122,10 +122,10 @@ def _resolve(
     env: str,
     as_json: bool,
 ) -> None:
-    from headwater import project as projects
     from headwater import resolve
+    from headwater.project.load import load_project
 
-    done = resolve.resolve(projects.load(project, env), table, action, rule=rule, why=why)
+    done = resolve.resolve(load_project(project, env), table, action, rule=rule, why=why)
     if as_json:
         print_json(asdict(done))
     else:

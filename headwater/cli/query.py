@@ -36,7 +36,7 @@ def query(
 ) -> None:
     """Query the lake's tables, by their names: headwater query 'SELECT * FROM gold.x LIMIT 10'."""
     from headwater import query as queries
-    from headwater.paths import find_project
+    from headwater.project.paths import find_project
     from headwater.query import params, result, saved
 
     root = find_project(project)

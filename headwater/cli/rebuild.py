@@ -45,10 +45,10 @@ def rebuild(
     env: Env = "local",
 ) -> None:
     """Build tables anew from the history of what they read, and swap them all at once for the live ones."""
-    from headwater import project as projects
     from headwater import rebuild as rebuilding
+    from headwater.project.load import load_project
 
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     if abort:
         typer.echo(f"removed what was built of {', '.join(rebuilding.abort(loaded))}")
         return

@@ -39,12 +39,12 @@ def reconcile(
     as_json: AsJson = False,
 ) -> None:
     """Compute tables again from exactly what they have read, and compare every row; 1 if any differ."""
-    from headwater import project as projects
+    from headwater.project.load import load_project
     from headwater.rebuild import proofs
     from headwater.rebuild import reconcile as reconciling
     from headwater.rebuild.window import Window
 
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     if not tables:
         _list(proofs.standings(loaded), as_json)
         return

@@ -31,13 +31,13 @@ def run(
     env: Env = "local",
 ) -> None:
     """Run the flows: Kafka to bronze, and each commit on to the tables below."""
-    from headwater import project as projects
     from headwater.common.progress import Board
+    from headwater.project.load import load_project
     from headwater.run import Options, Run, with_signals
 
     if close and not once:
         raise typer.BadParameter("--close needs --once: a run that goes on has no end of its input")
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     board = Board(sys.stdout if json else None)
     running = Run(loaded, Options(tables or (), once, close, start, trigger), board)
     with_signals(running.stop)

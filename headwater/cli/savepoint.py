@@ -23,10 +23,10 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The savepoint's name.
 @app.command("create")
 def create(name: Name, project: Project = None, env: Env = "local") -> None:
     """Keep all tables but bronze as they are, while flows go on."""
-    from headwater import project as projects
     from headwater import savepoints
+    from headwater.project.load import load_project
 
-    made = savepoints.create(projects.load(project, env), name)
+    made = savepoints.create(load_project(project, env), name)
     typer.echo(f"{made.name}: {len(made.tables)} tables, {made.rows:,} rows, {made.bytes:,} bytes")
 
 
@@ -49,10 +49,10 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
 @app.command("restore")
 def restore(name: Name, project: Project = None, env: Env = "local") -> None:
     """Put the tables of a savepoint in the live ones' place, all at once; bronze stays as it is."""
-    from headwater import project as projects
     from headwater import savepoints
+    from headwater.project.load import load_project
 
-    for table, generation in savepoints.restore(projects.load(project, env), name).items():
+    for table, generation in savepoints.restore(load_project(project, env), name).items():
         typer.echo(f"{table} is generation {generation} now")
 
 
@@ -67,8 +67,8 @@ def drop(name: Name, project: Project = None, env: Env = "local") -> None:
 
 def _lake(project: Project, env: str) -> Lake:
     """The lake of an environment, without its definitions."""
-    from headwater import conf
-    from headwater.paths import find_project
+    from headwater.project import conf
+    from headwater.project.paths import find_project
     from headwater.storage.lake import Lake
 
     return Lake(conf.load(find_project(project), env).lake)

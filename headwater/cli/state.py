@@ -26,12 +26,12 @@ def state(
     as_json: AsJson = False,
 ) -> None:
     """Show what tables keep between batches: open windows, groups, watermarks, late rows."""
-    from headwater import project as projects
     from headwater.inspect import state as states
+    from headwater.project.load import load_project
     from headwater.query.params import parse
     from headwater.query.result import write
 
-    loaded = projects.load(project, env)
+    loaded = load_project(project, env)
     if table is not None:
         found = states.rows(loaded, table, parse(key or (), "--key"), n)
         write(found, "json" if as_json else "table", sys.stdout)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 def status(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
     """Show where every table stands: who writes it, how far it is behind, its watermark, what it keeps."""
-    from headwater import project as projects
     from headwater.inspect.status import standings
+    from headwater.project.load import load_project
 
-    found = standings(projects.load(project, env))
+    found = standings(load_project(project, env))
     if as_json:
         print_json([asdict(one) for one in found])
         return

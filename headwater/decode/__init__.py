@@ -31,8 +31,8 @@ from pyspark.sql.types import (
 from headwater.decode import strict
 from headwater.decode.contract import RESCUED, Fields
 from headwater.decode.parser import parser
-from headwater.definitions import Contract, Json
 from headwater.errors import ProjectError
+from headwater.project.definitions import Contract, Json
 from headwater.runtime import jvm
 
 MALFORMED = "_malformed"

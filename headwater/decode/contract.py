@@ -1,4 +1,5 @@
-"""What becomes of a record whose fields are not the declared ones; see `headwater.definitions.json`."""
+"""What becomes of a record whose fields are not the declared ones; see
+`headwater.project.definitions.json`."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.decode import unknown
-from headwater.definitions import Contract
 from headwater.errors import FlowError
+from headwater.project.definitions import Contract
 
 RESCUED = "_rescued"
 BREACH = "breaks the contract: "  # how the reason begins for which a flow stops

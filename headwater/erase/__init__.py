@@ -20,7 +20,6 @@ from datetime import timedelta
 
 from headwater import analysis, kafka, rebuild
 from headwater.common.progress import Board
-from headwater.definitions import KafkaSink
 from headwater.drop import without_definition
 from headwater.erase.find import Found, counted, find
 from headwater.erase.history import forget_past, take_out
@@ -31,7 +30,8 @@ from headwater.flows import publish
 from headwater.flows.backfill import backfill_name
 from headwater.flows.context import Context
 from headwater.maintain.clean import forget_uncommitted
-from headwater.project import Project
+from headwater.project.definitions import KafkaSink
+from headwater.project.load import Project
 from headwater.rebuild.build import Progress
 from headwater.rebuild.shadow import Plan
 from headwater.rebuild.since import EARLIEST, check_whole, history_of

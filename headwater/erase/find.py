@@ -15,7 +15,7 @@ from headwater.common import scratch
 from headwater.decode import PLACE
 from headwater.decode.contract import Fields
 from headwater.errors import ProjectError
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.storage import stored
 from headwater.storage.lake import Lake, files
 from headwater.storage.places import KEYS, once, within

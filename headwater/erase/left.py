@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater import broker, kafka
-from headwater.definitions import KafkaSink
 from headwater.errors import BrokerError
 from headwater.landing import CLUSTER
-from headwater.project import Project
+from headwater.project.definitions import KafkaSink
+from headwater.project.load import Project
 from headwater.quality.results import TABLE as RESULTS
 from headwater.storage.lake import Lake
 

@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame
 from headwater import aggregate
 from headwater.aggregate import BOUNDS, LATE, ROWS, Aggregate
 from headwater.combine import combine
-from headwater.definitions import Table
 from headwater.eventtime import NEVER, late_name
 from headwater.flows.context import Context
 from headwater.flows.rows import Rows, Work, are_few
 from headwater.flows.timed import TimedFlow
+from headwater.project.definitions import Table
 from headwater.storage.commit import Built, Merge, Part
 from headwater.storage.intent import Intent
 from headwater.storage.target import Identity, Target

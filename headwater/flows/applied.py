@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 
 from headwater import analysis, decode
-from headwater.definitions import Table
 from headwater.flows.context import Context
 from headwater.flows.references import References
 from headwater.flows.rows import Work
+from headwater.project.definitions import Table
 from headwater.quality.known import KeyIndex
 from headwater.runtime import catalyst, sessions
 from headwater.storage.target import Target

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from headwater.common import scratch
 from headwater.common.scratch import quoted
-from headwater.definitions import Table
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.rows import Counts, FewRows
+from headwater.project.definitions import Table
 from headwater.storage import feed
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from headwater import plan
 from headwater.analysis import Analysed
 from headwater.common.progress import Board
-from headwater.definitions import Table
 from headwater.errors import FlowError
 from headwater.flows.bounds import Bounds
-from headwater.project import Project
+from headwater.project.definitions import Table
+from headwater.project.load import Project
 from headwater.storage import hold
 from headwater.storage.lake import Lake
 from headwater.storage.target import Target

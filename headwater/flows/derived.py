@@ -12,13 +12,13 @@ from dataclasses import asdict
 import pyarrow as pa
 from py4j.protocol import Py4JNetworkError
 
-from headwater.definitions import Table
 from headwater.errors import CommitError, HeadwaterError, describe
 from headwater.flows import bisect
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.replay import Replay
 from headwater.flows.rows import NONE_BROKEN, Rows
+from headwater.project.definitions import Table
 from headwater.quality.measure import Findings, Shares
 from headwater.quarantine import HELD, quarantine_name
 from headwater.storage import mailbox, stored

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from headwater.common.progress import Batch
-from headwater.definitions import Files
 from headwater.flows.context import Context
 from headwater.flows.intake import Bounds, Intake
 from headwater.flows.reading import interval
 from headwater.landing.ledger import ledger_name
 from headwater.landing.source import source
 from headwater.plan import accept
+from headwater.project.definitions import Files
 from headwater.storage.target import Target
 
 

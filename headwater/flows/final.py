@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from headwater.aggregate import BOUNDS
 from headwater.combine import combine, state_keys
-from headwater.definitions import Table
 from headwater.eventtime import EventTime, state_name
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
+from headwater.project.definitions import Table
 from headwater.storage.commit import Built, Merge, Part
 from headwater.storage.intent import Intent
 from headwater.storage.target import Identity, Target

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headwater.definitions import Format
 from headwater.errors import CommitError, StoreUnavailable
 from headwater.flows.context import clock
 from headwater.landing import FILES, formats
@@ -26,6 +25,7 @@ from headwater.landing.file import Brought, File
 from headwater.landing.formats import UNREADABLE, Reader
 from headwater.landing.ledger import LINES, Ledger, Seen, ledger_name
 from headwater.landing.source import Source
+from headwater.project.definitions import Format
 from headwater.storage import log
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile

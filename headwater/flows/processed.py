@@ -22,17 +22,28 @@ import pyarrow.compute as pc
 from headwater.common import scratch
 from headwater.common.scratch import quoted
 from headwater.decode import SOURCE
-from headwater.definitions import Table
 from headwater.errors import FlowError, describe
 from headwater.eventtime import LATENESS, NEVER, WATERMARK, EventTime, late_name, state_name
 from headwater.flows.context import Context
 from headwater.flows.rows import Counts, read
 from headwater.flows.timed import TimedFlow
-from headwater.keyed import DUE, STATE, TIMER, TOUCHED, WAITING, Keyed, Row, advance, expires, unknown_columns
+from headwater.project.definitions import Table
+from headwater.project.process import (
+    DUE,
+    STATE,
+    TIMER,
+    TOUCHED,
+    WAITING,
+    Keyed,
+    Row,
+    advance,
+    expires,
+    unknown_columns,
+)
+from headwater.project.watermarks import microseconds
 from headwater.storage.commit import Built, Part
 from headwater.storage.intent import Intent
 from headwater.storage.target import GONE, Identity, Target
-from headwater.watermarks import microseconds
 
 _AT_ONCE = 50_000  # rows that are Python's at a time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

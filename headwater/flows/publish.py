@@ -25,10 +25,10 @@ from headwater import kafka
 from headwater.common import json_file, scratch
 from headwater.common.progress import Batch
 from headwater.common.scratch import quoted
-from headwater.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.turns import take_turns
+from headwater.project.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
 from headwater.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
 from headwater.sinks import Sink as Target
 from headwater.storage import feed, log

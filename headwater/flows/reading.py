@@ -7,8 +7,8 @@ from pathlib import Path
 
 from headwater import kafka
 from headwater.common import durations, times
-from headwater.conf import KafkaOptions
 from headwater.errors import ConfError
+from headwater.project.conf import KafkaOptions
 
 GROUP = "group:"
 

@@ -19,10 +19,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headwater import decode, kafka
 from headwater.analysis import BRONZE
 from headwater.common.progress import Batch
-from headwater.definitions import Alert
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.reading import starting
+from headwater.project.definitions import Alert
 from headwater.runtime import sessions
 
 CHECKPOINT_EVERY = "30 seconds"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.definitions import Table
 from headwater.flows.context import Context
+from headwater.project.definitions import Table
 
 
 class References:

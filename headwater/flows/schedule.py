@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from headwater.common import durations
 from headwater.errors import describe
 from headwater.flows.context import Context
-from headwater.paths import engine_folder
+from headwater.project.paths import engine_folder
 from headwater.quality import results
 from headwater.storage import log
 

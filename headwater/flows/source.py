@@ -24,14 +24,14 @@ from headwater import kafka
 from headwater.broker import end_offsets
 from headwater.common import json_file
 from headwater.common.progress import Batch
-from headwater.conf import KafkaOptions
-from headwater.definitions import Topic
 from headwater.errors import FlowError, HeadwaterError, describe
 from headwater.flows.backfill import Backfill
 from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval, starting
 from headwater.flows.rows import FEW, FEW_BYTES
 from headwater.plan import accept
+from headwater.project.conf import KafkaOptions
+from headwater.project.definitions import Topic
 from headwater.runtime import sessions
 from headwater.storage import mailbox
 from headwater.storage.commit import Built, Committer

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater import eventtime
-from headwater.definitions import Table
 from headwater.eventtime import NEVER, EventTime, Times, late_name, state_name
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.reading import interval
 from headwater.flows.upstream import Upstream
+from headwater.project.definitions import Table
 from headwater.storage import stored
 from headwater.storage.commit import Committer, Merge
 from headwater.storage.intent import Intent

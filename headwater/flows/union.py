@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headwater.definitions import Table
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.reading import interval
 from headwater.flows.turns import take_turns
+from headwater.project.definitions import Table
 
 
 class UnionFlow:

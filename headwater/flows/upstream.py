@@ -7,10 +7,10 @@ from contextlib import suppress
 
 from headwater import kafka
 from headwater.broker import end_offsets
-from headwater.definitions import Topic
 from headwater.errors import BrokerError
 from headwater.flows.context import Context
 from headwater.landing import CLUSTER, FILES
+from headwater.project.definitions import Topic
 from headwater.storage import log
 from headwater.storage.ranges import Position
 

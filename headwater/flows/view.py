@@ -23,14 +23,14 @@ from headwater import analysis
 from headwater.common import scratch
 from headwater.common.progress import Batch
 from headwater.common.scratch import quoted
-from headwater.definitions import Table
 from headwater.errors import FlowError
 from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval
 from headwater.flows.references import References
 from headwater.flows.rows import are_few, read
 from headwater.flows.turns import take_turns
-from headwater.reference import CLOCK
+from headwater.project.definitions import Table
+from headwater.project.reference import CLOCK
 from headwater.runtime import sessions
 from headwater.storage import log
 from headwater.storage.commit import Built, Committer

@@ -13,12 +13,12 @@ from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from headwater.aggregate import PARTIAL
-from headwater.definitions import Files, Table
 from headwater.eventtime import late_name, state_name
 from headwater.landing.ledger import ledger_name
-from headwater.project import Project
+from headwater.project.definitions import Files, Table
+from headwater.project.load import Project
+from headwater.project.reference import CLOCK
 from headwater.quarantine import quarantine_name, resolved_name
-from headwater.reference import CLOCK
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, is_engines
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater import analysis, inspect
-from headwater.definitions import Files, Table, Topic
 from headwater.errors import ProjectError
 from headwater.eventtime import late_name, state_name
 from headwater.inspect import State
 from headwater.landing.ledger import ledger_name
-from headwater.project import Project
+from headwater.project.definitions import Files, Table, Topic
+from headwater.project.load import Project
 from headwater.quarantine import quarantine_name
 from headwater.runtime import jvm
 from headwater.storage.lake import Lake, Place

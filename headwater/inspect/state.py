@@ -11,11 +11,11 @@ from headwater import inspect, query
 from headwater.common.scratch import quoted
 from headwater.errors import ProjectError
 from headwater.eventtime import NEVER, EventTime, late_name, state_name
-from headwater.project import Project
+from headwater.project.load import Project
+from headwater.project.watermarks import tolerance
 from headwater.query.result import Result
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
-from headwater.watermarks import tolerance
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -10,12 +10,12 @@ from typing import Any
 from headwater import kafka
 from headwater.broker import list_topics
 from headwater.common.progress import Board
-from headwater.definitions import Table
 from headwater.errors import BrokerError, FlowError, Unavailable
 from headwater.inspect import changes_in_place, state
 from headwater.landing.ledger import Ledger, ledger_name
 from headwater.landing.source import source
-from headwater.project import Project
+from headwater.project.definitions import Table
+from headwater.project.load import Project
 from headwater.storage import lease, log, ranges
 from headwater.storage.lake import Lake
 from headwater.storage.ranges import Position

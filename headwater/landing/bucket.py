@@ -16,9 +16,9 @@ from pathlib import Path, PurePosixPath
 
 from pyarrow.fs import FileInfo, FileSelector, FileType, S3FileSystem
 
-from headwater.conf import BucketOptions
 from headwater.errors import FlowError, StoreUnavailable
 from headwater.landing.file import SCHEME, Brought, File, is_left_alone, matches, ordered, split
+from headwater.project.conf import BucketOptions
 
 AHEAD = 8  # objects that are brought, or were and wait to be read
 AHEAD_BYTES = 256 << 20  # of them, but for the first

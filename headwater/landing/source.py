@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from headwater.conf import Conf
 from headwater.errors import ConfError
 from headwater.landing.bucket import Bucket
 from headwater.landing.file import bucket_of
 from headwater.landing.folder import Folder
+from headwater.project.conf import Conf
 
 Source = Folder | Bucket
 

@@ -15,12 +15,12 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 
 from headwater.common import durations
-from headwater.definitions import Table
 from headwater.errors import QueryError
-from headwater.project import Project
+from headwater.project.definitions import Table
+from headwater.project.load import Project
+from headwater.project.watermarks import Watermark, Window, below
 from headwater.query import on_duckdb
 from headwater.query.sources import Sources
-from headwater.watermarks import Watermark, Window, below
 
 TARGETS = (0.99, 0.999, 0.9999)
 _LADDER = "0s 1s 2s 5s 10s 30s 1m 2m 5m 10m 30m 1h 2h 6h 12h 1d 2d 7d 30d 90d 365d 3650d 36500d 3650000d"

@@ -20,13 +20,13 @@ from deltalake import DeltaTable
 
 from headwater import inspect
 from headwater.common import durations
-from headwater.conf import Maintenance
 from headwater.maintain.clean import clean, forget_uncommitted
 from headwater.maintain.compact import compact
 from headwater.maintain.expire import expire, part
 from headwater.maintain.horizon import Hold, holds
 from headwater.plan import facts as definitions
-from headwater.project import Project
+from headwater.project.conf import Maintenance
+from headwater.project.load import Project
 from headwater.storage import erasure, lease, log, mailbox
 from headwater.storage.intent import intents_of
 from headwater.storage.lake import Lake, Place, is_engines

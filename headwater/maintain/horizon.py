@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from headwater import inspect
 from headwater.errors import CommitError
 from headwater.flows.publish import begun, sent
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.rebuild.shadow import Plan, Shadow, Trial
 from headwater.savepoints.kept import all_of, folder_of
 from headwater.savepoints.restoring import read_of_bronze

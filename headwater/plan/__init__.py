@@ -11,13 +11,13 @@ from deltalake import DeltaTable
 
 from headwater import analysis, inspect
 from headwater.analysis import Analysed
-from headwater.definitions import Table
 from headwater.errors import ProjectError
 from headwater.eventtime import state_name
 from headwater.plan import facts as definitions
 from headwater.plan.facts import kind
 from headwater.plan.verdict import Effect, Verdict, judge
-from headwater.project import Project
+from headwater.project.definitions import Table
+from headwater.project.load import Project
 from headwater.runtime import sessions
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, is_engines

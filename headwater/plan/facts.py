@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from headwater.analysis.analysed import Analysed
 from headwater.common import json_file
-from headwater.definitions import Files, Table, Topic
-from headwater.project import Project
+from headwater.project.definitions import Files, Table, Topic
+from headwater.project.load import Project
 
 Facts = dict[str, str]
 FILE = "definition.json"

@@ -23,9 +23,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.errors import FlowError, ProjectError
+from headwater.project.suite import ACTIONS, Rule, Suite
 from headwater.quality import keyed, measure, predicate
 from headwater.quality.measure import Findings, Shares
-from headwater.quality.suite import ACTIONS, Rule, Suite
 from headwater.runtime import catalyst
 
 VERDICT = "__verdict"  # the place of an action in ACTIONS; 0 where the row passes

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from headwater.errors import ProjectError
-from headwater.quality.suite import Suite
+from headwater.project.suite import Suite
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite

@@ -19,8 +19,8 @@ from pyspark.sql.types import NumericType, StructType
 
 from headwater.decode import SOURCE
 from headwater.errors import ProjectError
+from headwater.project.suite import ORDERED, Rule
 from headwater.quality.arguments import ALL, TIMES, Arguments
-from headwater.quality.suite import ORDERED, Rule
 from headwater.runtime import catalyst
 
 UNIQUE = ("expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique")

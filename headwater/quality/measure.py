@@ -20,9 +20,9 @@ from pyspark.sql.types import DataType, NumericType, StringType, StructType
 
 from headwater.common.durations import parse
 from headwater.errors import ProjectError
+from headwater.project.suite import Rule
 from headwater.quality import predicate
 from headwater.quality.arguments import TIMES, Arguments
-from headwater.quality.suite import Rule
 
 Shares = dict[str, list[list[int]]]  # {rule → [rows seen, rows that fail], the oldest first}
 _BUCKETS = 8  # a window's rows are kept in about so many parts

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegralType, NumericType, StringType, StructType
 
 from headwater.errors import ProjectError
+from headwater.project.suite import Rule
 from headwater.quality.arguments import ALL, PAIR, TIMES, Arguments
-from headwater.quality.suite import Rule
 
 
 def knows(type: str) -> bool:

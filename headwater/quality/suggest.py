@@ -33,7 +33,7 @@ from headwater import analysis, inspect
 from headwater import query as queries
 from headwater.aggregate import PARTIAL
 from headwater.errors import QualityError
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.storage.lake import Lake
 
 if TYPE_CHECKING:

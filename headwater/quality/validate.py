@@ -18,11 +18,11 @@ from typing import Any
 
 from headwater import inspect
 from headwater.errors import QualityError, QueryError
-from headwater.project import Project
+from headwater.project.load import Project
+from headwater.project.suite import Rule, Suite, fingerprint, of_whole_table, without_batches
 from headwater.quality import docs as pages
 from headwater.quality import gx, results
 from headwater.quality.results import Outcome, Validation
-from headwater.quality.suite import Rule, Suite, fingerprint, of_whole_table, without_batches
 from headwater.query import at as past
 from headwater.query.sources import Source
 from headwater.storage import log

@@ -19,7 +19,7 @@ from pyspark.sql.types import DataType, DecimalType
 
 from headwater.aggregate import PARTIAL
 from headwater.errors import QueryError
-from headwater.paths import engine_folder
+from headwater.project.paths import engine_folder
 from headwater.query import at as past
 from headwater.query import params as parameters
 from headwater.query.result import Result

@@ -11,9 +11,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.aggregate import PARTIAL
-from headwater.conf import Conf
 from headwater.errors import QueryError
-from headwater.paths import engine_folder
+from headwater.project.conf import Conf
+from headwater.project.paths import engine_folder
 from headwater.query import at as past
 from headwater.query import params as parameters
 from headwater.query.result import Result

@@ -11,12 +11,12 @@ from pathlib import Path
 from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
-from headwater import conf as configuration
 from headwater.aggregate import PARTIAL
-from headwater.conf import Conf
 from headwater.errors import QueryError
-from headwater.paths import find_project
-from headwater.reference import Reference, find_references
+from headwater.project import conf as configuration
+from headwater.project.conf import Conf
+from headwater.project.paths import find_project
+from headwater.project.reference import Reference, find_references
 from headwater.storage.lake import Lake
 
 
@@ -102,11 +102,11 @@ class Sources:
 
     def _why_not(self, name: str, readable: list[str]) -> str:
         """Why there is no such table; this alone loads the definitions, which takes seconds with SQL ones."""
-        from headwater import project as projects
         from headwater.eventtime import late_name
+        from headwater.project.load import load_project
         from headwater.quarantine import quarantine_name
 
-        loaded = projects.load(self.root, self._env)
+        loaded = load_project(self.root, self._env)
         if name in loaded.names():
             return f"{name} holds nothing yet; run: headwater run {name} --once"
         for table in loaded.tables:

@@ -27,7 +27,7 @@ from headwater.errors import FlowError, ProjectError
 from headwater.eventtime import EventTime, state_name
 from headwater.flows.replay import replay_name
 from headwater.inspect import beside
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.rebuild.build import Builder, Now, Progress
 from headwater.rebuild.compare import Difference
 from headwater.rebuild.cut import Cut, choose

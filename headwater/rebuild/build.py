@@ -16,7 +16,7 @@ from headwater.flows.bounds import Bounds
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow, flow_of
 from headwater.inspect.status import lag
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.rebuild.cut import is_at, positions
 from headwater.runtime import sessions
 from headwater.storage import log

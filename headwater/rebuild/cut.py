@@ -16,7 +16,7 @@ from pathlib import Path
 from headwater.errors import CommitError, FlowError
 from headwater.eventtime import NEVER, EventTime, state_name
 from headwater.flows.bounds import Bounds
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.storage import log
 from headwater.storage.lake import Lake
 from headwater.storage.ranges import Position

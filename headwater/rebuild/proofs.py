@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headwater.common import json_file
-from headwater.definitions import Table
-from headwater.project import Project
-from headwater.reference import CLOCK
+from headwater.project.definitions import Table
+from headwater.project.load import Project
+from headwater.project.reference import CLOCK
 from headwater.storage import log
 from headwater.storage.lake import Lake
 

@@ -22,7 +22,7 @@ from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.replay import replay_name
 from headwater.inspect import beside
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.rebuild import proofs
 from headwater.rebuild.build import Builder, Progress
 from headwater.rebuild.compare import Difference

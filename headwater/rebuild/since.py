@@ -14,7 +14,7 @@ from headwater.common import times
 from headwater.errors import ProjectError
 from headwater.inspect import changes_in_place
 from headwater.plan import shortened
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.rebuild.cut import inputs
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place

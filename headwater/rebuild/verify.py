@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from headwater.analysis import Analysed
 from headwater.plan import shortened, verdict
-from headwater.project import Project
+from headwater.project.load import Project
+from headwater.project.reference import CLOCK
 from headwater.rebuild import proofs
 from headwater.rebuild.compare import NOTHING, Difference, compare, sides
 from headwater.rebuild.cut import Cut
-from headwater.reference import CLOCK
 from headwater.storage.lake import Lake
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from headwater.analysis import Analysed
 from headwater.common import times
 from headwater.common.scratch import quoted
-from headwater.definitions import Table
 from headwater.errors import ProjectError
+from headwater.project.definitions import Table
 from headwater.storage import stats
 
 

@@ -8,7 +8,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from headwater.conf import Conf
+from headwater.project.conf import Conf
 from headwater.runtime import jvm
 
 # Settings that the engine's correctness or speed rests on; each is explained in docs/spark.md.

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from headwater import inspect
 from headwater.errors import ProjectError
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.runtime import failpoints
 from headwater.savepoints import cut as cuts
 from headwater.savepoints.cut import Chosen, lakes

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headwater.errors import ProjectError
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.runtime import failpoints
 from headwater.savepoints import cut as cuts
 from headwater.savepoints.cut import lakes

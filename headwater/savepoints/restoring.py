@@ -17,7 +17,7 @@ from typing import Any
 from headwater import rebuild
 from headwater.errors import ProjectError
 from headwater.plan import facts
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.rebuild.shadow import Plan, Shadow, generations
 from headwater.runtime import failpoints
 from headwater.savepoints import cut as cuts

@@ -14,8 +14,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headwater.broker.topics import kafka_error
-from headwater.conf import KafkaOptions
 from headwater.errors import FlowError, HeadwaterError, SinkUnavailable
+from headwater.project.conf import KafkaOptions
 from headwater.query.result import plain
 from headwater.sinks import CHANGE, DELETE, PIECE, Changes, Position, Published, Sink
 

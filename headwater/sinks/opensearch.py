@@ -29,8 +29,8 @@ from opensearchpy.exceptions import (
 )
 from opensearchpy.helpers import streaming_bulk
 
-from headwater.conf import OpenSearchOptions
 from headwater.errors import FlowError, SinkUnavailable
+from headwater.project.conf import OpenSearchOptions
 from headwater.sinks import CHANGE, DELETE, PIECE, PROGRESS, Changes, Position, Published, Sink, documents
 
 OLDEST = 2

@@ -18,8 +18,8 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from headwater.conf import PostgresOptions
 from headwater.errors import FlowError, SinkUnavailable
+from headwater.project.conf import PostgresOptions
 from headwater.query.result import plain
 from headwater.sinks import CHANGE, DELETE, PIECE, PROGRESS, Changes, Position, Published, Sink
 

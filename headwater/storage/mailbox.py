@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headwater.common import json_file
-from headwater.definitions import Format
 from headwater.errors import FlowError
+from headwater.project.definitions import Format
 from headwater.storage import lease
 
 POLL = 0.05  # seconds

@@ -28,9 +28,10 @@ import duckdb_extension_delta
 import psutil
 import yaml
 
-from headwater import conf, kafka, produce
+from headwater import kafka, produce
 from headwater.broker import create_topics
 from headwater.produce import Faults, Ledger, Record
+from headwater.project import conf
 from headwater.storage import log
 from headwater.storage.lake import Lake
 

@@ -39,12 +39,12 @@ from harness import LIMIT, ROOT, SEED, assert_same, reader, until
 from pyspark.sql import SparkSession
 
 from headwater import produce, run
-from headwater import project as projects
 from headwater.broker import create_topics
 from headwater.common.progress import Board
 from headwater.produce import Faults, Record, Topic, run_producer
 from headwater.produce.clock import DEFAULT_START, stepped
-from headwater.reference import CLOCK
+from headwater.project.load import load_project
+from headwater.project.reference import CLOCK
 from headwater.run import Options, Run
 from headwater.storage import log
 from headwater.storage.lake import Lake
@@ -83,7 +83,7 @@ Rows = dict[tuple[Any, ...], list[tuple[float, ...]]]
 
 
 def test_every_gold_table_has_a_query_by_hand() -> None:
-    project = projects.load(ROOT)
+    project = load_project(ROOT)
     gold = {name for name in project.tables if name.startswith("gold.")}
     missing = sorted(gold - by_hand.TABLES.keys())
     assert not missing, f"tests/delivery/by_hand.py: add a query for {', '.join(missing)}"
@@ -146,7 +146,7 @@ class Twin:
     """
 
     def __init__(self, root: Path, name: str, broker: str) -> None:
-        project = projects.load(ROOT)
+        project = load_project(ROOT)
         self.name = name
         self.client = {"bootstrap.servers": broker}
         self.sent: dict[str, int] = defaultdict(int)

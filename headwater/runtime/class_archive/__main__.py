@@ -11,10 +11,10 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from headwater import kafka, query
-from headwater import project as projects
 from headwater.broker import Topic, create_topics
 from headwater.common.progress import Board
 from headwater.errors import HeadwaterError
+from headwater.project.load import load_project
 from headwater.run import Options, Run
 from headwater.runtime import class_archive, jvm
 
@@ -74,7 +74,7 @@ def _run(root: Path) -> None:
     for name, text in _PROJECT.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="utf-8")
-    project = projects.load(root)
+    project = load_project(root)
     broker = kafka.embedded_broker(root, project.conf)
     try:
         client = {**kafka.client_options(project.conf, broker.start()), "log_level": 0}

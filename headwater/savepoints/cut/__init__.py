@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.inspect import beside
-from headwater.project import Project
+from headwater.project.load import Project
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
 from headwater.storage.log import Commit

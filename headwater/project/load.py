@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
-from headwater import conf as configuration
-from headwater import graph, sql
-from headwater.conf import Conf
-from headwater.definitions import (
+from headwater.errors import ProjectError
+from headwater.project import checks, sql
+from headwater.project import conf as configuration
+from headwater.project.conf import Conf
+from headwater.project.definitions import (
     Alert,
     Declaration,
     Files,
@@ -26,10 +27,9 @@ from headwater.definitions import (
     Table,
     Topic,
 )
-from headwater.errors import ProjectError
-from headwater.paths import find_project
-from headwater.quality.suite import Suite, find_suites, of_whole_table
-from headwater.reference import Clock, Reference, find_references
+from headwater.project.paths import find_project
+from headwater.project.reference import Clock, Reference, find_references
+from headwater.project.suite import Suite, find_suites, of_whole_table
 from headwater.runtime import jvm
 
 LAYERS = ("bronze", "silver", "gold")
@@ -94,7 +94,7 @@ class Project:
         return [name for name in self.names() if name in found]
 
 
-def load(root: Path | None, env: str = "local") -> Project:
+def load_project(root: Path | None, env: str = "local") -> Project:
     """The project that holds the folder `root` (default: the current one), its graph checked.
 
     Raises:
@@ -105,7 +105,7 @@ def load(root: Path | None, env: str = "local") -> Project:
     jvm.size(conf.memory)
     declared = [d for layer in LAYERS for path in _files(root / layer) for d in _declarations(path, layer)]
     references = {reference.name: reference for reference in [*find_references(root), Clock()]}
-    graph.check_names(declared)
+    checks.check_names(declared)
     tables = {d.name: d for d in declared if isinstance(d, Table)}
     topics = {d.name: d for d in declared if isinstance(d, Topic)}
     files = {d.name: d for d in declared if isinstance(d, Files)}
@@ -115,14 +115,14 @@ def load(root: Path | None, env: str = "local") -> Project:
     finals = _finals(tables, sinks)
     tables |= finals
     sinks = {name: _of_finals(sink, finals) for name, sink in sinks.items()}
-    order = graph.check({**topics, **files}, tables, alerts, sinks, references)
+    order = checks.check({**topics, **files}, tables, alerts, sinks, references)
     known = {"postgres": list(conf.postgres), "opensearch": list(conf.opensearch)}
-    graph.check_connections(sinks, known, root / "conf" / f"{env}.yaml")
-    graph.check_buckets(files, list(conf.s3), root / "conf" / f"{env}.yaml")
+    checks.check_connections(sinks, known, root / "conf" / f"{env}.yaml")
+    checks.check_buckets(files, list(conf.s3), root / "conf" / f"{env}.yaml")
     sinks = {name: sink for name, sink in sinks.items() if not _is_off(sink, conf)}
     ordered = {name: tables[name] for name in order}
     suites = {suite.table: suite for suite in find_suites(root)}
-    graph.check_suites(suites, [*topics, *files, *ordered])
+    checks.check_suites(suites, [*topics, *files, *ordered])
     suites |= {name: of_whole_table(suites[name]) for name in [*topics, *files] if name in suites}
     digest = _digest(root)
     return Project(root, env, conf, topics, ordered, alerts, sinks, references, suites, digest, files)

@@ -14,9 +14,9 @@ from py4j.java_gateway import get_field
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from headwater.definitions import Table
 from headwater.errors import ProjectError
-from headwater.project import Project
+from headwater.project.definitions import Table
+from headwater.project.load import Project
 from headwater.runtime import jvm
 
 _DAY = 86_400_000_000

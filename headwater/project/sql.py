@@ -16,9 +16,9 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from headwater.definitions import Query, Table
 from headwater.errors import ProjectError
-from headwater.properties import from_properties
+from headwater.project.definitions import Query, Table
+from headwater.project.properties import from_properties
 from headwater.runtime import jvm
 
 _VIEW = "CreateMaterializedViewAsSelect"

@@ -1,7 +1,7 @@
 """A process: a function that sees the rows of each key in the order of their event time, and keeps a state.
 
 It says what no aggregate can: patterns over rows, alarms when a row does not come, corrections of one row by
-the next. It needs no stream to be tried: see `headwater.driving`.
+the next. It needs no stream to be tried: see `headwater.project.drive`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headwater.definitions import Table
-from headwater.keyed import Keyed, Row, advance
+from headwater.project.definitions import Table
+from headwater.project.process import Keyed, Row, advance
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -38,7 +38,7 @@ def drive(table: Table, rows: Sequence[Row], *, until: datetime | None = None) -
     Raises:
         ValueError: the table has no process.
     """
-    from headwater.watermarks import microseconds
+    from headwater.project.watermarks import microseconds
 
     process = table.process
     if process is None or table.event_time is None:

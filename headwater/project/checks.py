@@ -8,14 +8,24 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from headwater.definitions import Alert, Declaration, Emit, Files, Format, Sink, StoreSink, Table, Topic
 from headwater.errors import ConfError, ProjectError
 from headwater.flows.reading import interval
 from headwater.landing.file import SCHEME, bucket_of
-from headwater.quality.suite import Suite
+from headwater.project.definitions import (
+    Alert,
+    Declaration,
+    Emit,
+    Files,
+    Format,
+    Sink,
+    StoreSink,
+    Table,
+    Topic,
+)
+from headwater.project.suite import Suite
 
 if TYPE_CHECKING:
-    from headwater.reference import Reference
+    from headwater.project.reference import Reference
 
 
 def check_names(declared: Iterable[Declaration]) -> None:

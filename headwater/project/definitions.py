@@ -1,6 +1,6 @@
 """What a project declares: topics, tables, alerts and sinks, as frozen values.
 
-A declaration does nothing by itself. `headwater.project` loads the project's files, gives each
+A declaration does nothing by itself. `headwater.project.load` loads the project's files, gives each
 declaration its name, `<folder>.<variable or function>`, and the engine interprets them.
 """
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headwater.errors import ProjectError
-from headwater.keyed import Function as ProcessFunction
-from headwater.keyed import Process
+from headwater.project.process import Function as ProcessFunction
+from headwater.project.process import Process
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -425,8 +425,8 @@ def process(
         limits: see `Limits`.
 
     The function takes a row (a dict of the source's columns; None where a timer has come) and a
-    `headwater.keyed.Keyed`, and yields the table's rows as dicts. What it does depends on these alone. Try it
-    with `headwater.drive`.
+    `headwater.project.process.Keyed`, and yields the table's rows as dicts. What it does depends on these
+    alone. Try it with `headwater.drive`.
     """
 
     def declare(function: ProcessFunction) -> Table:

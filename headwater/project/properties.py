@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast, get_args
 
-from headwater.definitions import Emit, Limits, Table
 from headwater.errors import ProjectError
+from headwater.project.definitions import Emit, Limits, Table
 
 KNOWN = (
     "headwater.allowed_lateness",

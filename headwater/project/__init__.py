@@ -1,0 +1,1 @@
+"""A project's files, read: definitions, configuration, suites, and what is wrong with them."""
