@@ -24,10 +24,10 @@ from bench import lab
 from headwater import analysis, maintain
 from headwater.analysis import Analysed
 from headwater.common.progress import Board
+from headwater.connectors.produce import Faults, Record, load_generator, stepped
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.upkeep import Upkeep
-from headwater.produce import Faults, Record, load_generator, stepped
 from headwater.project.load import Project
 from headwater.runtime import sessions
 from headwater.storage.lake import Lake

@@ -15,9 +15,9 @@ from confluent_kafka import Consumer
 
 import headwater
 from bench import lab
-from headwater import kafka
 from headwater.common.progress import Board
-from headwater.produce import BackgroundProducer, Record, wall_clock
+from headwater.connectors import kafka
+from headwater.connectors.produce import BackgroundProducer, Record, wall_clock
 from headwater.run import Options, Run
 
 RATE = 1_000  # events per second

@@ -9,10 +9,17 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from headwater import kafka
-from headwater.broker import create_topics, list_topics
 from headwater.common.progress import Board
-from headwater.produce import DEFAULT_START, DEFAULT_STEP, Faults, load_generator, run_producer, stepped
+from headwater.connectors import kafka
+from headwater.connectors.kafka.broker import create_topics, list_topics
+from headwater.connectors.produce import (
+    DEFAULT_START,
+    DEFAULT_STEP,
+    Faults,
+    load_generator,
+    run_producer,
+    stepped,
+)
 from headwater.project.load import Project
 from headwater.project.load import load_project as load
 from headwater.project.paths import engine_folder

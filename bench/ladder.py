@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from bench import lab
-from headwater import kafka
+from headwater.connectors import kafka
 from headwater.project.load import Project
 from headwater.runtime import sessions
 

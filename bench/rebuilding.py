@@ -16,8 +16,8 @@ from typing import Any
 
 import headwater
 from bench import lab
-from headwater import kafka
-from headwater.produce import BackgroundProducer, Record, wall_clock
+from headwater.connectors import kafka
+from headwater.connectors.produce import BackgroundProducer, Record, wall_clock
 
 ROWS = 1_000_000  # of each system
 RATE = 1_000  # live events a second, of both together

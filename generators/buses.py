@@ -14,8 +14,8 @@ from math import cos, hypot, radians
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headwater.produce import Record, Topic
-from headwater.produce.events import MALFORMED, Draw, Events, reached
+from headwater.connectors.produce import Record, Topic
+from headwater.connectors.produce.events import MALFORMED, Draw, Events, reached
 
 TOPIC = "bus-positions"
 BUSES, SILENT_MS = 60, 300_000  # each bus is silent for five minutes out of every 25

@@ -6,8 +6,8 @@ hot for ten minutes. One reading in ten occurred up to 2 s before it was produce
 always a little out of order, within the watermark's 10 s.
 
 Unless a start or a rate is given, the first record is produced at 2026-01-01T00:00:00Z and each next one
-100 ms later (`headwater.produce`: DEFAULT_START, DEFAULT_STEP). Kafka's own timestamp is the time of
-sending, so that the topic's retention spares a history that begins long ago.
+100 ms later (`headwater.connectors.produce`: DEFAULT_START, DEFAULT_STEP). Kafka's own timestamp is the time
+of sending, so that the topic's retention spares a history that begins long ago.
 
 MALFORMED are the records that cannot be decoded, INVALID those that break an expectation of
 `quality/silver.cpu_metrics.json`. With the wall clock `future` records lie beyond any reader's clock too;
@@ -26,8 +26,8 @@ from math import inf
 from typing import NamedTuple
 from zlib import crc32
 
-from headwater.produce import Faults, Record, Topic
-from headwater.produce.events import reached
+from headwater.connectors.produce import Faults, Record, Topic
+from headwater.connectors.produce.events import reached
 
 TOPIC = "iot-data-input"
 HOSTS = ("doc", "dopey", "happy", "sneezy", "grumpy", "bashful")
@@ -52,7 +52,7 @@ SERIES = [(host.encode(), cpu.encode(), crc32(host.encode()) % 4) for host in HO
 
 
 def records(*, seed: int, faults: Faults, clock: Iterator[int]) -> Iterator[Record]:
-    """Readings without end; `headwater.produce` says what the arguments mean and what is promised.
+    """Readings without end; `headwater.connectors.produce` says what the arguments mean and what is promised.
 
     Raises:
         ProjectError: the faults of each kind add up to more than 1.

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from math import pi, sin
 from typing import Any, NamedTuple
 
-from headwater.produce import Record, Topic
-from headwater.produce.events import MALFORMED, Draw, Events
+from headwater.connectors.produce import Record, Topic
+from headwater.connectors.produce.events import MALFORMED, Draw, Events
 
 TOPIC = "lift-rides"
 LIFTS = [(f"resort-{resort}", f"lift-{resort}{lift}") for resort in range(1, 4) for lift in range(1, 6)]

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from headwater.produce import Record, Topic
-from headwater.produce.events import MALFORMED, Draw, Events
+from headwater.connectors.produce import Record, Topic
+from headwater.connectors.produce.events import MALFORMED, Draw, Events
 
 TOPIC = "purchases"
 ITEMS = [f"item-{number:02d}" for number in range(40)]

@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from headwater.produce import Record, Topic
-from headwater.produce.events import MALFORMED, Draw, Events, reached
+from headwater.connectors.produce import Record, Topic
+from headwater.connectors.produce.events import MALFORMED, Draw, Events, reached
 
 TOPIC = "page-views"
 USERS, VISIT_MS = 1_600, 420_000  # a user is there for seven minutes, and then away for three times as long

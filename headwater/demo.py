@@ -19,12 +19,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table as Grid
 
-from headwater import kafka, query
-from headwater.broker import Topic, create_topics
+from headwater import query
 from headwater.common.progress import Board
+from headwater.connectors import kafka
+from headwater.connectors.kafka.broker import Topic, create_topics
+from headwater.connectors.produce import BackgroundProducer, Faults, Generator, event_clock, load_generator
 from headwater.errors import HeadwaterError, ProjectError
 from headwater.inspect.status import Status, snapshot
-from headwater.produce import BackgroundProducer, Faults, Generator, event_clock, load_generator
 from headwater.project.conf import KafkaOptions
 from headwater.project.load import Project
 from headwater.query.result import write

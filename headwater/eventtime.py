@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from headwater.aggregate import LATE, WINDOW
 from headwater.common import scratch
-from headwater.decode import SOURCE
+from headwater.connectors.decode import SOURCE
 from headwater.runtime.catalyst import named
 
 NEVER = -(2**62)

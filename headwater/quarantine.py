@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType, TimestampType
 
 from headwater.analysis import BRONZE
-from headwater.decode import PLACE, RAW
+from headwater.connectors.decode import PLACE, RAW
 from headwater.errors import ProjectError
 from headwater.project.load import Project
 from headwater.storage.lake import Lake

@@ -14,10 +14,11 @@ from types import FrameType
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from headwater import analysis, kafka
-from headwater.broker import Topic as KafkaTopic
-from headwater.broker import create_topics, list_topics
+from headwater import analysis
 from headwater.common.progress import Board
+from headwater.connectors import kafka
+from headwater.connectors.kafka.broker import Topic as KafkaTopic
+from headwater.connectors.kafka.broker import create_topics, list_topics
 from headwater.errors import HeadwaterError, LeaseError, Unavailable, describe
 from headwater.flows import reading, realtime
 from headwater.flows.context import Context, Moved

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.sinks import CHANGE, Changes, Position, Published
+from headwater.connectors.sinks import CHANGE, Changes, Position, Published
 
 TABLE = "gold.usage"
 COLUMNS = pa.schema([("host", pa.string()), ("cpu", pa.int32()), ("usage", pa.float64())])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.broker import EmbeddedBroker
+from headwater.connectors.kafka.broker import EmbeddedBroker
 from headwater.project.conf import Conf
 from headwater.runtime import sessions
 

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from headwater import analysis
 from headwater.common.progress import Board
+from headwater.connectors.files.ledger import Ledger
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
-from headwater.landing.ledger import Ledger
 from headwater.project.load import Project, load_project
 from headwater.storage import lake
 from headwater.storage.lake import Lake

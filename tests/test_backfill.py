@@ -25,14 +25,14 @@ from typer.testing import CliRunner
 from headwater import analysis
 from headwater.analysis import BRONZE
 from headwater.backfill import backfill, plan
-from headwater.broker import Topic, create_topics
 from headwater.cli import app
 from headwater.common.progress import Board
+from headwater.connectors.files.rows import COLUMNS
+from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.errors import CommitError, ProjectError
 from headwater.flows.backfill import backfill_name
 from headwater.flows.declared import flow_of
 from headwater.inspect.status import standings
-from headwater.landing.rows import COLUMNS
 from headwater.plan import accept
 from headwater.rebuild import rebuild
 from headwater.runtime import failpoints

@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater import decode
 from headwater.analysis import BRONZE
-from headwater.decode.contract import Fields
+from headwater.connectors import decode
+from headwater.connectors.decode.contract import Fields
 from headwater.errors import ProjectError
 from headwater.flows import bisect
 from headwater.flows.rows import FewRows, ManyRows, Work, read

@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from headwater.broker import EmbeddedBroker, Topic, create_topics, list_topics, process, state
+from headwater.connectors.kafka.broker import (
+    EmbeddedBroker,
+    Topic,
+    create_topics,
+    list_topics,
+    process,
+    state,
+)
 from headwater.errors import BrokerError
 
 
@@ -74,7 +81,9 @@ def test_it_listens_on_loopback_only(own: EmbeddedBroker) -> None:
 
 
 def test_it_outlives_the_process_that_started_it(tmp_path: Path) -> None:
-    code = "import sys; from pathlib import Path; from headwater.broker import EmbeddedBroker; "
+    code = (
+        "import sys; from pathlib import Path; from headwater.connectors.kafka.broker import EmbeddedBroker; "
+    )
     code += "print(EmbeddedBroker(Path(sys.argv[1]), heap='256m').start())"
     command = [sys.executable, "-c", code, str(tmp_path)]
     root = Path(__file__).parent.parent
@@ -152,7 +161,7 @@ def test_topics_are_made_once_and_never_altered(broker: str) -> None:
 
 
 def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.broker.topics.TIMEOUT", 0.5)
+    monkeypatch.setattr("headwater.connectors.kafka.topics.TIMEOUT", 0.5)
     servers = f"{state.LOOPBACK}:{state.free_port()}"
     with pytest.raises(BrokerError, match=f"{servers}: no answer from Kafka"):
         list_topics({"bootstrap.servers": servers})

@@ -24,12 +24,12 @@ from typer.testing import CliRunner
 
 from headwater.backfill import backfill, plan
 from headwater.cli import app
+from headwater.connectors.files import bucket as buckets
+from headwater.connectors.files.bucket import Bucket
+from headwater.connectors.files.folder import Folder
 from headwater.errors import ConfError, FlowError, ProjectError, StoreUnavailable
 from headwater.flows.declared import flow_of
 from headwater.inspect.status import standings
-from headwater.landing import bucket as buckets
-from headwater.landing.bucket import Bucket
-from headwater.landing.folder import Folder
 from headwater.project.conf import BucketOptions
 from headwater.project.load import load_project
 from headwater.runtime import failpoints

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater.broker import EmbeddedBroker
+from headwater.connectors.kafka.broker import EmbeddedBroker
 from headwater.runtime import class_archive, java, jvm
 
 

@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from headwater.broker import EmbeddedBroker, Topic, create_topics
 from headwater.cli.kafka import app
+from headwater.connectors.kafka.broker import EmbeddedBroker, Topic, create_topics
+from headwater.connectors.kafka.tail import printable
 from headwater.errors import BrokerError, ProjectError
-from headwater.tail import printable
 
 runner = CliRunner()
 

@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from headwater import query
-from headwater.broker import Topic, create_topics
 from headwater.cli import app
 from headwater.common.progress import Board
+from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.errors import ProjectError
 from headwater.project.load import Project, load_project
 from headwater.run import Options, Run

@@ -23,11 +23,11 @@ from headwater import query
 from headwater import rebuild as rebuilding
 from headwater.cli import app
 from headwater.common.progress import Board
+from headwater.connectors.files.file import File
+from headwater.connectors.files.folder import Folder
+from headwater.connectors.files.ledger import Ledger
 from headwater.errors import CommitError, ConfError, ProjectError
 from headwater.flows.declared import flow_of
-from headwater.landing.file import File
-from headwater.landing.folder import Folder
-from headwater.landing.ledger import Ledger
 from headwater.project.load import load_project
 from headwater.quarantine import Quarantine
 from headwater.rebuild import rebuild

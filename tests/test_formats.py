@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import headwater as hw
-from headwater import decode
-from headwater.decode.parser import parser
-from headwater.landing import formats
-from headwater.landing.formats import UNREADABLE, Reader
+from headwater.connectors import decode
+from headwater.connectors.decode.parser import parser
+from headwater.connectors.files import formats
+from headwater.connectors.files.formats import UNREADABLE, Reader
 from headwater.project.definitions import Format
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from headwater.connectors.produce import Faults, Ledger, Record, load_generator, stepped
 from headwater.errors import ProjectError
-from headwater.produce import Faults, Ledger, Record, load_generator, stepped
 from headwater.project import suite
 
 ROOT = Path(__file__).parents[1]

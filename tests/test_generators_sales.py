@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from headwater.produce import Faults, Ledger, Record, load_generator, stepped
+from headwater.connectors.produce import Faults, Ledger, Record, load_generator, stepped
 
 sales: Any = load_generator(Path(__file__).parents[1], "sales")
 ALL = Faults(late=0.1, duplicate=0.1, malformed=0.1, future=0.1, invalid=0.1)

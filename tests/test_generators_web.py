@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from headwater.produce import Faults, Record, load_generator, stepped
+from headwater.connectors.produce import Faults, Record, load_generator, stepped
 
 web: Any = load_generator(Path(__file__).parents[1], "web")
 SECOND = 1_000

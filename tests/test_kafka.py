@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from headwater import kafka
-from headwater.broker import topics
+from headwater.connectors import kafka
+from headwater.connectors.kafka import client_options, ensure_running, spark_options, topics
 from headwater.errors import BrokerError, BrokerUnavailable, ConfError
-from headwater.kafka import client_options, ensure_running, spark_options
 from headwater.project.conf import Conf
 from headwater.run import transient
 

@@ -21,8 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.errors import BrokerError, ProjectError
-from headwater.produce import (
+from headwater.connectors.produce import (
     DEFAULT_START,
     BackgroundProducer,
     Faults,
@@ -33,6 +32,7 @@ from headwater.produce import (
     run_producer,
     stepped,
 )
+from headwater.errors import BrokerError, ProjectError
 
 ROOT = Path(__file__).parents[1]
 SEED = 4_242
@@ -270,7 +270,7 @@ def test_in_the_background_an_error_reaches_whoever_stops_it() -> None:
 
 def test_a_background_producer_does_not_outlive_its_process(broker: str, topic: str) -> None:
     program = (
-        "from headwater.produce import *\n"
+        "from headwater.connectors.produce import *\n"
         f"r = (Record({topic!r}, None, b'x', 0) for _ in iter(int, 1))\n"
         f"BackgroundProducer(r, client={{'bootstrap.servers': {broker!r}}}, rate=100).start()\n"
     )

@@ -16,8 +16,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater import decode
 from headwater.analysis import BRONZE
+from headwater.connectors import decode
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.rows import Counts, FewRows, ManyRows, Work, read
 from headwater.project.definitions import Json

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater import decode
 from headwater.analysis import BRONZE
-from headwater.decode.contract import Fields
+from headwater.connectors import decode
+from headwater.connectors.decode.contract import Fields
 from headwater.errors import FlowError
 from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.project.definitions import Contract, Json

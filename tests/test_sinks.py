@@ -243,7 +243,10 @@ def test_a_batch_holds_a_bounded_number_of_changes(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        ("hw.sink('silver.readings', dict, name='mine')", "make gave a dict; give a headwater.sinks.Sink"),
+        (
+            "hw.sink('silver.readings', dict, name='mine')",
+            "make gave a dict; give a headwater.connectors.sinks.Sink",
+        ),
         ("hw.sink('silver.reading', Mine, name='mine')", "did you mean silver.readings?"),
         (
             "hw.postgres_sink('silver.readings', connection='dwh')",

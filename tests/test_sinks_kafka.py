@@ -18,10 +18,10 @@ import pytest
 from batches import TABLE, changes, published
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headwater.connectors.kafka.tail import records
+from headwater.connectors.sinks.kafka import KafkaTopic
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.run import transient
-from headwater.sinks.kafka import KafkaTopic
-from headwater.tail import records
 
 ROW = ("upsert", "a", 1, 1.0)
 

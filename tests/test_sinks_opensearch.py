@@ -22,14 +22,14 @@ from opensearchpy import OpenSearch
 from test_sinks import TABLE as READINGS
 from test_sinks import Case
 
+from headwater.connectors.sinks import PROGRESS, Position, Published, documents
+from headwater.connectors.sinks.opensearch import OpenSearchIndex
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.flows.publish import PublishFlow
 from headwater.maintain.clean import clean
 from headwater.maintain.horizon import holds
 from headwater.project import conf
 from headwater.project.load import load_project
-from headwater.sinks import PROGRESS, Position, Published, documents
-from headwater.sinks.opensearch import OpenSearchIndex
 from headwater.storage import log
 from headwater.storage.target import Target
 
@@ -244,8 +244,8 @@ def test_any_cut_gives_what_the_last_change_of_each_key_says(
     server: Server, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"seed {seed}")
-    monkeypatch.setattr("headwater.sinks.opensearch.ROWS", 7)
-    monkeypatch.setattr("headwater.sinks.opensearch.PIECE", 3)
+    monkeypatch.setattr("headwater.connectors.sinks.opensearch.ROWS", 7)
+    monkeypatch.setattr("headwater.connectors.sinks.opensearch.PIECE", 3)
     draw = random.Random(seed)
     versions: list[list[tuple[Any, ...]]] = []
     want: dict[Any, Any] = {}

@@ -14,9 +14,9 @@ import pytest
 from batches import changes, published
 from postgres import PASSWORD, Server
 
+from headwater.connectors.sinks import Position, Published
+from headwater.connectors.sinks.postgres import PostgresTable
 from headwater.errors import FlowError, SinkUnavailable
-from headwater.sinks import Position, Published
-from headwater.sinks.postgres import PostgresTable
 
 INTO = "gold.usage"
 

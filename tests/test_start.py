@@ -12,12 +12,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headwater import kafka
-from headwater.broker import create_topics
 from headwater.common.progress import Board
+from headwater.connectors import kafka
+from headwater.connectors.kafka.broker import create_topics
+from headwater.connectors.produce import Topic
 from headwater.errors import ConfError, FlowError
 from headwater.flows.reading import check, starting
-from headwater.produce import Topic
 from headwater.project.load import Project, load_project
 from headwater.run import Options, Run
 from headwater.runtime import failpoints

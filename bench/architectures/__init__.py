@@ -25,8 +25,8 @@ import psutil
 import headwater
 from bench import lab
 from bench.freshness import events
-from headwater import kafka
-from headwater.produce import BackgroundProducer
+from headwater.connectors import kafka
+from headwater.connectors.produce import BackgroundProducer
 from headwater.project.paths import engine_folder
 
 ROWS = 1_000_000

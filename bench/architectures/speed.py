@@ -14,7 +14,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
 
 from bench.architectures.batch import readings, windows
-from headwater import kafka
+from headwater.connectors import kafka
 from headwater.project.conf import Conf
 from headwater.runtime import sessions
 

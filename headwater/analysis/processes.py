@@ -14,8 +14,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater import decode
 from headwater.analysis.analysed import Analysed
+from headwater.connectors import decode
 from headwater.errors import ProjectError
 from headwater.eventtime import LATENESS, WATERMARK, Lateness
 from headwater.project.definitions import Table

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headwater import aggregate, decode
+from headwater import aggregate
 from headwater.aggregate import Aggregate
 from headwater.analysis import checks
+from headwater.connectors import decode
 from headwater.errors import ProjectError
 from headwater.eventtime import EventTime, Lateness
 from headwater.project.definitions import Table

@@ -12,10 +12,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from headwater import kafka, tail
-from headwater.broker import EmbeddedBroker, list_topics
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
+from headwater.connectors import kafka
+from headwater.connectors.kafka import tail
+from headwater.connectors.kafka.broker import EmbeddedBroker, list_topics
 from headwater.errors import BrokerError
 from headwater.project.conf import KafkaOptions, load
 from headwater.project.paths import find_project

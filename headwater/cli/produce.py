@@ -49,8 +49,9 @@ def produce(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with the ledger.")] = False,
 ) -> None:
     """Send a generator's records to Kafka and say how many; Ctrl-C ends it with nothing lost."""
-    from headwater import broker, kafka
-    from headwater import produce as producing
+    from headwater.connectors import kafka
+    from headwater.connectors import produce as producing
+    from headwater.connectors.kafka import broker
     from headwater.project import conf, paths
 
     first = _instant(start)

@@ -15,7 +15,7 @@ from rich.text import Text
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
 from headwater.common import listings
-from headwater.landing import FILES
+from headwater.connectors.files import FILES
 
 if TYPE_CHECKING:
     from headwater.inspect.describe import Description

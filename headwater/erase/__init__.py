@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from headwater import analysis, kafka, rebuild
+from headwater import analysis, rebuild
 from headwater.common.progress import Board
+from headwater.connectors import kafka
 from headwater.drop import without_definition
 from headwater.erase.find import Found, counted, find
 from headwater.erase.history import forget_past, take_out

@@ -9,11 +9,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater import decode
 from headwater.analysis import BRONZE
 from headwater.common import scratch
-from headwater.decode import PLACE
-from headwater.decode.contract import Fields
+from headwater.connectors import decode
+from headwater.connectors.decode import PLACE
+from headwater.connectors.decode.contract import Fields
 from headwater.errors import ProjectError
 from headwater.project.load import Project
 from headwater.storage import stored

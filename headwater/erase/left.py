@@ -8,9 +8,10 @@ from datetime import timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater import broker, kafka
+from headwater.connectors import kafka
+from headwater.connectors.files import CLUSTER
+from headwater.connectors.kafka import broker
 from headwater.errors import BrokerError
-from headwater.landing import CLUSTER
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
 from headwater.quality.results import TABLE as RESULTS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.decode import PLACE, SOURCE
+from headwater.connectors.decode import PLACE, SOURCE
 from headwater.errors import FlowError
 from headwater.storage.erasure import NOTE
 from headwater.storage.lake import Lake

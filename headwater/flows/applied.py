@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
-from headwater import analysis, decode
+from headwater import analysis
+from headwater.connectors import decode
 from headwater.flows.context import Context
 from headwater.flows.references import References
 from headwater.flows.rows import Work

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 
+from headwater.connectors.files.ledger import ledger_name
+from headwater.connectors.files.source import source
 from headwater.errors import FlowError
 from headwater.flows.intake import Bounds, Intake
-from headwater.landing.ledger import ledger_name
-from headwater.landing.source import source
 from headwater.project.definitions import Format, Topic
 from headwater.project.load import Project
 from headwater.storage.lake import Lake

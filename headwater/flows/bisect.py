@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql.types import StructType
 
-from headwater import decode
+from headwater.connectors import decode
 from headwater.errors import HeadwaterError
 from headwater.flows.rows import FEW, FewRows, Work
 from headwater.storage import stored

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from headwater.common.progress import Batch
+from headwater.connectors.files.ledger import ledger_name
+from headwater.connectors.files.source import source
 from headwater.flows.context import Context
 from headwater.flows.intake import Bounds, Intake
 from headwater.flows.reading import interval
-from headwater.landing.ledger import ledger_name
-from headwater.landing.source import source
 from headwater.plan import accept
 from headwater.project.definitions import Files
 from headwater.storage.target import Target

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from headwater.connectors.files import FILES, formats
+from headwater.connectors.files.batch import Batch
+from headwater.connectors.files.file import Brought, File
+from headwater.connectors.files.formats import UNREADABLE, Reader
+from headwater.connectors.files.ledger import LINES, Ledger, Seen, ledger_name
+from headwater.connectors.files.source import Source
 from headwater.errors import CommitError, StoreUnavailable
 from headwater.flows.context import clock
-from headwater.landing import FILES, formats
-from headwater.landing.batch import Batch
-from headwater.landing.file import Brought, File
-from headwater.landing.formats import UNREADABLE, Reader
-from headwater.landing.ledger import LINES, Ledger, Seen, ledger_name
-from headwater.landing.source import Source
 from headwater.project.definitions import Format
 from headwater.storage import log
 from headwater.storage.commit import Built, Committer

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from headwater.common import scratch
 from headwater.common.scratch import quoted
-from headwater.decode import SOURCE
+from headwater.connectors.decode import SOURCE
 from headwater.errors import FlowError, describe
 from headwater.eventtime import LATENESS, NEVER, WATERMARK, EventTime, late_name, state_name
 from headwater.flows.context import Context

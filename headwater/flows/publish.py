@@ -21,16 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from headwater import kafka
 from headwater.common import json_file, scratch
 from headwater.common.progress import Batch
 from headwater.common.scratch import quoted
+from headwater.connectors import kafka
+from headwater.connectors.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
+from headwater.connectors.sinks import Sink as Target
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.turns import take_turns
 from headwater.project.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
-from headwater.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
-from headwater.sinks import Sink as Target
 from headwater.storage import feed, log
 from headwater.storage.lake import Lake, Place, files
 from headwater.storage.target import GONE
@@ -123,18 +123,18 @@ class PublishFlow:
     def _target(self) -> Target:
         sink, project = self._sink, self._context.project
         if isinstance(sink, KafkaSink):
-            from headwater.sinks.kafka import KafkaTopic
+            from headwater.connectors.sinks.kafka import KafkaTopic
 
             client = kafka.client_options(project.conf, self._context.bootstrap)
             return KafkaTopic(sink.topic, client, self._context.stop)
         if isinstance(sink, PostgresSink):
-            from headwater.sinks.postgres import PostgresTable
+            from headwater.connectors.sinks.postgres import PostgresTable
 
             connection = project.conf.postgres[sink.connection]
             assert connection is not False
             return PostgresTable(connection, sink.into)
         if isinstance(sink, OpenSearchSink):
-            from headwater.sinks.opensearch import OpenSearchIndex
+            from headwater.connectors.sinks.opensearch import OpenSearchIndex
 
             options = project.conf.opensearch[sink.connection]
             assert options is not False
@@ -143,7 +143,8 @@ class PublishFlow:
         made = sink.make()
         if not isinstance(made, Target):
             raise FlowError(
-                f"{sink.file}: {sink.name}: make gave a {type(made).__name__}; give a headwater.sinks.Sink"
+                f"{sink.file}: {sink.name}: make gave a {type(made).__name__}; "
+                "give a headwater.connectors.sinks.Sink"
             )
         return made
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from headwater import kafka
 from headwater.common import durations, times
+from headwater.connectors import kafka
 from headwater.errors import ConfError
 from headwater.project.conf import KafkaOptions
 

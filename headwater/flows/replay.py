@@ -19,8 +19,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater import decode
-from headwater.decode import PLACE, SOURCE
+from headwater.connectors import decode
+from headwater.connectors.decode import PLACE, SOURCE
 from headwater.errors import HeadwaterError
 from headwater.flows.applied import Applied
 from headwater.flows.bisect import broken

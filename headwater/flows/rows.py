@@ -24,9 +24,9 @@ from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession, Windo
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater import decode
-from headwater.decode import MALFORMED, PLACE, RAW, SOURCE
-from headwater.decode.contract import Fields
+from headwater.connectors import decode
+from headwater.connectors.decode import MALFORMED, PLACE, RAW, SOURCE
+from headwater.connectors.decode.contract import Fields
 from headwater.quality.gate import HASH, ROW, Gate, Tally
 from headwater.quality.known import KeyIndex
 from headwater.quarantine import ERROR_RULE, MALFORMED_RULE

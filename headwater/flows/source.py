@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headwater import kafka
-from headwater.broker import end_offsets
 from headwater.common import json_file
 from headwater.common.progress import Batch
+from headwater.connectors import kafka
+from headwater.connectors.kafka.broker import end_offsets
 from headwater.errors import FlowError, HeadwaterError, describe
 from headwater.flows.backfill import Backfill
 from headwater.flows.context import Context, clock

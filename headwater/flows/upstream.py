@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from headwater import kafka
-from headwater.broker import end_offsets
+from headwater.connectors import kafka
+from headwater.connectors.files import CLUSTER, FILES
+from headwater.connectors.kafka.broker import end_offsets
 from headwater.errors import BrokerError
 from headwater.flows.context import Context
-from headwater.landing import CLUSTER, FILES
 from headwater.project.definitions import Topic
 from headwater.storage import log
 from headwater.storage.ranges import Position

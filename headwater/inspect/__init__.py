@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from headwater.aggregate import PARTIAL
+from headwater.connectors.files.ledger import ledger_name
 from headwater.eventtime import late_name, state_name
-from headwater.landing.ledger import ledger_name
 from headwater.project.definitions import Files, Table
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK

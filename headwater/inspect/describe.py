@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater import analysis, inspect
+from headwater.connectors.files.ledger import ledger_name
 from headwater.errors import ProjectError
 from headwater.eventtime import late_name, state_name
 from headwater.inspect import State
-from headwater.landing.ledger import ledger_name
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
 from headwater.quarantine import quarantine_name

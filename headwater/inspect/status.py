@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from headwater import kafka
-from headwater.broker import list_topics
 from headwater.common.progress import Board
+from headwater.connectors import kafka
+from headwater.connectors.files.ledger import Ledger, ledger_name
+from headwater.connectors.files.source import source
+from headwater.connectors.kafka.broker import list_topics
 from headwater.errors import BrokerError, FlowError, Unavailable
 from headwater.inspect import changes_in_place, state
-from headwater.landing.ledger import Ledger, ledger_name
-from headwater.landing.source import source
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.storage import lease, log, ranges

@@ -8,9 +8,9 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from headwater.connectors.files.file import SCHEME, bucket_of
 from headwater.errors import ConfError, ProjectError
 from headwater.flows.reading import interval
-from headwater.landing.file import SCHEME, bucket_of
 from headwater.project.definitions import (
     Alert,
     Declaration,

@@ -24,8 +24,8 @@ from pydantic import (
 )
 
 from headwater.common import durations
+from headwater.connectors.files import CLUSTER
 from headwater.errors import ConfError
-from headwater.landing import CLUSTER
 
 KafkaOptions = dict[str, str | int | bool]
 

@@ -43,7 +43,8 @@ def json(schema: str, contract: Contract = "evolve", *, timestamp: str | None = 
     """Decode each value as one JSON object with the fields of `schema` (Spark DDL).
 
     A row that is not one well-formed object of these types goes to the quarantine, never to the table:
-    see `headwater.decode.parser`. Where a record's fields are not those of the schema, the contract says:
+    see `headwater.connectors.decode.parser`. Where a record's fields are not those of the schema, the
+    contract says:
 
     - `evolve`: a missing field is NULL, and unknown ones are kept in the column `_rescued` (STRING: a JSON
       object of them alone, each at its path; NULL where there are none).
@@ -95,7 +96,7 @@ class Files(Declaration):
 
     Attributes:
         pattern: which files, below the project, absolute, or of an object store (`s3://…`).
-        format: what is in them; see `headwater.landing.formats`.
+        format: what is in them; see `headwater.connectors.files.formats`.
     """
 
     pattern: str
@@ -288,11 +289,11 @@ class OpenSearchSink(StoreSink):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnSink(Sink):
-    """A sink of the project's own; see `headwater.sinks.Sink`.
+    """A sink of the project's own; see `headwater.connectors.sinks.Sink`.
 
     Attributes:
         called: its name.
-        make: gives a `headwater.sinks.Sink`, not opened.
+        make: gives a `headwater.connectors.sinks.Sink`, not opened.
     """
 
     called: str
@@ -514,7 +515,7 @@ def sink(table: str, make: Callable[[], Any], *, name: str, on: Emit = "update")
 
     Args:
         table: the table.
-        make: called without arguments, gives a `headwater.sinks.Sink`.
+        make: called without arguments, gives a `headwater.connectors.sinks.Sink`.
         name: what `headwater ls` and the position of the sink call it.
         on: `final` sends each window once, when it is over.
     """

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StructType
 
-from headwater.decode import SOURCE
+from headwater.connectors.decode import SOURCE
 from headwater.errors import ProjectError
 from headwater.project.suite import ORDERED, Rule
 from headwater.quality.arguments import ALL, TIMES, Arguments

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.decode import PLACE
+from headwater.connectors.decode import PLACE
 from headwater.errors import ProjectError
 from headwater.storage.lake import Lake
 

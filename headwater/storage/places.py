@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.decode import PLACE
+from headwater.connectors.decode import PLACE
 
 KEYS = list(PLACE)
 _SCHEMA = pa.schema(list(PLACE.items()))

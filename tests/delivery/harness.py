@@ -28,9 +28,9 @@ import duckdb_extension_delta
 import psutil
 import yaml
 
-from headwater import kafka, produce
-from headwater.broker import create_topics
-from headwater.produce import Faults, Ledger, Record
+from headwater.connectors import kafka, produce
+from headwater.connectors.kafka.broker import create_topics
+from headwater.connectors.produce import Faults, Ledger, Record
 from headwater.project import conf
 from headwater.storage import log
 from headwater.storage.lake import Lake

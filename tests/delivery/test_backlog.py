@@ -17,7 +17,7 @@ from harness import (
     gold,
 )
 
-from headwater import produce
+from headwater.connectors import produce
 
 
 def bounded(batches: list[Event], bound: int, count: int) -> None:

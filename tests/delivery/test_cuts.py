@@ -38,11 +38,12 @@ import pytest
 from harness import LIMIT, ROOT, SEED, assert_same, reader, until
 from pyspark.sql import SparkSession
 
-from headwater import produce, run
-from headwater.broker import create_topics
+from headwater import run
 from headwater.common.progress import Board
-from headwater.produce import Faults, Record, Topic, run_producer
-from headwater.produce.clock import DEFAULT_START, stepped
+from headwater.connectors import produce
+from headwater.connectors.kafka.broker import create_topics
+from headwater.connectors.produce import Faults, Record, Topic, run_producer
+from headwater.connectors.produce.clock import DEFAULT_START, stepped
 from headwater.project.load import load_project
 from headwater.project.reference import CLOCK
 from headwater.run import Options, Run

@@ -21,8 +21,8 @@ from harness import (
     once_each,
 )
 
-from headwater import tail
-from headwater.produce import Faults, Record
+from headwater.connectors.kafka import tail
+from headwater.connectors.produce import Faults, Record
 
 COUNT, FAULTS = 200_000, Faults(late=0.01, duplicate=0.01, malformed=0.01)
 
@@ -75,7 +75,8 @@ def test_each_batch_adds_up(project: Project) -> None:
 
 
 def test_the_alert_topic_holds_exactly_the_oracles_alerts(project: Project) -> None:
-    # A field that comes twice is what Spark's own decoder can't tell: see `headwater.decode.native`.
+    # A field that comes twice is what Spark's own decoder can't tell: see
+    # `headwater.connectors.decode.native`.
     taken = (r._replace(fault=None) if r.fault == "malformed/duplicate_field" else r for r in project.records)
     got = Counter(tuple(sorted(alert.items())) for _, alert in topic(project, "iot-filtered-alert"))
     want = Counter(tuple(sorted(alert._asdict().items())) for alert in project.generator.alerts(taken))

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Producer
 from harness import BRONZE, GOLD, QUARANTINE, SILVER, Event, Project, assert_lake_equals_oracle, once_each
 
-from headwater import tail
-from headwater.produce import Faults
+from headwater.connectors.kafka import tail
+from headwater.connectors.produce import Faults
 
 GOOD = {"hostname": "doc", "cpu": "cpu1", "usage": 50.0, "occurred_at": 1_700_000_000_000}
 RULES = {
@@ -152,7 +152,8 @@ def test_each_kind_of_bad_record_is_counted_and_held_as_the_ledger_says(
 
 def assert_alerts(project: Project) -> None:
     """Alerts do not wait for the gate: each reading above the threshold is there, an invalid one too."""
-    # A field that comes twice is what Spark's own decoder can't tell: see `headwater.decode.native`.
+    # A field that comes twice is what Spark's own decoder can't tell: see
+    # `headwater.connectors.decode.native`.
     taken = (r._replace(fault=None) if r.fault == "malformed/duplicate_field" else r for r in project.records)
     want = Counter(known(alert._asdict()) for alert in project.generator.alerts(taken))
     messages = tail.records(project.client(), "iot-filtered-alert", "earliest", follow=False)

@@ -28,7 +28,7 @@ from oracles import (
     assert_web,
 )
 
-from headwater.produce import Faults, Record
+from headwater.connectors.produce import Faults, Record
 from headwater.storage import log
 from headwater.storage.lake import Lake
 

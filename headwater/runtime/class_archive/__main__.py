@@ -10,9 +10,10 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from headwater import kafka, query
-from headwater.broker import Topic, create_topics
+from headwater import query
 from headwater.common.progress import Board
+from headwater.connectors import kafka
+from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.errors import HeadwaterError
 from headwater.project.load import load_project
 from headwater.run import Options, Run

@@ -10,7 +10,7 @@ from itertools import cycle
 from typing import Any
 from zlib import crc32
 
-from headwater.produce.records import Faults, Record
+from headwater.connectors.produce.records import Faults, Record
 
 RECENT = 64  # a duplicate repeats one of so many records before it
 _KINDS = ("late", "future", "duplicate", "malformed", "invalid")
@@ -43,7 +43,8 @@ class Events:
     future: tuple[int, int] = (86_400_000, 7 * 86_400_000)
 
     def records(self, *, seed: int, faults: Faults, clock: Iterator[int]) -> Iterator[Record]:
-        """Records without end; `headwater.produce` says what the arguments mean and what is promised.
+        """Records without end; `headwater.connectors.produce` says what the arguments mean and what is
+        promised.
 
         Raises:
             ProjectError: the faults of each kind add up to more than 1.

@@ -12,8 +12,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from headwater.connectors.produce.records import Ledger, Record
 from headwater.errors import BrokerError, ProjectError
-from headwater.produce.records import Ledger, Record
 
 SLICE_SECONDS = 0.01  # a paced run sends what is due this often
 SLICE_RECORDS = 2_000  # at most this many between two looks at the clock, the stop and the broker's reports

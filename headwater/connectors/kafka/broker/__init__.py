@@ -1,7 +1,7 @@
 """Kafka without containers: the embedded broker, and the topics of any broker."""
 
-from headwater.broker.embedded import BrokerStatus, EmbeddedBroker
-from headwater.broker.topics import (
+from headwater.connectors.kafka.broker.embedded import BrokerStatus, EmbeddedBroker
+from headwater.connectors.kafka.topics import (
     Kept,
     Topic,
     TopicInfo,

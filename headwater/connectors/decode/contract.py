@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StringType, StructField, StructType
 
-from headwater.decode import unknown
+from headwater.connectors.decode import unknown
 from headwater.errors import FlowError
 from headwater.project.definitions import Contract
 

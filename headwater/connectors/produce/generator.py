@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
-from headwater.broker import Topic
+from headwater.connectors.kafka.broker import Topic
+from headwater.connectors.produce.records import Faults, Record
 from headwater.errors import ProjectError
-from headwater.produce.records import Faults, Record
 
 
 class Generator(Protocol):
-    """What `generators/NAME.py` offers; `headwater.produce` says what each name means."""
+    """What `generators/NAME.py` offers; `headwater.connectors.produce` says what each name means."""
 
     topics: Sequence[Topic]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from headwater.broker import EmbeddedBroker
-from headwater.broker.topics import TIMEOUT, unanswered
+from headwater.connectors.kafka.broker import EmbeddedBroker
+from headwater.connectors.kafka.topics import TIMEOUT, unanswered
 from headwater.errors import ConfError
 from headwater.project.conf import Conf, KafkaOptions
 from headwater.project.paths import engine_folder

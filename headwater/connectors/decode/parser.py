@@ -2,8 +2,8 @@
 
 A batch that it refuses is cut until the malformed rows stand alone, so a row's fate never depends on its
 neighbours. It stops at an unknown field, so a part of a batch that has none costs nothing more; only the
-records of the others are looked at one by one (`headwater.decode.contract`). Well-formed is what Spark's
-`from_json` reads without loss, times and dates in ISO 8601; malformed is:
+records of the others are looked at one by one (`headwater.connectors.decode.contract`). Well-formed is what
+Spark's `from_json` reads without loss, times and dates in ISO 8601; malformed is:
 
 - no value (NULL), an empty one, or bytes that are not UTF-8
 - anything but exactly one JSON object: truncated, an array, trailing text, NaN or Infinity literals
@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from headwater.decode import contract, unknown
-from headwater.decode.contract import Fields, Part
+from headwater.connectors.decode import contract, unknown
+from headwater.connectors.decode.contract import Fields, Part
 from headwater.storage import stored
 
 MAX_DEPTH = 1000  # as deep as Spark's own JSON parser goes

@@ -1,6 +1,6 @@
 """The topics of a broker, embedded or not: make those missing, list what is there.
 
-`options` are those of `headwater.kafka.client_options`.
+`options` are those of `headwater.connectors.kafka.client_options`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     TopicMetadata,
 )
 
-from headwater.broker.wait import until
+from headwater.connectors.kafka.broker.wait import until
 from headwater.errors import BrokerError, BrokerUnavailable
 
 Options = Mapping[str, str | int | bool]

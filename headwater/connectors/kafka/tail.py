@@ -20,7 +20,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from headwater.broker.topics import TIMEOUT, Options, kafka_error
+from headwater.connectors.kafka.topics import TIMEOUT, Options, kafka_error
 from headwater.errors import BrokerError
 
 Start = Literal["earliest", "latest"] | int | datetime

@@ -29,9 +29,19 @@ from opensearchpy.exceptions import (
 )
 from opensearchpy.helpers import streaming_bulk
 
+from headwater.connectors.sinks import (
+    CHANGE,
+    DELETE,
+    PIECE,
+    PROGRESS,
+    Changes,
+    Position,
+    Published,
+    Sink,
+    documents,
+)
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.project.conf import OpenSearchOptions
-from headwater.sinks import CHANGE, DELETE, PIECE, PROGRESS, Changes, Position, Published, Sink, documents
 
 OLDEST = 2
 ROWS, BYTES = 2_000, 8 * 1024 * 1024  # of one request at most, unless one row has more bytes
@@ -45,7 +55,7 @@ logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # its errors are rai
 
 
 class OpenSearchIndex(Sink):
-    """See `headwater.sinks.Sink`.
+    """See `headwater.connectors.sinks.Sink`.
 
     Args:
         options: how the cluster is reached.

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.landing.file import File
-from headwater.landing.ledger import LINES, Outcome
-from headwater.landing.rows import COLUMNS, rows
+from headwater.connectors.files.file import File
+from headwater.connectors.files.ledger import LINES, Outcome
+from headwater.connectors.files.rows import COLUMNS, rows
 
 
 class Batch:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from headwater.analysis import BRONZE
-from headwater.landing import CLUSTER
-from headwater.landing.file import File
+from headwater.connectors.files import CLUSTER
+from headwater.connectors.files.file import File
 from headwater.storage import stored
 
 COLUMNS = stored.schema(BRONZE)

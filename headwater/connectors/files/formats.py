@@ -24,8 +24,8 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headwater.connectors.files.as_json import rows_as_json, value_as_json
 from headwater.errors import ProjectError
-from headwater.landing.as_json import rows_as_json, value_as_json
 from headwater.project.definitions import Format
 
 FORMATS: tuple[str, ...] = get_args(Format)

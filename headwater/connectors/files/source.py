@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from headwater.connectors.files.bucket import Bucket
+from headwater.connectors.files.file import bucket_of
+from headwater.connectors.files.folder import Folder
 from headwater.errors import ConfError
-from headwater.landing.bucket import Bucket
-from headwater.landing.file import bucket_of
-from headwater.landing.folder import Folder
 from headwater.project.conf import Conf
 
 Source = Folder | Bucket

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.landing.file import File
+from headwater.connectors.files.file import File
 from headwater.storage import lake, log
 from headwater.storage.lake import Lake
 

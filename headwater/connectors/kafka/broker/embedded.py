@@ -18,9 +18,9 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from headwater.broker import process, state
-from headwater.broker.state import LOOPBACK, BrokerState
-from headwater.broker.wait import until
+from headwater.connectors.kafka.broker import process, state
+from headwater.connectors.kafka.broker.state import LOOPBACK, BrokerState
+from headwater.connectors.kafka.broker.wait import until
 from headwater.errors import BrokerError
 from headwater.runtime.jars import lock
 

@@ -9,8 +9,8 @@ from functools import partial
 from glob import iglob
 from pathlib import Path
 
-from headwater.landing import adopted
-from headwater.landing.file import Brought, File, is_left_alone, ordered, split
+from headwater.connectors.files import adopted
+from headwater.connectors.files.file import Brought, File, is_left_alone, ordered, split
 
 
 class Folder:

@@ -12,14 +12,15 @@ UTC: when that record is produced) and is a pure function of its arguments: with
 and clock it yields the same bytes in the same order, and a longer run only adds to a shorter one.
 Every record that is not an ordinary one says so in `Record.fault`; the ledger counts those labels.
 A generator draws from `random.Random(seed).random()` only: the one method whose sequence Python
-promises to keep from version to version. `headwater.produce.events` has the loop that most of them need.
+promises to keep from version to version. `headwater.connectors.produce.events` has the loop that most of
+them need.
 """
 
-from headwater.broker import Topic
-from headwater.produce.clock import DEFAULT_START, DEFAULT_STEP, event_clock, stepped, wall_clock
-from headwater.produce.generator import Generator, load_generator
-from headwater.produce.records import Faults, Ledger, Record
-from headwater.produce.sender import BackgroundProducer, Sent, run_producer
+from headwater.connectors.kafka.broker import Topic
+from headwater.connectors.produce.clock import DEFAULT_START, DEFAULT_STEP, event_clock, stepped, wall_clock
+from headwater.connectors.produce.generator import Generator, load_generator
+from headwater.connectors.produce.records import Faults, Ledger, Record
+from headwater.connectors.produce.sender import BackgroundProducer, Sent, run_producer
 
 __all__ = [
     "DEFAULT_START",

@@ -1,7 +1,7 @@
 """From bytes to columns: one parse per row, and every malformed row recognised.
 
 Rows are decoded in Spark's Python workers, or in this process where they are few, by the same parser
-(`headwater.decode.parser` says what is malformed); and by Spark's `from_json` in real-time flows.
+(`headwater.connectors.decode.parser` says what is malformed); and by Spark's `from_json` in real-time flows.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.decode import strict
-from headwater.decode.contract import RESCUED, Fields
-from headwater.decode.parser import parser
+from headwater.connectors.decode import strict
+from headwater.connectors.decode.contract import RESCUED, Fields
+from headwater.connectors.decode.parser import parser
 from headwater.errors import ProjectError
 from headwater.project.definitions import Contract, Json
 from headwater.runtime import jvm

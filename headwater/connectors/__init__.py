@@ -1,0 +1,1 @@
+"""What lies outside the lake: Kafka, files, decoders of records, sinks, generators."""
