@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from headwater import analysis, quarantine
+from headwater import analysis
 from headwater.common.progress import Board
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.replay import Resolution
 from headwater.project.load import Project
-from headwater.quarantine import Quarantine
+from headwater.quality import quarantine
+from headwater.quality.quarantine import Quarantine
 from headwater.runtime import sessions
 from headwater.storage import lease, mailbox
 from headwater.storage.lake import Lake

@@ -29,7 +29,7 @@ from headwater.connectors.files.ledger import Ledger
 from headwater.errors import CommitError, ConfError, ProjectError
 from headwater.flows.declared import flow_of
 from headwater.project.load import load_project
-from headwater.quarantine import Quarantine
+from headwater.quality.quarantine import Quarantine
 from headwater.rebuild import rebuild
 from headwater.resolve import resolve
 from headwater.runtime import failpoints

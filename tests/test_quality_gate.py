@@ -24,7 +24,7 @@ from headwater.project.definitions import Json
 from headwater.project.suite import Rule, Suite
 from headwater.quality.gate import Gate, Tally
 from headwater.quality.measure import Findings
-from headwater.quarantine import HELD
+from headwater.quality.quarantine import HELD
 from headwater.runtime import jvm
 from headwater.storage import stored
 

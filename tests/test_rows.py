@@ -21,7 +21,7 @@ from headwater.connectors.decode.contract import Fields
 from headwater.errors import FlowError
 from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.project.definitions import Contract, Json
-from headwater.quarantine import HELD
+from headwater.quality.quarantine import HELD
 from headwater.runtime import jvm
 from headwater.storage import stored
 from headwater.storage.lake import Lake

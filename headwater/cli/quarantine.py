@@ -30,8 +30,8 @@ Rule = Annotated[
 @app.command("ls")
 def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
     """List the quarantines: how many records are open, and which rules they fail."""
-    from headwater import quarantine
     from headwater.project.load import load_project
+    from headwater.quality import quarantine
     from headwater.storage.lake import Lake
 
     loaded = load_project(project, env)
@@ -67,8 +67,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show quarantined records: where each stood in Kafka, why it is here, and the record itself."""
-    from headwater import quarantine
     from headwater.project.load import load_project
+    from headwater.quality import quarantine
     from headwater.storage.lake import Lake
 
     loaded = load_project(project, env)
@@ -147,7 +147,7 @@ def _said(table: str, action: str, done: Resolution) -> str:
 
 
 def _rows(batches: Any) -> Any:
-    from headwater.quarantine import raw_record
+    from headwater.quality.quarantine import raw_record
 
     batch: pa.Table
     for batch in batches:

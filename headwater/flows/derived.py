@@ -20,7 +20,7 @@ from headwater.flows.replay import Replay
 from headwater.flows.rows import NONE_BROKEN, Rows
 from headwater.project.definitions import Table
 from headwater.quality.measure import Findings, Shares
-from headwater.quarantine import HELD, quarantine_name
+from headwater.quality.quarantine import HELD, quarantine_name
 from headwater.storage import mailbox, stored
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent

@@ -27,7 +27,7 @@ from headwater.flows.bisect import broken
 from headwater.flows.context import Context, clock
 from headwater.flows.rows import FewRows
 from headwater.quality.measure import Findings
-from headwater.quarantine import RESOLVED, Quarantine, by_rule, quarantine_name, resolved_name
+from headwater.quality.quarantine import RESOLVED, Quarantine, by_rule, quarantine_name, resolved_name
 from headwater.storage import stored
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile

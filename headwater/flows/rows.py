@@ -29,7 +29,7 @@ from headwater.connectors.decode import MALFORMED, PLACE, RAW, SOURCE
 from headwater.connectors.decode.contract import Fields
 from headwater.quality.gate import HASH, ROW, Gate, Tally
 from headwater.quality.known import KeyIndex
-from headwater.quarantine import ERROR_RULE, MALFORMED_RULE
+from headwater.quality.quarantine import ERROR_RULE, MALFORMED_RULE
 from headwater.storage import stored
 from headwater.storage.places import place_of, without
 

@@ -18,7 +18,7 @@ from headwater.eventtime import late_name, state_name
 from headwater.project.definitions import Files, Table
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK
-from headwater.quarantine import quarantine_name, resolved_name
+from headwater.quality.quarantine import quarantine_name, resolved_name
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, is_engines
 

@@ -13,7 +13,7 @@ from headwater.eventtime import late_name, state_name
 from headwater.inspect import State
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
-from headwater.quarantine import quarantine_name
+from headwater.quality.quarantine import quarantine_name
 from headwater.runtime import jvm
 from headwater.storage.lake import Lake, Place
 

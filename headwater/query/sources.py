@@ -104,7 +104,7 @@ class Sources:
         """Why there is no such table; this alone loads the definitions, which takes seconds with SQL ones."""
         from headwater.eventtime import late_name
         from headwater.project.load import load_project
-        from headwater.quarantine import quarantine_name
+        from headwater.quality.quarantine import quarantine_name
 
         loaded = load_project(self.root, self._env)
         if name in loaded.names():

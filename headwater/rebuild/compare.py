@@ -16,7 +16,7 @@ from headwater.common.scratch import comparable, quoted
 from headwater.errors import FlowError
 from headwater.eventtime import late_name, state_name
 from headwater.flows.replay import replay_name
-from headwater.quarantine import quarantine_name, resolved_name
+from headwater.quality.quarantine import quarantine_name, resolved_name
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, files
 
@@ -55,7 +55,8 @@ class Side:
     Attributes:
         files: which hold them; none where there is no table.
         columns: {column → its type}.
-        settled: files of the ledger of the records among them that count no more; see `headwater.quarantine`.
+        settled: files of the ledger of the records among them that count no more; see
+            `headwater.quality.quarantine`.
         where: which of the rows, in SQL; "": all.
     """
 

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from harness import GOLD, QUARANTINE, SILVER, Project, assert_same, gone, once_each, until
 
-from headwater.quarantine import Quarantine
+from headwater.quality.quarantine import Quarantine
 from headwater.storage import log
 from headwater.storage.lake import Lake
 
