@@ -21,13 +21,14 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from bench import lab
-from headwater import analysis, maintain
-from headwater.analysis import Analysed
+from headwater import maintain
 from headwater.common.progress import Board
 from headwater.connectors.produce import Faults, Record, load_generator, stepped
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.upkeep import Upkeep
+from headwater.planner import analysis
+from headwater.planner.analysis import Analysed
 from headwater.project.load import Project
 from headwater.runtime import sessions
 from headwater.storage.lake import Lake

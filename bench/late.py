@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.aggregate import Aggregate, Output
+from headwater.planner.aggregate import Aggregate, Output
 from headwater.storage import layers
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target

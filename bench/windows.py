@@ -6,7 +6,7 @@ from typing import Any
 
 from bench import lab
 from headwater import inspect
-from headwater.eventtime import state_name
+from headwater.planner.event_time import state_name
 from headwater.runtime import sessions
 from headwater.storage.lake import Lake
 

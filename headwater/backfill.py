@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from headwater import analysis
 from headwater.connectors.files import adopted, formats
 from headwater.connectors.files.file import File
 from headwater.connectors.files.ledger import Ledger
 from headwater.connectors.files.source import source, whole
 from headwater.errors import HeadwaterError, ProjectError, describe
 from headwater.flows.backfill import Backfill, Backfilled
-from headwater.plan import accept
+from headwater.planner import analysis
+from headwater.planner.changes import accept
 from headwater.project.definitions import Files, Format, Topic
 from headwater.project.load import Project
 from headwater.storage import lease, mailbox

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from headwater import analysis
 from headwater.common.progress import Board
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.replay import Resolution
+from headwater.planner import analysis
 from headwater.project.load import Project
 from headwater.quality import quarantine
 from headwater.quality.quarantine import Quarantine

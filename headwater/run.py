@@ -14,7 +14,6 @@ from types import FrameType
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from headwater import analysis
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import Topic as KafkaTopic
@@ -25,6 +24,7 @@ from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Flow, flow_of
 from headwater.flows.schedule import Schedule
 from headwater.flows.upkeep import Committing, Upkeep
+from headwater.planner import analysis
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
 from headwater.runtime import sessions

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from headwater import analysis
 from headwater.common.progress import Board
 from headwater.connectors.files.ledger import Ledger
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
+from headwater.planner import analysis
 from headwater.project.load import Project, load_project
 from headwater.storage import lake
 from headwater.storage.lake import Lake

@@ -15,11 +15,11 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater import aggregate
-from headwater.aggregate import Aggregate, Output
-from headwater.combine import combine
 from headwater.errors import ProjectError
-from headwater.eventtime import NEVER
+from headwater.planner import aggregate
+from headwater.planner.aggregate import Aggregate, Output
+from headwater.planner.event_time import NEVER
+from headwater.planner.partials import combine
 from headwater.runtime import jvm
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target

@@ -22,8 +22,6 @@ from landed import EPOCH, Landed, parquet
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater import analysis
-from headwater.analysis import BRONZE
 from headwater.backfill import backfill, plan
 from headwater.cli import app
 from headwater.common.progress import Board
@@ -33,7 +31,9 @@ from headwater.errors import CommitError, ProjectError
 from headwater.flows.backfill import backfill_name
 from headwater.flows.declared import flow_of
 from headwater.inspect.status import standings
-from headwater.plan import accept
+from headwater.planner import analysis
+from headwater.planner.analysis import BRONZE
+from headwater.planner.changes import accept
 from headwater.rebuild import rebuild
 from headwater.runtime import failpoints
 from headwater.storage import log

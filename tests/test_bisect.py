@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.analysis import BRONZE
 from headwater.connectors import decode
 from headwater.connectors.decode.contract import Fields
 from headwater.errors import ProjectError
 from headwater.flows import bisect
 from headwater.flows.rows import FewRows, ManyRows, Work, read
+from headwater.planner.analysis import BRONZE
 from headwater.project.definitions import Json
 from headwater.storage import stored
 

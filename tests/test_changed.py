@@ -15,7 +15,7 @@ from headwater import query
 from headwater.errors import CommitError, ProjectError
 from headwater.inspect import status
 from headwater.maintain.clean import clean
-from headwater.plan import plan
+from headwater.planner.changes import plan
 from headwater.rebuild.reconcile import reconcile
 from headwater.storage import log
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from headwater.aggregate import BOUNDS, Aggregate, Output
-from headwater.combine import combine
-from headwater.eventtime import NEVER
+from headwater.planner.aggregate import BOUNDS, Aggregate, Output
+from headwater.planner.event_time import NEVER
+from headwater.planner.partials import combine
 
 TIME = pa.timestamp("us", "UTC")
 VISITS = Aggregate(

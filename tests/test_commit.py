@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headwater.aggregate import Aggregate, Output
 from headwater.errors import CommitError
+from headwater.planner.aggregate import Aggregate, Output
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.commit import Built, Committer

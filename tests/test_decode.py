@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
 
-from headwater.analysis import BRONZE
 from headwater.connectors import decode
 from headwater.connectors.decode.contract import BREACH, Fields
 from headwater.connectors.decode.parser import parser
 from headwater.connectors.produce import load_generator
 from headwater.errors import FlowError, ProjectError
+from headwater.planner.analysis import BRONZE
 from headwater.project.definitions import Contract, Json
 from headwater.runtime import catalyst, jvm
 

@@ -15,9 +15,9 @@ from visits import COUNTS, ENDED, TOP, VISITS, Case
 from headwater import query
 from headwater.errors import CommitError, ProjectError
 from headwater.flows.declared import flow_of
-from headwater.plan import Line, plan
-from headwater.plan.facts import columns_of
-from headwater.plan.verdict import judge
+from headwater.planner.changes import Line, plan
+from headwater.planner.changes.facts import columns_of
+from headwater.planner.changes.verdict import judge
 from headwater.storage import log
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target

@@ -22,13 +22,14 @@ from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
 import headwater as hw
-from headwater import analysis, query
+from headwater import query
 from headwater.cli import app
 from headwater.common.progress import Board
 from headwater.errors import CommitError, ProjectError
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
+from headwater.planner import analysis
 from headwater.project.load import load_project
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from headwater.aggregate import Aggregate, Output
 from headwater.errors import CommitError
 from headwater.maintain.compact import compact
+from headwater.planner.aggregate import Aggregate, Output
 from headwater.storage import feed, layers, log
 from headwater.storage.lake import Lake
 from headwater.storage.layers import Layers, starts

@@ -13,8 +13,8 @@ from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
 from headwater.cli import app
 from headwater.errors import ProjectError
-from headwater.plan import plan
-from headwater.plan.verdict import judge
+from headwater.planner.changes import plan
+from headwater.planner.changes.verdict import judge
 
 
 @pytest.fixture

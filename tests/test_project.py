@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater import analysis
-from headwater.analysis import Analysed
 from headwater.errors import ConfError, HeadwaterError, ProjectError
+from headwater.planner import analysis
+from headwater.planner.analysis import Analysed
 from headwater.project import conf
 from headwater.project.load import Project
 from headwater.project.load import load_project as load

@@ -19,9 +19,10 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater import analysis, maintain, query
+from headwater import maintain, query
 from headwater.cli import app
 from headwater.errors import HeadwaterError, ProjectError, QualityError
+from headwater.planner import analysis
 from headwater.project.load import load_project
 from headwater.quality import docs, gx, results, validate
 from headwater.quality.results import Outcome, Validation

@@ -19,7 +19,7 @@ from headwater.cli import app
 from headwater.errors import ConfError, ProjectError
 from headwater.inspect.history import history
 from headwater.maintain.compact import compact
-from headwater.plan import plan
+from headwater.planner.changes import plan
 from headwater.query.sources import Source, of_project
 from headwater.rebuild import abort
 from headwater.rebuild.reconcile import reconcile

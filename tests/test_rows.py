@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headwater.analysis import BRONZE
 from headwater.connectors import decode
 from headwater.connectors.decode.contract import Fields
 from headwater.errors import FlowError
 from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few, read
+from headwater.planner.analysis import BRONZE
 from headwater.project.definitions import Contract, Json
 from headwater.quality.quarantine import HELD
 from headwater.runtime import jvm

@@ -16,13 +16,13 @@ import pytest
 from deltalake import DeltaTable, Schema
 from pyspark.sql.types import StructType
 
-from headwater.aggregate import Aggregate, Output
-from headwater.analysis import Analysed
 from headwater.common.progress import Board
 from headwater.errors import ConfError, FlowError, ProjectError, SinkUnavailable
 from headwater.flows.context import Context
 from headwater.flows.publish import PublishFlow
 from headwater.maintain.clean import clean
+from headwater.planner.aggregate import Aggregate, Output
+from headwater.planner.analysis import Analysed
 from headwater.project.load import load_project
 from headwater.runtime import jvm
 from headwater.storage import stored

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater import query
-from headwater.aggregate import Aggregate, Output
+from headwater.planner.aggregate import Aggregate, Output
 from headwater.storage import stats
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target

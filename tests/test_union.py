@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater import analysis, query
+from headwater import query
 from headwater.common.progress import Board
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
+from headwater.planner import analysis
 from headwater.project.load import load_project
 from headwater.runtime import failpoints
 from headwater.storage.lake import Lake

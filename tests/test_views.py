@@ -15,13 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater import analysis, query
+from headwater import query
 from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.view import ViewFlow
+from headwater.planner import analysis
 from headwater.project.load import load_project
 from headwater.project.reference import Clock
 from headwater.storage import log

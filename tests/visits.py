@@ -15,12 +15,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from headwater import analysis, query
-from headwater.analysis import BRONZE
+from headwater import query
 from headwater.common.progress import Board
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
-from headwater.plan import accept
+from headwater.planner import analysis
+from headwater.planner.analysis import BRONZE
+from headwater.planner.changes import accept
 from headwater.project.load import Project, load_project
 from headwater.rebuild import Rebuilt, rebuild
 from headwater.storage import log

@@ -24,12 +24,12 @@ _EFFECTS = {
 
 def plan(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
     """Say what running the project as it stands would do to its tables; ends with 2 if a person is needed."""
-    from headwater import plan as planning
+    from headwater.planner import changes
     from headwater.project.load import load_project
 
     loaded = load_project(project, env)
-    found = planning.plan(loaded)
-    needed = [line for line in found if line.verdict.effect in planning.NEEDS_A_PERSON]
+    found = changes.plan(loaded)
+    needed = [line for line in found if line.verdict.effect in changes.NEEDS_A_PERSON]
     if as_json:
         print_json([asdict(line) for line in found])
     else:

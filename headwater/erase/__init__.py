@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from headwater import analysis, rebuild
+from headwater import rebuild
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.drop import without_definition
@@ -31,6 +31,7 @@ from headwater.flows import publish
 from headwater.flows.backfill import backfill_name
 from headwater.flows.context import Context
 from headwater.maintain.clean import forget_uncommitted
+from headwater.planner import analysis
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
 from headwater.rebuild.build import Progress

@@ -9,12 +9,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.analysis import BRONZE
 from headwater.common import scratch
 from headwater.connectors import decode
 from headwater.connectors.decode import PLACE
 from headwater.connectors.decode.contract import Fields
 from headwater.errors import ProjectError
+from headwater.planner.analysis import BRONZE
 from headwater.project.load import Project
 from headwater.storage import stored
 from headwater.storage.lake import Lake, files

@@ -1,8 +1,9 @@
 """Silver → gold: groups of rows, changed in place as rows come.
 
 A batch is aggregated by itself, and its partial result merged into the table, which is the state: see
-`headwater.aggregate`. Sessions are put together with those that they touch: see `headwater.combine`. Where
-lateness is bounded, rows that come later go to the late table, and change nothing.
+`headwater.planner.aggregate`. Sessions are put together with those that they touch: see
+`headwater.planner.partials`. Where lateness is bounded, rows that come later go to the late table, and
+change nothing.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from headwater import aggregate
-from headwater.aggregate import BOUNDS, LATE, ROWS, Aggregate
-from headwater.combine import combine
-from headwater.eventtime import NEVER, late_name
 from headwater.flows.context import Context
 from headwater.flows.rows import Rows, Work, are_few
 from headwater.flows.timed import TimedFlow
+from headwater.planner import aggregate
+from headwater.planner.aggregate import BOUNDS, LATE, ROWS, Aggregate
+from headwater.planner.event_time import NEVER, late_name
+from headwater.planner.partials import combine
 from headwater.project.definitions import Table
 from headwater.storage.commit import Built, Merge, Part
 from headwater.storage.intent import Intent

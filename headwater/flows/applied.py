@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
-from headwater import analysis
 from headwater.connectors import decode
 from headwater.flows.context import Context
 from headwater.flows.references import References
 from headwater.flows.rows import Work
+from headwater.planner import analysis
 from headwater.project.definitions import Table
 from headwater.quality.known import KeyIndex
 from headwater.runtime import catalyst, sessions

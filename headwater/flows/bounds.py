@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.eventtime import EventTime
+from headwater.planner.event_time import EventTime
 from headwater.storage.ranges import Position
 
 

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from headwater import plan
-from headwater.analysis import Analysed
 from headwater.common.progress import Board
 from headwater.errors import FlowError
 from headwater.flows.bounds import Bounds
+from headwater.planner import changes
+from headwater.planner.analysis import Analysed
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.storage import hold
@@ -74,14 +74,14 @@ class Context:
         """
         analysed = self.tables[table.name]
         if table.name in self.opened and self.lake.place(table.name).generation != self.opened[table.name]:
-            plan.follow(self.project, self.lake, table.name)
-        plan.accept(self.project, self.lake, table.name, analysed)
+            changes.follow(self.project, self.lake, table.name)
+        changes.accept(self.project, self.lake, table.name, analysed)
         properties = dict(table.properties)
         if not analysed.appended:
             properties["delta.enableChangeDataFeed"] = "true"
         place = self.lake.create(table.name, analysed.stored, comment=table.comment, properties=properties)
         target = Target.shared(place)
-        if plan.kind(table, analysed) == "rows":
+        if changes.kind(table, analysed) == "rows":
             target.add(analysed.stored)
         target.require(analysed.stored, table.file)
         self.opened[table.name] = place.generation

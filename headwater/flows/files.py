@@ -10,7 +10,7 @@ from headwater.connectors.files.source import source
 from headwater.flows.context import Context
 from headwater.flows.intake import Bounds, Intake
 from headwater.flows.reading import interval
-from headwater.plan import accept
+from headwater.planner.changes import accept
 from headwater.project.definitions import Files
 from headwater.storage.target import Target
 

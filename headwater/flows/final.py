@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.aggregate import BOUNDS
-from headwater.combine import combine, state_keys
-from headwater.eventtime import EventTime, state_name
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
+from headwater.planner.aggregate import BOUNDS
+from headwater.planner.event_time import EventTime, state_name
+from headwater.planner.partials import combine, state_keys
 from headwater.project.definitions import Table
 from headwater.storage.commit import Built, Merge, Part
 from headwater.storage.intent import Intent

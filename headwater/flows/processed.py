@@ -23,10 +23,10 @@ from headwater.common import scratch
 from headwater.common.scratch import quoted
 from headwater.connectors.decode import SOURCE
 from headwater.errors import FlowError, describe
-from headwater.eventtime import LATENESS, NEVER, WATERMARK, EventTime, late_name, state_name
 from headwater.flows.context import Context
 from headwater.flows.rows import Counts, read
 from headwater.flows.timed import TimedFlow
+from headwater.planner.event_time import LATENESS, NEVER, WATERMARK, EventTime, late_name, state_name
 from headwater.project.definitions import Table
 from headwater.project.process import (
     DUE,

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from headwater.common.progress import Batch
 from headwater.errors import CommitError
-from headwater.eventtime import EventTime
 from headwater.flows.applied import Applied
 from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval
 from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.flows.turns import take_turns
+from headwater.planner.event_time import EventTime
 from headwater.project.definitions import Table
 from headwater.quality.measure import Findings
 from headwater.storage import log, ranges

@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headwater.analysis import BRONZE
 from headwater.common.progress import Batch
 from headwater.connectors import decode, kafka
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.reading import starting
+from headwater.planner.analysis import BRONZE
 from headwater.project.definitions import Alert
 from headwater.runtime import sessions
 

@@ -29,7 +29,7 @@ from headwater.flows.backfill import Backfill
 from headwater.flows.context import Context, clock
 from headwater.flows.reading import interval, starting
 from headwater.flows.rows import FEW, FEW_BYTES
-from headwater.plan import accept
+from headwater.planner.changes import accept
 from headwater.project.conf import KafkaOptions
 from headwater.project.definitions import Topic
 from headwater.runtime import sessions

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater import eventtime
-from headwater.eventtime import NEVER, EventTime, Times, late_name, state_name
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.reading import interval
 from headwater.flows.upstream import Upstream
+from headwater.planner import event_time
+from headwater.planner.event_time import NEVER, EventTime, Times, late_name, state_name
 from headwater.project.definitions import Table
 from headwater.storage import stored
 from headwater.storage.commit import Committer, Merge
@@ -111,7 +111,7 @@ class TimedFlow(RangedFlow):
         assert self._lateness is not None
         if self._times is None or self._times[0] != list(files):
             columns = stored.schema(self._applied.columns)
-            self._times = (list(files), eventtime.times(files, self._lateness.column, columns))
+            self._times = (list(files), event_time.times(files, self._lateness.column, columns))
         return self._times[1]
 
     def _may_be_late(self, intent: Intent) -> bool:

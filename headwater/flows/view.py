@@ -19,7 +19,6 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from headwater import analysis
 from headwater.common import scratch
 from headwater.common.progress import Batch
 from headwater.common.scratch import quoted
@@ -29,6 +28,7 @@ from headwater.flows.reading import interval
 from headwater.flows.references import References
 from headwater.flows.rows import are_few, read
 from headwater.flows.turns import take_turns
+from headwater.planner import analysis
 from headwater.project.definitions import Table
 from headwater.project.reference import CLOCK
 from headwater.runtime import sessions

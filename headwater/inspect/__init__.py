@@ -12,9 +12,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
-from headwater.aggregate import PARTIAL
 from headwater.connectors.files.ledger import ledger_name
-from headwater.eventtime import late_name, state_name
+from headwater.planner.aggregate import PARTIAL
+from headwater.planner.event_time import late_name, state_name
 from headwater.project.definitions import Files, Table
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK

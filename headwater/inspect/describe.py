@@ -6,11 +6,12 @@ import difflib
 from dataclasses import dataclass
 from typing import Any
 
-from headwater import analysis, inspect
+from headwater import inspect
 from headwater.connectors.files.ledger import ledger_name
 from headwater.errors import ProjectError
-from headwater.eventtime import late_name, state_name
 from headwater.inspect import State
+from headwater.planner import analysis
+from headwater.planner.event_time import late_name, state_name
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
 from headwater.quality.quarantine import quarantine_name

@@ -16,7 +16,7 @@ from headwater.common import scratch
 from headwater.common.scratch import quoted
 from headwater.errors import QueryError
 from headwater.inspect.versions import Pair, held, only
-from headwater.plan import facts
+from headwater.planner.changes import facts
 from headwater.query import at as past
 from headwater.query.sources import Sources
 from headwater.storage import log

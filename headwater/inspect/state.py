@@ -10,7 +10,7 @@ from typing import Any
 from headwater import inspect, query
 from headwater.common.scratch import quoted
 from headwater.errors import ProjectError
-from headwater.eventtime import NEVER, EventTime, late_name, state_name
+from headwater.planner.event_time import NEVER, EventTime, late_name, state_name
 from headwater.project.load import Project
 from headwater.project.watermarks import tolerance
 from headwater.query.result import Result

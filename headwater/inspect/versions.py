@@ -14,9 +14,9 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headwater.aggregate import PARTIAL
 from headwater.common import scratch
 from headwater.common.scratch import comparable
+from headwater.planner.aggregate import PARTIAL
 from headwater.storage.lake import files
 
 Side = Literal["old", "new"]

@@ -24,7 +24,7 @@ from headwater.maintain.clean import clean, forget_uncommitted
 from headwater.maintain.compact import compact
 from headwater.maintain.expire import expire, part
 from headwater.maintain.horizon import Hold, holds
-from headwater.plan import facts as definitions
+from headwater.planner.changes import facts as definitions
 from headwater.project.conf import Maintenance
 from headwater.project.load import Project
 from headwater.storage import erasure, lease, log, mailbox

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType, TimestampType
 
-from headwater.analysis import BRONZE
 from headwater.connectors.decode import PLACE, RAW
 from headwater.errors import ProjectError
+from headwater.planner.analysis import BRONZE
 from headwater.project.load import Project
 from headwater.storage.lake import Lake
 from headwater.storage.places import KEYS, once, within, without

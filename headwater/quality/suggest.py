@@ -29,10 +29,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from headwater import analysis, inspect
+from headwater import inspect
 from headwater import query as queries
-from headwater.aggregate import PARTIAL
 from headwater.errors import QualityError
+from headwater.planner import analysis
+from headwater.planner.aggregate import PARTIAL
 from headwater.project.load import Project
 from headwater.storage.lake import Lake
 

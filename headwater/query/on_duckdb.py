@@ -17,8 +17,8 @@ from typing import Any
 import duckdb
 from pyspark.sql.types import DataType, DecimalType
 
-from headwater.aggregate import PARTIAL
 from headwater.errors import QueryError
+from headwater.planner.aggregate import PARTIAL
 from headwater.project.paths import engine_folder
 from headwater.query import at as past
 from headwater.query import params as parameters

@@ -10,8 +10,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.aggregate import PARTIAL
 from headwater.errors import QueryError
+from headwater.planner.aggregate import PARTIAL
 from headwater.project.conf import Conf
 from headwater.project.paths import engine_folder
 from headwater.query import at as past

@@ -11,8 +11,8 @@ from pathlib import Path
 from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
-from headwater.aggregate import PARTIAL
 from headwater.errors import QueryError
+from headwater.planner.aggregate import PARTIAL
 from headwater.project import conf as configuration
 from headwater.project.conf import Conf
 from headwater.project.paths import find_project
@@ -102,7 +102,7 @@ class Sources:
 
     def _why_not(self, name: str, readable: list[str]) -> str:
         """Why there is no such table; this alone loads the definitions, which takes seconds with SQL ones."""
-        from headwater.eventtime import late_name
+        from headwater.planner.event_time import late_name
         from headwater.project.load import load_project
         from headwater.quality.quarantine import quarantine_name
 

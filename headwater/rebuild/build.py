@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headwater import analysis
-from headwater.analysis import Analysed
 from headwater.common.progress import Board
 from headwater.errors import FlowError, describe
-from headwater.eventtime import EventTime
 from headwater.flows.bounds import Bounds
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow, flow_of
 from headwater.inspect.status import lag
+from headwater.planner import analysis
+from headwater.planner.analysis import Analysed
+from headwater.planner.event_time import EventTime
 from headwater.project.load import Project
 from headwater.rebuild.cut import is_at, positions
 from headwater.runtime import sessions

@@ -10,12 +10,12 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headwater.aggregate import PARTIAL
 from headwater.common import scratch
 from headwater.common.scratch import comparable, quoted
 from headwater.errors import FlowError
-from headwater.eventtime import late_name, state_name
 from headwater.flows.replay import replay_name
+from headwater.planner.aggregate import PARTIAL
+from headwater.planner.event_time import late_name, state_name
 from headwater.quality.quarantine import quarantine_name, resolved_name
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, files

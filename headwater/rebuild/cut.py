@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headwater.errors import CommitError, FlowError
-from headwater.eventtime import NEVER, EventTime, state_name
 from headwater.flows.bounds import Bounds
+from headwater.planner.event_time import NEVER, EventTime, state_name
 from headwater.project.load import Project
 from headwater.storage import log
 from headwater.storage.lake import Lake

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headwater import analysis
-from headwater.analysis import Analysed
 from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.replay import replay_name
 from headwater.inspect import beside
+from headwater.planner import analysis
+from headwater.planner.analysis import Analysed
 from headwater.project.load import Project
 from headwater.rebuild import proofs
 from headwater.rebuild.build import Builder, Progress

@@ -13,7 +13,7 @@ from datetime import datetime
 from headwater.common import times
 from headwater.errors import ProjectError
 from headwater.inspect import changes_in_place
-from headwater.plan import shortened
+from headwater.planner.changes import shortened
 from headwater.project.load import Project
 from headwater.rebuild.cut import inputs
 from headwater.storage import log

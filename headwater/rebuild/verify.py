@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headwater.analysis import Analysed
-from headwater.plan import shortened, verdict
+from headwater.planner.analysis import Analysed
+from headwater.planner.changes import shortened, verdict
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK
 from headwater.rebuild import proofs

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from headwater.analysis import Analysed
 from headwater.common import times
 from headwater.common.scratch import quoted
 from headwater.errors import ProjectError
+from headwater.planner.analysis import Analysed
 from headwater.project.definitions import Table
 from headwater.storage import stats
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from headwater import rebuild
 from headwater.errors import ProjectError
-from headwater.plan import facts
+from headwater.planner.changes import facts
 from headwater.project.load import Project
 from headwater.rebuild.shadow import Plan, Shadow, generations
 from headwater.runtime import failpoints

@@ -30,7 +30,7 @@ class Intent:
             is not built, or has one target alone, whose commit decides.
         sealed: whether all of it is done.
         shares: what the windows of the suite's shares hold with this batch; see `quality.measure`.
-        event_time: how far event time has come with this batch; see `headwater.eventtime`.
+        event_time: how far event time has come with this batch; see `headwater.planner.event_time`.
         prefix: sets the names of its files apart, where more than one flow writes the table.
     """
 

@@ -30,8 +30,8 @@ from deltalake.table import TableMerger
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
-from headwater.aggregate import Aggregate
 from headwater.errors import CommitError, ProjectError
+from headwater.planner.aggregate import Aggregate
 from headwater.storage import layers, log, stats, stored
 from headwater.storage.lake import NO_HOOKS, Place
 

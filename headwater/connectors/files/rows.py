@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from headwater.analysis import BRONZE
 from headwater.connectors.files import CLUSTER
 from headwater.connectors.files.file import File
+from headwater.planner.analysis import BRONZE
 from headwater.storage import stored
 
 COLUMNS = stored.schema(BRONZE)

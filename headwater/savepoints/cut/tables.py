@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from headwater.errors import CommitError
-from headwater.plan.facts import FILE as DEFINITION
+from headwater.planner.changes.facts import FILE as DEFINITION
 from headwater.storage import log
 from headwater.storage.lake import Lake, files
 

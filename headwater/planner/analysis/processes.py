@@ -14,10 +14,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.analysis.analysed import Analysed
 from headwater.connectors import decode
 from headwater.errors import ProjectError
-from headwater.eventtime import LATENESS, WATERMARK, Lateness
+from headwater.planner.analysis.analysed import Analysed
+from headwater.planner.event_time import LATENESS, WATERMARK, Lateness
 from headwater.project.definitions import Table
 from headwater.project.process import DUE, STATE, TIMER, TOUCHED, WAITING, Process
 from headwater.project.watermarks import microseconds

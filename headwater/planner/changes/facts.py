@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.analysis.analysed import Analysed
 from headwater.common import json_file
+from headwater.planner.analysis.analysed import Analysed
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
 

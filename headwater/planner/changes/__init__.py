@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headwater import analysis, inspect
-from headwater.analysis import Analysed
+from headwater import inspect
 from headwater.errors import ProjectError
-from headwater.eventtime import state_name
-from headwater.plan import facts as definitions
-from headwater.plan.facts import kind
-from headwater.plan.verdict import Effect, Verdict, judge
+from headwater.planner import analysis
+from headwater.planner.analysis import Analysed
+from headwater.planner.changes import facts as definitions
+from headwater.planner.changes.facts import kind
+from headwater.planner.changes.verdict import Effect, Verdict, judge
+from headwater.planner.event_time import state_name
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.runtime import sessions

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from headwater.plan.facts import Facts, columns_of
+from headwater.planner.changes.facts import Facts, columns_of
 
 Effect = Literal["new", "unchanged", "resumes", "rebuild", "loses", "gone"]
 

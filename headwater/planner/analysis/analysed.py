@@ -16,8 +16,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.aggregate import Aggregate
-from headwater.eventtime import Lateness
+from headwater.planner.aggregate import Aggregate
+from headwater.planner.event_time import Lateness
 from headwater.quality.gate import Gate
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from headwater.aggregate import BOUNDS, PARTIAL, Aggregate, Output
 from headwater.common import scratch
 from headwater.common.scratch import quoted
+from headwater.planner.aggregate import BOUNDS, PARTIAL, Aggregate, Output
 from headwater.storage.target import GONE
 
 _START, _END = BOUNDS

@@ -82,7 +82,8 @@ class Aggregate:
 
     @property
     def merges(self) -> bool:
-        """Whether `merged` says it all; else partial results are put together by `headwater.combine`."""
+        """Whether `merged` says it all; else partial results are put together by
+        `headwater.planner.partials`."""
         return self.window != "session" and not any(output.k for output in self.outputs)
 
     def merged(self) -> dict[str, str]:

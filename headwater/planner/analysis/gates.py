@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headwater.analysis import checks
 from headwater.errors import ProjectError, first_line
 from headwater.flows.reading import interval
+from headwater.planner.analysis import checks
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.suite import Rule, Suite

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headwater import aggregate
-from headwater.aggregate import Aggregate
-from headwater.analysis import checks
 from headwater.connectors import decode
 from headwater.errors import ProjectError
-from headwater.eventtime import EventTime, Lateness
+from headwater.planner import aggregate
+from headwater.planner.aggregate import Aggregate
+from headwater.planner.analysis import checks
+from headwater.planner.event_time import EventTime, Lateness
 from headwater.project.definitions import Table
 from headwater.project.watermarks import tolerance
 from headwater.storage import stored

@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from headwater.aggregate import LATE, WINDOW
 from headwater.common import scratch
 from headwater.connectors.decode import SOURCE
+from headwater.planner.aggregate import LATE, WINDOW
 from headwater.runtime.catalyst import named
 
 NEVER = -(2**62)

@@ -9,15 +9,15 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from headwater import aggregate
-from headwater.aggregate import Aggregate
-from headwater.analysis import checks, processes
-from headwater.analysis.analysed import BRONZE, Analysed
-from headwater.analysis.fingerprint import fingerprint
-from headwater.analysis.gates import gate_of
-from headwater.analysis.timing import late_columns, lateness_of
 from headwater.connectors import decode
 from headwater.errors import ProjectError, first_line
+from headwater.planner import aggregate
+from headwater.planner.aggregate import Aggregate
+from headwater.planner.analysis import checks, processes
+from headwater.planner.analysis.analysed import BRONZE, Analysed
+from headwater.planner.analysis.fingerprint import fingerprint
+from headwater.planner.analysis.gates import gate_of
+from headwater.planner.analysis.timing import late_columns, lateness_of
 from headwater.project import windows
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
