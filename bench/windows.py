@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bench import lab
-from headwater import inspect
 from headwater.planner.event_time import state_name
+from headwater.query import inspect
 from headwater.runtime import sessions
 from headwater.storage.lake import Lake
 

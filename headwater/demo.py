@@ -25,9 +25,9 @@ from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.connectors.produce import BackgroundProducer, Faults, Generator, event_clock, load_generator
 from headwater.errors import HeadwaterError, ProjectError
-from headwater.inspect.status import Status, snapshot
 from headwater.project.conf import KafkaOptions
 from headwater.project.load import Project
+from headwater.query.inspect.status import Status, snapshot
 from headwater.query.result import write
 from headwater.run import Options, Run
 

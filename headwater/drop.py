@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from headwater import inspect
 from headwater.errors import ProjectError
 from headwater.flows.replay import replay_name
 from headwater.project.load import Project
+from headwater.query import inspect
 from headwater.rebuild.shadow import Plan
 from headwater.runtime import failpoints
 from headwater.storage import log

@@ -30,10 +30,10 @@ from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.errors import CommitError, ProjectError
 from headwater.flows.backfill import backfill_name
 from headwater.flows.declared import flow_of
-from headwater.inspect.status import standings
 from headwater.planner import analysis
 from headwater.planner.analysis import BRONZE
 from headwater.planner.changes import accept
+from headwater.query.inspect.status import standings
 from headwater.rebuild import rebuild
 from headwater.runtime import failpoints
 from headwater.storage import log

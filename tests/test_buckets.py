@@ -29,9 +29,9 @@ from headwater.connectors.files.bucket import Bucket
 from headwater.connectors.files.folder import Folder
 from headwater.errors import ConfError, FlowError, ProjectError, StoreUnavailable
 from headwater.flows.declared import flow_of
-from headwater.inspect.status import standings
 from headwater.project.conf import BucketOptions
 from headwater.project.load import load_project
+from headwater.query.inspect.status import standings
 from headwater.runtime import failpoints
 
 PAID = "bronze.paid"

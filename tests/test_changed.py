@@ -13,9 +13,9 @@ from visits import COUNTS, ENDED, TOP, VISITS, Case
 
 from headwater import query
 from headwater.errors import CommitError, ProjectError
-from headwater.inspect import status
 from headwater.maintain.clean import clean
 from headwater.planner.changes import plan
+from headwater.query.inspect import status
 from headwater.rebuild.reconcile import reconcile
 from headwater.storage import log
 

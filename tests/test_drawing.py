@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headwater import drawing
 from headwater.project.load import load_project as load
+from headwater.query.inspect import graph
 
 PYTHON = """import headwater as hw
 
@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_terminal(tmp_path: Path) -> None:
-    assert drawing.terminal(load(project(tmp_path))).splitlines() == [
+    assert graph.terminal(load(project(tmp_path))).splitlines() == [
         "kafka:in",
         "├─ bronze.raw",
         "│  └─ silver.a",
@@ -58,7 +58,7 @@ def test_terminal(tmp_path: Path) -> None:
 
 
 def test_mermaid(tmp_path: Path) -> None:
-    lines = drawing.mermaid(load(project(tmp_path))).splitlines()
+    lines = graph.mermaid(load(project(tmp_path))).splitlines()
     assert lines[0] == "flowchart LR"
     nodes = {
         line.split("[")[0].split("(")[0].strip(): line

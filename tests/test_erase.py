@@ -23,7 +23,7 @@ from headwater.cli import app
 from headwater.common.progress import Board
 from headwater.erase import Erased, proof
 from headwater.errors import FlowError, LeaseError, ProjectError
-from headwater.inspect.history import history
+from headwater.query.inspect.history import history
 from headwater.query.sources import of_project
 from headwater.rebuild import abort
 from headwater.run import Options, Run

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from headwater import inspect
 from headwater.cli import app
 from headwater.errors import ProjectError
-from headwater.inspect.describe import Description, describe
 from headwater.project.load import Project, load_project
+from headwater.query import inspect
+from headwater.query.inspect.describe import Description, describe
 from headwater.storage import log
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from headwater import lateness
 from headwater.cli import app
 from headwater.common import durations
 from headwater.errors import QueryError
-from headwater.lateness import chart as lateness_chart
 from headwater.project.load import Project, load_project
 from headwater.project.watermarks import Window
+from headwater.query import lateness
+from headwater.query.lateness import chart as lateness_chart
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
 

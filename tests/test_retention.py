@@ -17,9 +17,9 @@ from visits import COUNTS, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 from headwater import maintain, query
 from headwater.cli import app
 from headwater.errors import ConfError, ProjectError
-from headwater.inspect.history import history
 from headwater.maintain.compact import compact
 from headwater.planner.changes import plan
+from headwater.query.inspect.history import history
 from headwater.query.sources import Source, of_project
 from headwater.rebuild import abort
 from headwater.rebuild.reconcile import reconcile

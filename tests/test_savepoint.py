@@ -23,7 +23,7 @@ from headwater.cli import app
 from headwater.errors import ProjectError
 from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
-from headwater.inspect import beside
+from headwater.query.inspect import beside
 from headwater.runtime import failpoints
 from headwater.savepoints import cut as cuts
 from headwater.storage import log

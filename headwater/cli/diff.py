@@ -15,7 +15,7 @@ from headwater.cli.printing import print_json
 from headwater.common import listings
 
 if TYPE_CHECKING:
-    from headwater.inspect.diff import Row
+    from headwater.query.inspect.diff import Row
 
 _STYLES = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
@@ -35,7 +35,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Show what changed in a table between two versions: rows added, removed and, by keys, changed."""
-    from headwater.inspect import diff as differences
+    from headwater.query.inspect import diff as differences
     from headwater.query.sources import of_project
 
     found = differences.diff(of_project(project, env), table, since, until, most)

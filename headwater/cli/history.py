@@ -21,7 +21,7 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """List a table's versions, newest first: when each was made, by what, and what it changed."""
-    from headwater.inspect import history as histories
+    from headwater.query.inspect import history as histories
     from headwater.query.sources import of_project
 
     found = histories.history(of_project(project, env).named([table])[0], most)

@@ -18,7 +18,7 @@ from headwater.cli.printing import print_json
 from headwater.common import durations, listings
 
 if TYPE_CHECKING:
-    from headwater.lateness import Lateness, Spread, View
+    from headwater.query.lateness import Lateness, Spread, View
 
 _NINE = 8  # characters of a bar
 
@@ -46,9 +46,9 @@ def lateness(
 ) -> None:
     """Show how late the rows of a table are, and what each watermark delay would have cost."""
     size, recent = _span(window, "--window"), _span(last, "--last")
-    from headwater import lateness as late
-    from headwater.lateness import chart as lateness_chart
     from headwater.project.load import load_project
+    from headwater.query import lateness as late
+    from headwater.query.lateness import chart as lateness_chart
 
     found = late.measure(
         load_project(project, env),
@@ -101,8 +101,8 @@ def _spreads(found: Lateness, by: str) -> RenderableType:
 
 def _view(view: View) -> list[RenderableType]:
     """What each delay costs, with bars of completeness; and the smallest delay for each target."""
-    from headwater.lateness import TARGETS
-    from headwater.lateness.chart import LABELS, height, title
+    from headwater.query.lateness import TARGETS
+    from headwater.query.lateness.chart import LABELS, height, title
 
     final = "final after its end" if view.window else "final after"
     scale = "".join(f"{label:>{_NINE}}" for label in LABELS)
@@ -140,7 +140,7 @@ def _percent(share: float) -> str:
 
 
 def _json(found: Lateness) -> dict[str, Any]:
-    from headwater.lateness import TARGETS
+    from headwater.query.lateness import TARGETS
 
     return {
         "table": found.table,

@@ -18,13 +18,13 @@ from headwater.common import listings
 from headwater.connectors.files import FILES
 
 if TYPE_CHECKING:
-    from headwater.inspect.describe import Description
+    from headwater.query.inspect.describe import Description
 
 
 def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
     """List the tables, alerts and sinks of the project and of its lake."""
-    from headwater import inspect
     from headwater.project.load import load_project
+    from headwater.query import inspect
 
     loaded = load_project(project, env)
     lines = inspect.tables(loaded)
@@ -61,8 +61,8 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Say all that is known of one table: its definition, its columns, what it holds."""
-    from headwater.inspect import describe as describing
     from headwater.project.load import load_project
+    from headwater.query.inspect import describe as describing
 
     found = describing.describe(load_project(project, env), table)
     if as_json:
@@ -87,8 +87,8 @@ def graph(
     env: Env = "local",
 ) -> None:
     """Draw what reads what, from Kafka's topics and files to the last table."""
-    from headwater import drawing
     from headwater.project.load import load_project
+    from headwater.query.inspect import graph as drawing
 
     loaded = load_project(project, env)
     typer.echo(drawing.mermaid(loaded) if form == "mermaid" else drawing.terminal(loaded))

@@ -26,8 +26,8 @@ def state(
     as_json: AsJson = False,
 ) -> None:
     """Show what tables keep between batches: open windows, groups, watermarks, late rows."""
-    from headwater.inspect import state as states
     from headwater.project.load import load_project
+    from headwater.query.inspect import state as states
     from headwater.query.params import parse
     from headwater.query.result import write
 

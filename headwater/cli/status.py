@@ -13,13 +13,13 @@ from headwater.cli.printing import print_json, when
 from headwater.common import listings
 
 if TYPE_CHECKING:
-    from headwater.inspect.status import Standing
+    from headwater.query.inspect.status import Standing
 
 
 def status(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
     """Show where every table stands: who writes it, how far it is behind, its watermark, what it keeps."""
-    from headwater.inspect.status import standings
     from headwater.project.load import load_project
+    from headwater.query.inspect.status import standings
 
     found = standings(load_project(project, env))
     if as_json:

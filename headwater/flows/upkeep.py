@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Protocol, runtime_checkable
 
-from headwater import inspect, maintain
+from headwater import maintain
 from headwater.common import durations
 from headwater.errors import FlowError, describe
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow
 from headwater.maintain import Maintained
+from headwater.query import inspect
 from headwater.storage import mailbox
 from headwater.storage.commit import Committer
 from headwater.storage.target import Target

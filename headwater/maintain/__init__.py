@@ -18,7 +18,6 @@ from typing import overload
 
 from deltalake import DeltaTable
 
-from headwater import inspect
 from headwater.common import durations
 from headwater.maintain.clean import clean, forget_uncommitted
 from headwater.maintain.compact import compact
@@ -27,6 +26,7 @@ from headwater.maintain.horizon import Hold, holds
 from headwater.planner.changes import facts as definitions
 from headwater.project.conf import Maintenance
 from headwater.project.load import Project
+from headwater.query import inspect
 from headwater.storage import erasure, lease, log, mailbox
 from headwater.storage.intent import intents_of
 from headwater.storage.lake import Lake, Place, is_engines

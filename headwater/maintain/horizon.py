@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from headwater import inspect
 from headwater.errors import CommitError
 from headwater.flows.publish import begun, sent
 from headwater.project.load import Project
+from headwater.query import inspect
 from headwater.rebuild.shadow import Plan, Shadow, Trial
 from headwater.savepoints.kept import all_of, folder_of
 from headwater.savepoints.restoring import read_of_bronze

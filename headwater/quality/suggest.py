@@ -29,12 +29,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from headwater import inspect
 from headwater import query as queries
 from headwater.errors import QualityError
 from headwater.planner import analysis
 from headwater.planner.aggregate import PARTIAL
 from headwater.project.load import Project
+from headwater.query import inspect
 from headwater.storage.lake import Lake
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from headwater import inspect
 from headwater.errors import QualityError, QueryError
 from headwater.project.load import Project
 from headwater.project.suite import Rule, Suite, fingerprint, of_whole_table, without_batches
@@ -24,6 +23,7 @@ from headwater.quality import docs as pages
 from headwater.quality import gx, results
 from headwater.quality.results import Outcome, Validation
 from headwater.query import at as past
+from headwater.query import inspect
 from headwater.query.sources import Source
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place

@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.replay import replay_name
-from headwater.inspect import beside
 from headwater.planner.event_time import EventTime, state_name
 from headwater.project.load import Project
+from headwater.query.inspect import beside
 from headwater.rebuild.build import Builder, Now, Progress
 from headwater.rebuild.compare import Difference
 from headwater.rebuild.cut import Cut, choose

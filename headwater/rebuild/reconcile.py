@@ -19,10 +19,10 @@ from typing import Any
 from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.replay import replay_name
-from headwater.inspect import beside
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.project.load import Project
+from headwater.query.inspect import beside
 from headwater.rebuild import proofs
 from headwater.rebuild.build import Builder, Progress
 from headwater.rebuild.compare import Difference

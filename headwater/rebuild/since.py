@@ -12,9 +12,9 @@ from datetime import datetime
 
 from headwater.common import times
 from headwater.errors import ProjectError
-from headwater.inspect import changes_in_place
 from headwater.planner.changes import shortened
 from headwater.project.load import Project
+from headwater.query.inspect import changes_in_place
 from headwater.rebuild.cut import inputs
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place

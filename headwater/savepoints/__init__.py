@@ -13,9 +13,9 @@ import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from headwater import inspect
 from headwater.errors import ProjectError
 from headwater.project.load import Project
+from headwater.query import inspect
 from headwater.runtime import failpoints
 from headwater.savepoints import cut as cuts
 from headwater.savepoints.cut import Chosen, lakes

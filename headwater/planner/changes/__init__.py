@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headwater import inspect
 from headwater.errors import ProjectError
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
@@ -19,6 +18,7 @@ from headwater.planner.changes.verdict import Effect, Verdict, judge
 from headwater.planner.event_time import state_name
 from headwater.project.definitions import Table
 from headwater.project.load import Project
+from headwater.query import inspect
 from headwater.runtime import sessions
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, is_engines

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.inspect import beside
 from headwater.project.load import Project
+from headwater.query.inspect import beside
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
 from headwater.storage.log import Commit

@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 import duckdb
 
-from headwater import inspect
 from headwater.common import scratch
 from headwater.common.scratch import quoted
 from headwater.errors import QueryError
-from headwater.inspect.versions import Pair, held, only
 from headwater.planner.changes import facts
 from headwater.query import at as past
+from headwater.query import inspect
+from headwater.query.inspect.versions import Pair, held, only
 from headwater.query.sources import Sources
 from headwater.storage import log
 from headwater.storage.lake import Lake

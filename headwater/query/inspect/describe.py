@@ -6,15 +6,15 @@ import difflib
 from dataclasses import dataclass
 from typing import Any
 
-from headwater import inspect
 from headwater.connectors.files.ledger import ledger_name
 from headwater.errors import ProjectError
-from headwater.inspect import State
 from headwater.planner import analysis
 from headwater.planner.event_time import late_name, state_name
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
 from headwater.quality.quarantine import quarantine_name
+from headwater.query import inspect
+from headwater.query.inspect import State
 from headwater.runtime import jvm
 from headwater.storage.lake import Lake, Place
 
@@ -25,7 +25,7 @@ class Description:
 
     Attributes:
         name: `<layer>.<name>`.
-        kind: as in `headwater.inspect.Line`.
+        kind: as in `headwater.query.inspect.Line`.
         file: what defines it, relative to the project; None for a table that only the lake has.
         comment: its description.
         sources: what it reads.

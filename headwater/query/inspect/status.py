@@ -13,9 +13,9 @@ from headwater.connectors.files.ledger import Ledger, ledger_name
 from headwater.connectors.files.source import source
 from headwater.connectors.kafka.broker import list_topics
 from headwater.errors import BrokerError, FlowError, Unavailable
-from headwater.inspect import changes_in_place, state
 from headwater.project.definitions import Table
 from headwater.project.load import Project
+from headwater.query.inspect import changes_in_place, state
 from headwater.storage import lease, log, ranges
 from headwater.storage.lake import Lake
 from headwater.storage.ranges import Position
@@ -55,7 +55,7 @@ class Standing:
         behind: rows of its input that are not in it; None where that is not known, as for views.
         newest: Kafka's timestamp of the newest record in it (UTC).
         committed: when its newest version was made (UTC); None where nothing is written yet.
-        watermark: see `headwater.inspect.state.Kept`.
+        watermark: see `headwater.query.inspect.state.Kept`.
         keys: how many groups, windows or keys it keeps between batches; None where it keeps none.
         unread: of a table that files feed, how many of them are not in it yet.
         amiss: how many files are not, or not wholly, in the table, and will not be: they could not be read,

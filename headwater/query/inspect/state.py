@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headwater import inspect, query
+from headwater import query
 from headwater.common.scratch import quoted
 from headwater.errors import ProjectError
 from headwater.planner.event_time import NEVER, EventTime, late_name, state_name
 from headwater.project.load import Project
 from headwater.project.watermarks import tolerance
+from headwater.query import inspect
 from headwater.query.result import Result
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
