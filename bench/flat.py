@@ -21,12 +21,12 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from bench import lab
-from headwater import maintain
 from headwater.common.progress import Board
 from headwater.connectors.produce import Faults, Record, load_generator, stepped
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.flows.upkeep import Upkeep
+from headwater.operations import maintain
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.project.load import Project

@@ -24,11 +24,11 @@ from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Flow, flow_of
 from headwater.flows.schedule import Schedule
 from headwater.flows.upkeep import Committing, Upkeep
+from headwater.operations.savepoints import copies
 from headwater.planner import analysis
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
 from headwater.runtime import sessions
-from headwater.savepoints import copies
 from headwater.storage import erasure, mailbox
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease

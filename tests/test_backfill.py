@@ -22,7 +22,6 @@ from landed import EPOCH, Landed, parquet
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater.backfill import backfill, plan
 from headwater.cli import app
 from headwater.common.progress import Board
 from headwater.connectors.files.rows import COLUMNS
@@ -30,11 +29,12 @@ from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.errors import CommitError, ProjectError
 from headwater.flows.backfill import backfill_name
 from headwater.flows.declared import flow_of
+from headwater.operations.backfill import backfill, plan
+from headwater.operations.rebuild import rebuild
 from headwater.planner import analysis
 from headwater.planner.analysis import BRONZE
 from headwater.planner.changes import accept
 from headwater.query.inspect.status import standings
-from headwater.rebuild import rebuild
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lease import Lease

@@ -22,13 +22,13 @@ from store import ACCESS, SECRET, Store
 from test_backfill import ONLY, RAW
 from typer.testing import CliRunner
 
-from headwater.backfill import backfill, plan
 from headwater.cli import app
 from headwater.connectors.files import bucket as buckets
 from headwater.connectors.files.bucket import Bucket
 from headwater.connectors.files.folder import Folder
 from headwater.errors import ConfError, FlowError, ProjectError, StoreUnavailable
 from headwater.flows.declared import flow_of
+from headwater.operations.backfill import backfill, plan
 from headwater.project.conf import BucketOptions
 from headwater.project.load import load_project
 from headwater.query.inspect.status import standings

@@ -13,10 +13,10 @@ from visits import COUNTS, ENDED, TOP, VISITS, Case
 
 from headwater import query
 from headwater.errors import CommitError, ProjectError
-from headwater.maintain.clean import clean
+from headwater.operations.maintain.clean import clean
+from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner.changes import plan
 from headwater.query.inspect import status
-from headwater.rebuild.reconcile import reconcile
 from headwater.storage import log
 
 EVEN, LESS, NAMED, LONG, FIRST, SESSIONS = (

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headwater.rebuild.compare import Side, compare
+from headwater.operations.rebuild.compare import Side, compare
 
 
 def side(path: Path, *values: float) -> Side:

@@ -17,18 +17,18 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
-from headwater import erase as erasing
-from headwater import maintain, savepoints
 from headwater.cli import app
 from headwater.common.progress import Board
-from headwater.erase import Erased, proof
 from headwater.errors import FlowError, LeaseError, ProjectError
+from headwater.operations import erase as erasing
+from headwater.operations import maintain, savepoints
+from headwater.operations.erase import Erased, proof
+from headwater.operations.rebuild import abort
+from headwater.operations.savepoints import copies
+from headwater.operations.savepoints.cut.whole import whole
 from headwater.query.inspect.history import history
 from headwater.query.sources import of_project
-from headwater.rebuild import abort
 from headwater.run import Options, Run
-from headwater.savepoints import copies
-from headwater.savepoints.cut.whole import whole
 from headwater.storage import log
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.target import Identity, Target

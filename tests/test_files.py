@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from headwater import query
-from headwater import rebuild as rebuilding
 from headwater.cli import app
 from headwater.common.progress import Board
 from headwater.connectors.files.file import File
@@ -28,10 +27,11 @@ from headwater.connectors.files.folder import Folder
 from headwater.connectors.files.ledger import Ledger
 from headwater.errors import CommitError, ConfError, ProjectError
 from headwater.flows.declared import flow_of
+from headwater.operations import rebuild as rebuilding
+from headwater.operations.rebuild import rebuild
+from headwater.operations.replay import resolve
 from headwater.project.load import load_project
 from headwater.quality.quarantine import Quarantine
-from headwater.rebuild import rebuild
-from headwater.resolve import resolve
 from headwater.runtime import failpoints
 from headwater.storage import log
 

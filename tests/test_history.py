@@ -20,8 +20,8 @@ from visits import COUNTS, ENDED, TOP, VISITS, Case
 from headwater import query
 from headwater.cli import app
 from headwater.errors import LeaseError, ProjectError, QueryError
+from headwater.operations.rebuild import clean
 from headwater.planner.changes import plan
-from headwater.rebuild import clean
 from headwater.storage import log
 from headwater.storage.lease import Lease
 

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from headwater.errors import CommitError
-from headwater.maintain.compact import compact
+from headwater.operations.maintain.compact import compact
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.storage import feed, layers, log
 from headwater.storage.lake import Lake

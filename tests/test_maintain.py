@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from headwater.maintain.clean import clean, forget_uncommitted
-from headwater.maintain.compact import compact
+from headwater.operations.maintain.clean import clean, forget_uncommitted
+from headwater.operations.maintain.compact import compact
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.storage import log, ranges
 from headwater.storage.intent import Intent, IntentFile

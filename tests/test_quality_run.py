@@ -19,14 +19,15 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from headwater import maintain, query
+from headwater import query
 from headwater.cli import app
 from headwater.errors import HeadwaterError, ProjectError, QualityError
+from headwater.operations import maintain
+from headwater.operations.validation import docs, gx, results, validate
+from headwater.operations.validation.results import Outcome, Validation
+from headwater.operations.validation.validate import Run
 from headwater.planner import analysis
 from headwater.project.load import load_project
-from headwater.quality import docs, gx, results, validate
-from headwater.quality.results import Outcome, Validation
-from headwater.quality.validate import Run
 from headwater.storage import log
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target

@@ -19,9 +19,10 @@ from typer.testing import CliRunner
 
 from headwater.cli import app
 from headwater.errors import QualityError
+from headwater.operations.validation import suggest, validate
 from headwater.project import suite
 from headwater.project.load import Project, load_project
-from headwater.quality import predicate, suggest, validate
+from headwater.quality import predicate
 from headwater.query import on_spark
 from headwater.query.sources import Source
 from headwater.storage.lake import Lake

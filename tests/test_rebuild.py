@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
-from headwater import rebuild as rebuilding
 from headwater.common.progress import Board
 from headwater.errors import FlowError, LeaseError, ProjectError
 from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
-from headwater.rebuild import abort, clean
+from headwater.operations import rebuild as rebuilding
+from headwater.operations.rebuild import abort, clean
 from headwater.run import Options, Run
 from headwater.storage.lease import Lease
 

@@ -19,9 +19,9 @@ from visits import COUNTS, DERIVED, ENDED, EPOCH, RAW, TOP, VISITS, Case
 
 from headwater.cli import app
 from headwater.errors import FlowError, ProjectError
-from headwater.rebuild.proofs import standings
-from headwater.rebuild.reconcile import Reconciled, reconcile
-from headwater.rebuild.window import Window
+from headwater.operations.rebuild.proofs import standings
+from headwater.operations.rebuild.reconcile import Reconciled, reconcile
+from headwater.operations.rebuild.window import Window
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lake import files
@@ -269,8 +269,8 @@ def test_what_was_kept_is_not_trusted_after_a_kill(case: Case, monkeypatch: pyte
         raise SystemExit
 
     with monkeypatch.context() as patched:
-        patched.setattr("headwater.rebuild.shadow.Trial.clear", lambda self: None)
-        patched.setattr("headwater.rebuild.reconcile.differences", killed)
+        patched.setattr("headwater.operations.rebuild.shadow.Trial.clear", lambda self: None)
+        patched.setattr("headwater.operations.rebuild.reconcile.differences", killed)
         for name in (COUNTS, ENDED):
             with pytest.raises(SystemExit):
                 run(case, name, since_last=True)

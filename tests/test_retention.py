@@ -14,15 +14,16 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 from visits import COUNTS, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
-from headwater import maintain, query
+from headwater import query
 from headwater.cli import app
 from headwater.errors import ConfError, ProjectError
-from headwater.maintain.compact import compact
+from headwater.operations import maintain
+from headwater.operations.maintain.compact import compact
+from headwater.operations.rebuild import abort
+from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner.changes import plan
 from headwater.query.inspect.history import history
 from headwater.query.sources import Source, of_project
-from headwater.rebuild import abort
-from headwater.rebuild.reconcile import reconcile
 from headwater.storage import log
 from headwater.storage.target import Target
 

@@ -18,14 +18,14 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
-from headwater import rebuild, savepoints
 from headwater.cli import app
 from headwater.errors import ProjectError
 from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
+from headwater.operations import rebuild, savepoints
+from headwater.operations.savepoints import cut as cuts
 from headwater.query.inspect import beside
 from headwater.runtime import failpoints
-from headwater.savepoints import cut as cuts
 from headwater.storage import log
 from headwater.storage.lake import Lake
 from headwater.storage.mailbox import Request

@@ -20,7 +20,7 @@ from headwater.common.progress import Board
 from headwater.errors import ConfError, FlowError, ProjectError, SinkUnavailable
 from headwater.flows.context import Context
 from headwater.flows.publish import PublishFlow
-from headwater.maintain.clean import clean
+from headwater.operations.maintain.clean import clean
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.planner.analysis import Analysed
 from headwater.project.load import load_project

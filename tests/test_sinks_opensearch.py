@@ -26,8 +26,8 @@ from headwater.connectors.sinks import PROGRESS, Position, Published, documents
 from headwater.connectors.sinks.opensearch import OpenSearchIndex
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.flows.publish import PublishFlow
-from headwater.maintain.clean import clean
-from headwater.maintain.horizon import holds
+from headwater.operations.maintain.clean import clean
+from headwater.operations.maintain.horizon import holds
 from headwater.project import conf
 from headwater.project.load import load_project
 from headwater.storage import log

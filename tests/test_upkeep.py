@@ -14,15 +14,16 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
-from headwater import maintain, query, rebuild, savepoints
+from headwater import query
 from headwater.errors import ConfError, ProjectError
 from headwater.flows import publish
 from headwater.flows.declared import flow_of
 from headwater.flows.upkeep import Upkeep
-from headwater.maintain import Maintained
-from headwater.maintain.horizon import holds
-from headwater.rebuild.build import Builder
-from headwater.rebuild.reconcile import reconcile
+from headwater.operations import maintain, rebuild, savepoints
+from headwater.operations.maintain import Maintained
+from headwater.operations.maintain.horizon import holds
+from headwater.operations.rebuild.build import Builder
+from headwater.operations.rebuild.reconcile import reconcile
 from headwater.storage import log
 from headwater.storage.target import Target
 

@@ -19,11 +19,11 @@ from headwater import query
 from headwater.common.progress import Board
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
+from headwater.operations.rebuild import Rebuilt, rebuild
 from headwater.planner import analysis
 from headwater.planner.analysis import BRONZE
 from headwater.planner.changes import accept
 from headwater.project.load import Project, load_project
-from headwater.rebuild import Rebuilt, rebuild
 from headwater.storage import log
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target

@@ -35,7 +35,7 @@ def backfill(
     as_json: AsJson = False,
 ) -> None:
     """Take history that never was in Kafka into the table of its topic: each file once."""
-    from headwater import backfill as backfilling
+    from headwater.operations import backfill as backfilling
     from headwater.project.load import load_project
 
     loaded = load_project(project, env)

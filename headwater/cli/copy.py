@@ -19,8 +19,8 @@ def copy(
     env: Env = "local",
 ) -> None:
     """Copy the lake to a folder, while flows go on: to try a change there, or as a backup."""
+    from headwater.operations.savepoints import copies
     from headwater.project.load import load_project
-    from headwater.savepoints import copies
 
     copied = copies.copy(load_project(project, env), target, full=full)
     typer.echo(f"{len(copied)} tables are in {target.resolve()}; to use them: lake: {target.resolve()}")

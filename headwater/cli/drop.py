@@ -17,7 +17,7 @@ def drop(
     env: Env = "local",
 ) -> None:
     """Remove a table that has no definition any more, and those beside it, with all that they hold."""
-    from headwater import drop as dropping
+    from headwater.operations import drop as dropping
     from headwater.project.load import load_project
 
     loaded = load_project(project, env)

@@ -12,7 +12,7 @@ from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, reading
 
 if TYPE_CHECKING:
-    from headwater.erase import Erased, Erasure, Found
+    from headwater.operations.erase import Erased, Erasure, Found
     from headwater.project.load import Project as Loaded
 
 
@@ -39,7 +39,7 @@ def erase(
     env: Env = "local",
 ) -> None:
     """Take records out of bronze, and out of all that was made of them, and prove it."""
-    from headwater import erase as erasing
+    from headwater.operations import erase as erasing
     from headwater.project.load import load_project
 
     if (table is None) != (where is None):
@@ -74,14 +74,14 @@ def erase(
 
 
 def _carried_out(project: Loaded, what: Found | Erasure, since: str = "") -> Erased:
-    from headwater import erase as erasing
+    from headwater.operations import erase as erasing
 
     with reading("making anew") as tell:
         return erasing.erase(project, what, since=since, progress=tell)
 
 
 def _ask(project: Loaded, records: dict[str, int], yes: bool) -> None:
-    from headwater.erase import counted, made_of
+    from headwater.operations.erase import counted, made_of
 
     below = ", ".join(made_of(project, list(records)))
     what = f"this erases {counted(records)} for good, and makes {below or 'no table'} anew"

@@ -20,7 +20,7 @@ def maintain(
     as_json: AsJson = False,
 ) -> None:
     """Put small files together, let go of rows and versions that are older than is kept."""
-    from headwater import maintain as maintenance
+    from headwater.operations import maintain as maintenance
     from headwater.project.load import load_project
 
     done = maintenance.maintain(load_project(project, env), tables or ())

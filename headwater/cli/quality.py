@@ -35,9 +35,9 @@ def run(
     env: Env = "local",
 ) -> None:
     """Validate tables by Great Expectations, keep the results, and build its Data Docs."""
+    from headwater.operations.validation import results, validate
     from headwater.project.load import load_project
     from headwater.project.paths import engine_folder
-    from headwater.quality import results, validate
 
     loaded = load_project(project, env)
     folder = docs or engine_folder(loaded.root) / "data_docs"
@@ -61,8 +61,8 @@ def show(
     env: Env = "local",
 ) -> None:
     """Show the last validation of each table."""
+    from headwater.operations.validation import results
     from headwater.project.load import load_project
-    from headwater.quality import results
 
     rows = results.last(load_project(project, env), table)
     if as_json:
@@ -79,8 +79,8 @@ def suggest(
     env: Env = "local",
 ) -> None:
     """Suggest a first suite from what a table holds, all of it warnings, for you to edit."""
+    from headwater.operations.validation import suggest as suggesting
     from headwater.project.load import load_project
-    from headwater.quality import suggest as suggesting
 
     loaded = load_project(project, env)
     suite = suggesting.suggest(loaded, table)
@@ -92,7 +92,7 @@ def suggest(
 
 def _listing(rows: Sequence[dict[str, Any]], *, dated: bool = False) -> Any:
     columns = ["table", "version", "expectation", "action", "status", "found"]
-    from headwater.quality import results
+    from headwater.operations.validation import results
 
     listing = listings.table([*columns, "validated at"] if dated else columns, right=[1])
     for row in rows:

@@ -122,7 +122,7 @@ def _resolve(
     env: str,
     as_json: bool,
 ) -> None:
-    from headwater import resolve
+    from headwater.operations import replay as resolve
     from headwater.project.load import load_project
 
     done = resolve.resolve(load_project(project, env), table, action, rule=rule, why=why)

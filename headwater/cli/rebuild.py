@@ -13,7 +13,7 @@ from headwater.cli.printing import print_json, reading
 from headwater.common import listings
 
 if TYPE_CHECKING:
-    from headwater.rebuild import Rebuilt
+    from headwater.operations.rebuild import Rebuilt
 
 
 def rebuild(
@@ -45,7 +45,7 @@ def rebuild(
     env: Env = "local",
 ) -> None:
     """Build tables anew from the history of what they read, and swap them all at once for the live ones."""
-    from headwater import rebuild as rebuilding
+    from headwater.operations import rebuild as rebuilding
     from headwater.project.load import load_project
 
     loaded = load_project(project, env)

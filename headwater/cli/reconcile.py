@@ -13,9 +13,9 @@ from headwater.cli.printing import print_json, reading, when
 from headwater.common import listings
 
 if TYPE_CHECKING:
-    from headwater.rebuild.build import Progress
-    from headwater.rebuild.proofs import Standing
-    from headwater.rebuild.reconcile import Reconciled
+    from headwater.operations.rebuild.build import Progress
+    from headwater.operations.rebuild.proofs import Standing
+    from headwater.operations.rebuild.reconcile import Reconciled
 
 
 def reconcile(
@@ -39,10 +39,10 @@ def reconcile(
     as_json: AsJson = False,
 ) -> None:
     """Compute tables again from exactly what they have read, and compare every row; 1 if any differ."""
+    from headwater.operations.rebuild import proofs
+    from headwater.operations.rebuild import reconcile as reconciling
+    from headwater.operations.rebuild.window import Window
     from headwater.project.load import load_project
-    from headwater.rebuild import proofs
-    from headwater.rebuild import reconcile as reconciling
-    from headwater.rebuild.window import Window
 
     loaded = load_project(project, env)
     if not tables:

@@ -23,7 +23,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The savepoint's name.
 @app.command("create")
 def create(name: Name, project: Project = None, env: Env = "local") -> None:
     """Keep all tables but bronze as they are, while flows go on."""
-    from headwater import savepoints
+    from headwater.operations import savepoints
     from headwater.project.load import load_project
 
     made = savepoints.create(load_project(project, env), name)
@@ -33,7 +33,7 @@ def create(name: Name, project: Project = None, env: Env = "local") -> None:
 @app.command("ls")
 def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
     """List the savepoints."""
-    from headwater import savepoints
+    from headwater.operations import savepoints
 
     found = savepoints.all_of(_lake(project, env))
     if as_json:
@@ -49,7 +49,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
 @app.command("restore")
 def restore(name: Name, project: Project = None, env: Env = "local") -> None:
     """Put the tables of a savepoint in the live ones' place, all at once; bronze stays as it is."""
-    from headwater import savepoints
+    from headwater.operations import savepoints
     from headwater.project.load import load_project
 
     for table, generation in savepoints.restore(load_project(project, env), name).items():
@@ -59,7 +59,7 @@ def restore(name: Name, project: Project = None, env: Env = "local") -> None:
 @app.command("drop")
 def drop(name: Name, project: Project = None, env: Env = "local") -> None:
     """Remove a savepoint."""
-    from headwater import savepoints
+    from headwater.operations import savepoints
 
     savepoints.drop(_lake(project, env), name)
     typer.echo(f"removed savepoint {name}")

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from headwater.common import durations
 from headwater.errors import describe
 from headwater.flows.context import Context
+from headwater.operations.validation import results
 from headwater.project.paths import engine_folder
-from headwater.quality import results
 from headwater.storage import log
 
 _POLL = 1.0  # seconds: how soon the first rows of a table are noticed
@@ -59,7 +59,7 @@ class Schedule:
                     return
 
     def _validate(self, name: str) -> None:
-        from headwater.quality import validate  # Great Expectations takes seconds to import
+        from headwater.operations.validation import validate  # Great Expectations takes seconds to import
 
         context, began = self._context, time.time()
         try:

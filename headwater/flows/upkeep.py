@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Protocol, runtime_checkable
 
-from headwater import maintain
 from headwater.common import durations
 from headwater.errors import FlowError, describe
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow
-from headwater.maintain import Maintained
+from headwater.operations import maintain
+from headwater.operations.maintain import Maintained
 from headwater.query import inspect
 from headwater.storage import mailbox
 from headwater.storage.commit import Committer

@@ -24,7 +24,7 @@ class Erasure:
     Attributes:
         tables: the bronze tables that have them.
         places: where they stand in Kafka; the columns of `decode.PLACE`.
-        since: what of the history is read again; see `headwater.rebuild.since`.
+        since: what of the history is read again; see `headwater.operations.rebuild.since`.
     """
 
     tables: Sequence[str]

@@ -56,7 +56,7 @@ class Commit:
         operation: what Delta calls it (`WRITE`, `MERGE`, …).
         added: the files whose rows are new (`dataChange` only).
         removed: how many files whose rows are gone (`dataChange` only), those that expired aside.
-        expired: how many files whose rows were kept long enough: see `headwater.maintain.expire`.
+        expired: how many files whose rows were kept long enough: see `headwater.operations.maintain.expire`.
         changes: the change feed's files, where the table keeps one.
         left: the paths of all files that are not the table's any more: also those whose rows others hold now.
         flows: {flow → identity}, as `headwater.storage.commit` writes it.

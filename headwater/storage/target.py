@@ -156,8 +156,8 @@ class Target:
 
         By default that is a week, in which a merge each second leaves 600,000 of them, and each commit
         takes the longer the more there are. What goes from the disk is said by the commits themselves
-        (`headwater.maintain.clean`), never what someone will read on from. A Spark of others refuses
-        to read older versions; ours is told not to (docs/spark.md).
+        (`headwater.operations.maintain.clean`), never what someone will read on from. A Spark of others
+        refuses to read older versions; ours is told not to (docs/spark.md).
 
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness import BRONZE, GOLD, SILVER, Project, assert_lake_equals_oracle
 
-from headwater import savepoints
+from headwater.operations import savepoints
 from headwater.storage.lake import Lake
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(1800)]

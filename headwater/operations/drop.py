@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from headwater.errors import ProjectError
 from headwater.flows.replay import replay_name
+from headwater.operations.rebuild.shadow import Plan
 from headwater.project.load import Project
 from headwater.query import inspect
-from headwater.rebuild.shadow import Plan
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, is_engines

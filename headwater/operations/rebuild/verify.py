@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from headwater.operations.rebuild import proofs
+from headwater.operations.rebuild.compare import NOTHING, Difference, compare, sides
+from headwater.operations.rebuild.cut import Cut
 from headwater.planner.analysis import Analysed
 from headwater.planner.changes import shortened, verdict
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK
-from headwater.rebuild import proofs
-from headwater.rebuild.compare import NOTHING, Difference, compare, sides
-from headwater.rebuild.cut import Cut
 from headwater.storage.lake import Lake
 
 

@@ -19,18 +19,18 @@ from typing import Any
 from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.replay import replay_name
+from headwater.operations.rebuild import proofs
+from headwater.operations.rebuild.build import Builder, Progress
+from headwater.operations.rebuild.compare import Difference
+from headwater.operations.rebuild.cut import Cut, choose
+from headwater.operations.rebuild.proofs import Proof
+from headwater.operations.rebuild.shadow import Plan, Trial
+from headwater.operations.rebuild.verify import differences, unprovable
+from headwater.operations.rebuild.window import Part, Window
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.project.load import Project
 from headwater.query.inspect import beside
-from headwater.rebuild import proofs
-from headwater.rebuild.build import Builder, Progress
-from headwater.rebuild.compare import Difference
-from headwater.rebuild.cut import Cut, choose
-from headwater.rebuild.proofs import Proof
-from headwater.rebuild.shadow import Plan, Trial
-from headwater.rebuild.verify import differences, unprovable
-from headwater.rebuild.window import Part, Window
 from headwater.runtime import sessions
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place

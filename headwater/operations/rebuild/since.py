@@ -12,10 +12,10 @@ from datetime import datetime
 
 from headwater.common import times
 from headwater.errors import ProjectError
+from headwater.operations.rebuild.cut import inputs
 from headwater.planner.changes import shortened
 from headwater.project.load import Project
 from headwater.query.inspect import changes_in_place
-from headwater.rebuild.cut import inputs
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
 from headwater.storage.ranges import Position

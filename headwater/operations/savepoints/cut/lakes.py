@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from headwater.savepoints.cut import Cut, tables
+from headwater.operations.savepoints.cut import Cut, tables
 from headwater.storage.lake import Lake, Place
 
 

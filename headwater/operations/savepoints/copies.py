@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headwater.errors import ProjectError
+from headwater.operations.savepoints import cut as cuts
+from headwater.operations.savepoints.cut import lakes
+from headwater.operations.savepoints.cut.whole import whole
 from headwater.project.load import Project
 from headwater.runtime import failpoints
-from headwater.savepoints import cut as cuts
-from headwater.savepoints.cut import lakes
-from headwater.savepoints.cut.whole import whole
 from headwater.storage import erasure
 from headwater.storage.lake import Lake
 

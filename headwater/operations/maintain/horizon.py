@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from headwater.errors import CommitError
 from headwater.flows.publish import begun, sent
+from headwater.operations.rebuild.shadow import Plan, Shadow, Trial
+from headwater.operations.savepoints.kept import all_of, folder_of
+from headwater.operations.savepoints.restoring import read_of_bronze
 from headwater.project.load import Project
 from headwater.query import inspect
-from headwater.rebuild.shadow import Plan, Shadow, Trial
-from headwater.savepoints.kept import all_of, folder_of
-from headwater.savepoints.restoring import read_of_bronze
 from headwater.storage import log
 from headwater.storage.intent import IntentFile
 from headwater.storage.lake import Lake

@@ -25,15 +25,15 @@ from dataclasses import dataclass, field
 from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.replay import replay_name
+from headwater.operations.rebuild.build import Builder, Now, Progress
+from headwater.operations.rebuild.compare import Difference
+from headwater.operations.rebuild.cut import Cut, choose
+from headwater.operations.rebuild.shadow import Plan, Shadow, generations
+from headwater.operations.rebuild.since import begin_of, check_whole, history_of, positions
+from headwater.operations.rebuild.verify import differences, unprovable
 from headwater.planner.event_time import EventTime, state_name
 from headwater.project.load import Project
 from headwater.query.inspect import beside
-from headwater.rebuild.build import Builder, Now, Progress
-from headwater.rebuild.compare import Difference
-from headwater.rebuild.cut import Cut, choose
-from headwater.rebuild.shadow import Plan, Shadow, generations
-from headwater.rebuild.since import begin_of, check_whole, history_of, positions
-from headwater.rebuild.verify import differences, unprovable
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.hold import hold
@@ -83,7 +83,7 @@ def rebuild(
     Args:
         project: the definitions.
         tables: their names.
-        since: from when on the history is read, see `headwater.rebuild.since`; "": all of it.
+        since: from when on the history is read, see `headwater.operations.rebuild.since`; "": all of it.
         verify: whether to compare old and new rows; with a difference nothing is swapped.
         swap: whether the new generations shall be the live ones; else the next call goes on.
         progress: told how far it is.

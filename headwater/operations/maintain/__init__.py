@@ -1,9 +1,10 @@
 """Maintenance: what keeps a table's files few and its log short, beside the flow that writes it.
 
-1. **Compact**: small files are put together (`headwater.maintain.compact`).
-2. **Expire**: rows go that were kept as long as the table's retention says (`headwater.maintain.expire`).
+1. **Compact**: small files are put together (`headwater.operations.maintain.compact`).
+2. **Expire**: rows go that were kept as long as the table's retention says
+   (`headwater.operations.maintain.expire`).
 3. **Clean**: what only versions hold that are older than is kept, and that nobody reads any more, is removed
-   (`headwater.maintain.clean`, `headwater.maintain.horizon`).
+   (`headwater.operations.maintain.clean`, `headwater.operations.maintain.horizon`).
 
 None of them changes a row, and none stops a flow: the commits that are made come between two batches.
 """
@@ -19,10 +20,10 @@ from typing import overload
 from deltalake import DeltaTable
 
 from headwater.common import durations
-from headwater.maintain.clean import clean, forget_uncommitted
-from headwater.maintain.compact import compact
-from headwater.maintain.expire import expire, part
-from headwater.maintain.horizon import Hold, holds
+from headwater.operations.maintain.clean import clean, forget_uncommitted
+from headwater.operations.maintain.compact import compact
+from headwater.operations.maintain.expire import expire, part
+from headwater.operations.maintain.horizon import Hold, holds
 from headwater.planner.changes import facts as definitions
 from headwater.project.conf import Maintenance
 from headwater.project.load import Project

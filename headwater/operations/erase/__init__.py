@@ -18,29 +18,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from headwater import rebuild
 from headwater.common.progress import Board
 from headwater.connectors import kafka
-from headwater.drop import without_definition
-from headwater.erase.find import Found, counted, find
-from headwater.erase.history import forget_past, take_out
-from headwater.erase.left import left
-from headwater.erase.proof import Searched, search
 from headwater.errors import ProjectError
 from headwater.flows import publish
 from headwater.flows.backfill import backfill_name
 from headwater.flows.context import Context
-from headwater.maintain.clean import forget_uncommitted
+from headwater.operations import rebuild
+from headwater.operations.drop import without_definition
+from headwater.operations.erase.find import Found, counted, find
+from headwater.operations.erase.history import forget_past, take_out
+from headwater.operations.erase.left import left
+from headwater.operations.erase.proof import Searched, search
+from headwater.operations.maintain.clean import forget_uncommitted
+from headwater.operations.rebuild.build import Progress
+from headwater.operations.rebuild.shadow import Plan
+from headwater.operations.rebuild.since import EARLIEST, check_whole, history_of
+from headwater.operations.savepoints import copies
+from headwater.operations.savepoints.cut.whole import remove_left
+from headwater.operations.savepoints.kept import all_of
 from headwater.planner import analysis
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
-from headwater.rebuild.build import Progress
-from headwater.rebuild.shadow import Plan
-from headwater.rebuild.since import EARLIEST, check_whole, history_of
 from headwater.runtime import failpoints, sessions
-from headwater.savepoints import copies
-from headwater.savepoints.cut.whole import remove_left
-from headwater.savepoints.kept import all_of
 from headwater.storage import log
 from headwater.storage.erasure import Erasure
 from headwater.storage.intent import IntentFile, intents_of
@@ -80,7 +80,7 @@ def made_of(project: Project, bronze: Sequence[str]) -> list[str]:
 
 
 def look(project: Project, table: str, where: str) -> Found:
-    """What would be erased; see `headwater.erase.find`.
+    """What would be erased; see `headwater.operations.erase.find`.
 
     Raises:
         ProjectError: the table decodes no records, or the condition is none on its columns.

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import QualityError, QueryError
+from headwater.operations.validation import docs as pages
+from headwater.operations.validation import gx, results
+from headwater.operations.validation.results import Outcome, Validation
 from headwater.project.load import Project
 from headwater.project.suite import Rule, Suite, fingerprint, of_whole_table, without_batches
-from headwater.quality import docs as pages
-from headwater.quality import gx, results
-from headwater.quality.results import Outcome, Validation
 from headwater.query import at as past
 from headwater.query import inspect
 from headwater.query.sources import Source

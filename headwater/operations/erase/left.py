@@ -12,9 +12,9 @@ from headwater.connectors import kafka
 from headwater.connectors.files import CLUSTER
 from headwater.connectors.kafka import broker
 from headwater.errors import BrokerError
+from headwater.operations.validation.results import TABLE as RESULTS
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
-from headwater.quality.results import TABLE as RESULTS
 from headwater.storage.lake import Lake
 
 

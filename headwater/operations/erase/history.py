@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from headwater.maintain.clean import clean, forget_uncommitted, remove
+from headwater.operations.maintain.clean import clean, forget_uncommitted, remove
 from headwater.runtime import failpoints
 from headwater.storage import log, stored
 from headwater.storage.places import KEYS, within, without

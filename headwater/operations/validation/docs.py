@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import QualityError
-from headwater.quality import gx
-from headwater.quality.results import Validation
+from headwater.operations.validation import gx
+from headwater.operations.validation.results import Validation
 
 KEPT = 10  # validations of a table
 _MARK = ".headwater-docs"  # in a folder that may be replaced
@@ -109,7 +109,7 @@ def _render(site: Path) -> None:
         for document in documents:
             _add_result(context, document)
         _add_suite(context, documents[-1])
-    page = {"class_name": "Page", "module_name": "headwater.quality.site"}
+    page = {"class_name": "Page", "module_name": "headwater.operations.validation.site"}
     SiteBuilder(
         data_context=context,
         site_name="Headwater",

@@ -2,8 +2,8 @@
 
 Files of an appended table stand in the order in which their rows came, and each says when that was
 (`log.DataFile.order`), so those that go are the first ones. Flows and sinks that have not read them yet read
-on in the versions that have them (`headwater.maintain.horizon`); whoever begins later begins after them. The
-table's commits say from then on what is gone (`log.expired`).
+on in the versions that have them (`headwater.operations.maintain.horizon`); whoever begins later begins
+after them. The table's commits say from then on what is gone (`log.expired`).
 """
 
 from __future__ import annotations

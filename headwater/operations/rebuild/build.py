@@ -12,12 +12,12 @@ from headwater.errors import FlowError, describe
 from headwater.flows.bounds import Bounds
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow, flow_of
+from headwater.operations.rebuild.cut import is_at, positions
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.planner.event_time import EventTime
 from headwater.project.load import Project
 from headwater.query.inspect.status import lag
-from headwater.rebuild.cut import is_at, positions
 from headwater.runtime import sessions
 from headwater.storage import log
 from headwater.storage.lake import Lake

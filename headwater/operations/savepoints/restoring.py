@@ -14,15 +14,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headwater import rebuild
 from headwater.errors import ProjectError
+from headwater.operations import rebuild
+from headwater.operations.rebuild.shadow import Plan, Shadow, generations
+from headwater.operations.savepoints import cut as cuts
+from headwater.operations.savepoints.cut import tables
+from headwater.operations.savepoints.kept import FILE, Savepoint, folder_of, read, unknown
 from headwater.planner.changes import facts
 from headwater.project.load import Project
-from headwater.rebuild.shadow import Plan, Shadow, generations
 from headwater.runtime import failpoints
-from headwater.savepoints import cut as cuts
-from headwater.savepoints.cut import tables
-from headwater.savepoints.kept import FILE, Savepoint, folder_of, read, unknown
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
 from headwater.storage.ranges import Position

@@ -14,14 +14,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from headwater.errors import ProjectError
+from headwater.operations.savepoints import cut as cuts
+from headwater.operations.savepoints.cut import Chosen, lakes
+from headwater.operations.savepoints.cut.whole import remove, unfinished, whole
+from headwater.operations.savepoints.kept import FILE, Bronze, Held, Savepoint, all_of, folder_of, unknown
+from headwater.operations.savepoints.restoring import restore
 from headwater.project.load import Project
 from headwater.query import inspect
 from headwater.runtime import failpoints
-from headwater.savepoints import cut as cuts
-from headwater.savepoints.cut import Chosen, lakes
-from headwater.savepoints.cut.whole import remove, unfinished, whole
-from headwater.savepoints.kept import FILE, Bronze, Held, Savepoint, all_of, folder_of, unknown
-from headwater.savepoints.restoring import restore
 from headwater.storage import erasure
 from headwater.storage.lake import Lake, Place
 

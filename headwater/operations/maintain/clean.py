@@ -1,8 +1,8 @@
 """Forgetting the past of a table: commits, files that are not its any more, and change data.
 
-All goes up to a checkpoint of the log that nobody reads past (`headwater.maintain.horizon`) and that is older
-than what is kept. A version's commit goes after the files that it took away: killed anywhere, the next time
-goes on. Readers that begin later begin with a snapshot.
+All goes up to a checkpoint of the log that nobody reads past (`headwater.operations.maintain.horizon`) and
+that is older than what is kept. A version's commit goes after the files that it took away: killed anywhere,
+the next time goes on. Readers that begin later begin with a snapshot.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What is done to tables beside their flows: rebuild, savepoints, erase, maintenance, replay, validation."""

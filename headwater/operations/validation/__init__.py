@@ -1,0 +1,1 @@
+"""Whole tables validated by Great Expectations, and the pages that show the results."""
