@@ -25,11 +25,11 @@ from headwater.common.progress import Board
 from headwater.connectors.produce import Faults, Record, load_generator, stepped
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
-from headwater.flows.upkeep import Upkeep
 from headwater.operations import maintain
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.project.load import Project
+from headwater.run.maintenance import Upkeep
 from headwater.runtime import sessions
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target

@@ -18,7 +18,7 @@ from bench import lab
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.produce import BackgroundProducer, Record, wall_clock
-from headwater.run import Options, Run
+from headwater.run.supervisor import Options, Run
 
 RATE = 1_000  # events per second
 WARM_UP = 40.0  # seconds before the first sample

@@ -23,7 +23,7 @@ from headwater.connectors.produce import (
 from headwater.project.load import Project
 from headwater.project.load import load_project as load
 from headwater.project.paths import engine_folder
-from headwater.run import Options, Run
+from headwater.run.supervisor import Options, Run
 
 ROOT = Path(__file__).parent.parent
 

@@ -25,7 +25,7 @@ from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.errors import ProjectError
 from headwater.operations.savepoints import copies
 from headwater.project.load import Project, load_project
-from headwater.run import Options, Run
+from headwater.run.supervisor import Options, Run
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lake import Lake

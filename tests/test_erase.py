@@ -28,7 +28,7 @@ from headwater.operations.savepoints import copies
 from headwater.operations.savepoints.cut.whole import whole
 from headwater.query.inspect.history import history
 from headwater.query.sources import of_project
-from headwater.run import Options, Run
+from headwater.run.supervisor import Options, Run
 from headwater.storage import log
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.target import Identity, Target

@@ -11,7 +11,7 @@ from headwater.connectors import kafka
 from headwater.connectors.kafka import client_options, ensure_running, spark_options, topics
 from headwater.errors import BrokerError, BrokerUnavailable, ConfError
 from headwater.project.conf import Conf
-from headwater.run import transient
+from headwater.run.supervisor import transient
 
 HERE = Path("unused")
 

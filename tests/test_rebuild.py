@@ -19,7 +19,7 @@ from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
 from headwater.operations import rebuild as rebuilding
 from headwater.operations.rebuild import abort, clean
-from headwater.run import Options, Run
+from headwater.run.supervisor import Options, Run
 from headwater.storage.lease import Lease
 
 STEPS = ("planned", "committed", "rebuilt")

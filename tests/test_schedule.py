@@ -17,8 +17,8 @@ from headwater import query
 from headwater.common.progress import Board
 from headwater.errors import FlowError
 from headwater.flows.context import Context
-from headwater.flows.schedule import Schedule
 from headwater.project.load import load_project
+from headwater.run.validation import Schedule
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
 

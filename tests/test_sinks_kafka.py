@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headwater.connectors.kafka.tail import records
 from headwater.connectors.sinks.kafka import KafkaTopic
 from headwater.errors import FlowError, SinkUnavailable
-from headwater.run import transient
+from headwater.run.supervisor import transient
 
 ROW = ("upsert", "a", 1, 1.0)
 

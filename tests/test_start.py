@@ -19,7 +19,7 @@ from headwater.connectors.produce import Topic
 from headwater.errors import ConfError, FlowError
 from headwater.flows.reading import check, starting
 from headwater.project.load import Project, load_project
-from headwater.run import Options, Run
+from headwater.run.supervisor import Options, Run
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lake import Lake

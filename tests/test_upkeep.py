@@ -18,12 +18,12 @@ from headwater import query
 from headwater.errors import ConfError, ProjectError
 from headwater.flows import publish
 from headwater.flows.declared import flow_of
-from headwater.flows.upkeep import Upkeep
 from headwater.operations import maintain, rebuild, savepoints
 from headwater.operations.maintain import Maintained
 from headwater.operations.maintain.horizon import holds
 from headwater.operations.rebuild.build import Builder
 from headwater.operations.rebuild.reconcile import reconcile
+from headwater.run.maintenance import Upkeep
 from headwater.storage import log
 from headwater.storage.target import Target
 

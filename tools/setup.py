@@ -119,7 +119,7 @@ def resolve_jars(done: dict[str, dict[str, str]]) -> str:
 
 def archive_classes(done: dict[str, dict[str, str]]) -> str:
     """What lets Java start faster (about a minute); all works without it."""
-    folder, problem = module("headwater.runtime.class_archive")
+    folder, problem = module("headwater.run.record_classes")
     if not folder:
         print(f"set-up: no Java class archives, so Java starts more slowly: {problem}", flush=True)
     return folder or str(VENV_PYTHON)

@@ -33,7 +33,7 @@ def run(
     """Run the flows: Kafka to bronze, and each commit on to the tables below."""
     from headwater.common.progress import Board
     from headwater.project.load import load_project
-    from headwater.run import Options, Run, with_signals
+    from headwater.run.supervisor import Options, Run, with_signals
 
     if close and not once:
         raise typer.BadParameter("--close needs --once: a run that goes on has no end of its input")

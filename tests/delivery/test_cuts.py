@@ -38,7 +38,6 @@ import pytest
 from harness import LIMIT, ROOT, SEED, assert_same, reader, until
 from pyspark.sql import SparkSession
 
-from headwater import run
 from headwater.common.progress import Board
 from headwater.connectors import produce
 from headwater.connectors.kafka.broker import create_topics
@@ -46,7 +45,8 @@ from headwater.connectors.produce import Faults, Record, Topic, run_producer
 from headwater.connectors.produce.clock import DEFAULT_START, stepped
 from headwater.project.load import load_project
 from headwater.project.reference import CLOCK
-from headwater.run import Options, Run
+from headwater.run import supervisor
+from headwater.run.supervisor import Options, Run
 from headwater.storage import log
 from headwater.storage.lake import Lake
 
@@ -100,7 +100,7 @@ def test_every_gold_table_has_a_query_by_hand() -> None:
 def test_live_is_history_is_duckdb(
     tmp_path: Path, broker: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, count: int
 ) -> None:
-    monkeypatch.setattr(run, "GRACE", LIMIT)  # a run that has not ended by then ends with its process
+    monkeypatch.setattr(supervisor, "GRACE", LIMIT)  # a run that has not ended by then ends with its process
     print(f"seed {seed}, {count} records of each system, {FAULTS}")
     draw = random.Random(seed)
     whole, live = (Twin(tmp_path / name, f"{name}-{seed}", broker) for name in ("whole", "live"))

@@ -29,7 +29,7 @@ from headwater.project.conf import KafkaOptions
 from headwater.project.load import Project
 from headwater.query.inspect.status import Status, snapshot
 from headwater.query.result import write
-from headwater.run import Options, Run
+from headwater.run.supervisor import Options, Run
 
 FAULTS = Faults(late=0.01, duplicate=0.005, malformed=0.005)
 EVERY = 1.0  # seconds between two pictures

@@ -1,4 +1,4 @@
-"""`python -m headwater.runtime.class_archive` makes the archives: set-up asks for that."""
+"""`python -m headwater.run.record_classes` makes the archives: set-up asks for that."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.errors import HeadwaterError
 from headwater.project.load import load_project
-from headwater.run import Options, Run
+from headwater.run.supervisor import Options, Run
 from headwater.runtime import class_archive, jvm
 
 _PROJECT = {
