@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bench import lab
-from headwater.planner.event_time import state_name
-from headwater.query import inspect
 from headwater.runtime import sessions
+from headwater.storage import summary
 from headwater.storage.lake import Lake
+from headwater.storage.names import state_name
 
 ROWS = 3_000_000
 KINDS = {
@@ -39,7 +39,7 @@ def measure(rows: int = ROWS) -> dict[str, Any]:
     for kind, table in KINDS.items():
         seconds, taken = lab.drain(filled, table)
         places = Lake(filled.conf.lake).places()
-        state = inspect.of(places.get(state_name(table), places[table]))
+        state = summary.of(places.get(state_name(table), places[table]))
         sizes = {"keys": state.rows, "files": state.files, "bytes": state.bytes}
         found[kind] = {"rows_per_second": round(taken / seconds), **sizes}
     seconds, _ = lab.drain(filled, VIEW)

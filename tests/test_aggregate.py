@@ -274,7 +274,7 @@ def maintained(
     target = Target(Lake(folder).create("gold.t", stored, properties={}))
     for sequence, batch in enumerate(batches):
         partial = aggregate.partial(query(interpreted, sql, batch), WHERE).toArrow().cast(stored)
-        target.merge(partial, found, Identity("gold.t", 1, sequence, {}))
+        target.merge(partial, found.keys, found.merged(), Identity("gold.t", 1, sequence, {}))
     kept = DeltaTable(target.place.path).to_pyarrow_table().to_pylist()
     for row in kept:
         row.pop(aggregate.PARTIAL, None)

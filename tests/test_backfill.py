@@ -27,17 +27,17 @@ from headwater.common.progress import Board
 from headwater.connectors.files.rows import COLUMNS
 from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.errors import CommitError, ProjectError
-from headwater.flows.backfill import backfill_name
 from headwater.flows.declared import flow_of
 from headwater.operations.backfill import backfill, plan
 from headwater.operations.rebuild import rebuild
 from headwater.planner import analysis
-from headwater.planner.analysis import BRONZE
 from headwater.planner.changes import accept
+from headwater.project.bronze import BRONZE
 from headwater.query.inspect.status import standings
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lease import Lease
+from headwater.storage.names import backfill_name
 from headwater.storage.target import Identity, Target
 
 RAW, FLOW = "bronze.raw", "bronze.raw.backfill"

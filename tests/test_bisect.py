@@ -19,7 +19,7 @@ from headwater.connectors.decode.contract import Fields
 from headwater.errors import ProjectError
 from headwater.flows import bisect
 from headwater.flows.rows import FewRows, ManyRows, Work, read
-from headwater.planner.analysis import BRONZE
+from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Json
 from headwater.storage import stored
 

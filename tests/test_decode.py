@@ -23,7 +23,7 @@ from headwater.connectors.decode.contract import BREACH, Fields
 from headwater.connectors.decode.parser import parser
 from headwater.connectors.produce import load_generator
 from headwater.errors import FlowError, ProjectError
-from headwater.planner.analysis import BRONZE
+from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Contract, Json
 from headwater.runtime import catalyst, jvm
 

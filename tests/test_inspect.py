@@ -16,7 +16,7 @@ from headwater.errors import ProjectError
 from headwater.project.load import Project, load_project
 from headwater.query import inspect
 from headwater.query.inspect.describe import Description, describe
-from headwater.storage import log
+from headwater.storage import log, summary
 from headwater.storage.lake import Lake
 from headwater.storage.target import Identity, Target
 
@@ -119,7 +119,7 @@ def test_listing_has_every_table_with_its_state(project: Project) -> None:
 
 def test_numbers_come_from_the_log(project: Project) -> None:
     place = Lake(project.conf.lake).place("silver.readings")
-    state = inspect.of(place)
+    state = summary.of(place)
     files = list(place.path.glob("*-test/*.parquet"))
     assert (state.rows, state.version, state.generation) == (6, 2, 1)
     assert (state.files, state.bytes) == (3, sum(file.stat().st_size for file in files))
@@ -132,11 +132,11 @@ def test_no_rows_are_read(project: Project) -> None:
     place = Lake(project.conf.lake).place("silver.dropped")
     for file in place.path.glob("*-test/*.parquet"):
         file.unlink()
-    assert inspect.of(place).rows == 1
+    assert summary.of(place).rows == 1
 
 
 def test_empty_table_holds_nothing(tmp_path: Path) -> None:
-    state = inspect.of(Lake(tmp_path).create("silver.x", READINGS, properties={}))
+    state = summary.of(Lake(tmp_path).create("silver.x", READINGS, properties={}))
     assert (state.rows, state.version, state.files, state.bytes) == (0, 0, 0, 0)
 
 

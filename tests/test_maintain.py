@@ -173,7 +173,12 @@ def test_rows_that_change_in_place_are_sorted_by_key_once_merges_leave_them_alon
     assert compact(target, ["k"], settled=0.0) == 39
     (file,) = target.files()
     assert pq.read_table(file)["k"].to_pylist() == sorted(keys)
-    target.merge(pa.table([["k001", "new"], [5, 1]], schema=COUNTS), BY_KEY, Identity("gold.t", 1, 40, {}))
+    target.merge(
+        pa.table([["k001", "new"], [5, 1]], schema=COUNTS),
+        BY_KEY.keys,
+        BY_KEY.merged(),
+        Identity("gold.t", 1, 40, {}),
+    )
     held = {row["k"]: row["n"] for row in target.held(COUNTS).to_pylist()}
     assert held == {**dict.fromkeys(keys, 1), "k001": 6, "new": 1}
 
@@ -204,7 +209,7 @@ def test_a_checkpoint_forgets_files_that_are_gone(tmp_path: Path) -> None:
         for _ in range(times):
             sequence = target.last("gold.t") + 1
             batch = pa.table([["k"], [1]], schema=COUNTS)
-            target.merge(batch, BY_KEY, Identity("gold.t", 1, sequence, {}))
+            target.merge(batch, BY_KEY.keys, BY_KEY.merged(), Identity("gold.t", 1, sequence, {}))
 
     def size() -> int:
         target.checkpoint(1)

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from headwater.connectors import decode
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.rows import Counts, FewRows, ManyRows, Work, read
-from headwater.planner.analysis import BRONZE
+from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Json
 from headwater.project.suite import Rule, Suite
 from headwater.quality.gate import Gate, Tally

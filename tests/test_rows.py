@@ -19,7 +19,7 @@ from headwater.connectors import decode
 from headwater.connectors.decode.contract import Fields
 from headwater.errors import FlowError
 from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few, read
-from headwater.planner.analysis import BRONZE
+from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Contract, Json
 from headwater.quality.quarantine import HELD
 from headwater.runtime import jvm

@@ -24,11 +24,11 @@ from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
 from headwater.operations import rebuild, savepoints
 from headwater.operations.savepoints import cut as cuts
-from headwater.query.inspect import beside
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lake import Lake
 from headwater.storage.mailbox import Request
+from headwater.storage.names import beside
 from headwater.storage.ranges import Position
 
 BOTH, RUNS = "gold.both", "gold.runs"

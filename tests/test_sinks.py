@@ -102,7 +102,7 @@ class Case:
         table = pa.Table.from_pylist([{"host": h, "n": n} for h, n in rows], stored.schema(self.columns))
         identity = Identity(TABLE, 1, self.target.last(TABLE) + 1, {})
         if self.keys:
-            self.target.merge(table, SUM, identity)
+            self.target.merge(table, SUM.keys, SUM.merged(), identity)
         else:
             self.target.append(self.target.write(table, f"{identity.sequence:012d}"), identity)
 

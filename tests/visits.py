@@ -21,8 +21,8 @@ from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.operations.rebuild import Rebuilt, rebuild
 from headwater.planner import analysis
-from headwater.planner.analysis import BRONZE
 from headwater.planner.changes import accept
+from headwater.project.bronze import BRONZE
 from headwater.project.load import Project, load_project
 from headwater.storage import log
 from headwater.storage.lake import Lake

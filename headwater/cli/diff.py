@@ -58,7 +58,7 @@ def diff(
 
 
 def _cells(row: Row) -> list[Text]:
-    from headwater.query.result import plain
+    from headwater.common.values import plain
 
     parts = (row.row, row.before, row.after)
     return [Text(json.dumps(plain(part), ensure_ascii=False) if part else "") for part in parts]

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 def print_json(value: Any) -> None:
     """Print a value as JSON; times in ISO 8601, UTC."""
-    from headwater.query.result import plain
+    from headwater.common.values import plain
 
     json.dump(plain(value), sys.stdout, ensure_ascii=False, indent=2)
     sys.stdout.write("\n")

@@ -15,7 +15,7 @@ from rich.text import Text
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
 from headwater.common import listings
-from headwater.connectors.files import FILES
+from headwater.storage.names import FILES
 
 if TYPE_CHECKING:
     from headwater.query.inspect.describe import Description

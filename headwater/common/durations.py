@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from headwater.errors import ConfError
+
 _UNITS = {
     "d": 86_400_000_000,
     "h": 3_600_000_000,
@@ -42,6 +44,18 @@ def text(microseconds: int, *, parts: int = 2) -> str:
         if len(said) == parts:
             break
     return "".join(said) or "0s"
+
+
+def milliseconds(text: str) -> int:
+    """The milliseconds of a span such as `500ms` or `5 minutes`.
+
+    Raises:
+        ConfError: it is no such span.
+    """
+    try:
+        return parse(text) // 1000
+    except ValueError as e:
+        raise ConfError(f"interval {e}") from None
 
 
 def _short(unit: str) -> str:

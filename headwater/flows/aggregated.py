@@ -20,11 +20,12 @@ from headwater.flows.rows import Rows, Work, are_few
 from headwater.flows.timed import TimedFlow
 from headwater.planner import aggregate
 from headwater.planner.aggregate import BOUNDS, LATE, ROWS, Aggregate
-from headwater.planner.event_time import NEVER, late_name
+from headwater.planner.event_time import NEVER
 from headwater.planner.partials import combine
 from headwater.project.definitions import Table
 from headwater.storage.commit import Built, Merge, Part
 from headwater.storage.intent import Intent
+from headwater.storage.names import late_name
 from headwater.storage.target import Identity, Target
 
 
@@ -109,7 +110,7 @@ class AggregateFlow(TimedFlow):
         return changes.drop_columns(list(BOUNDS))
 
     def _merge(self, table: Target, rows: pa.Table, identity: Identity) -> int:
-        return table.merge(rows, self._aggregate, identity)
+        return table.merge(rows, self._aggregate.keys, self._aggregate.merged(), identity)
 
     def _change(self, table: Target, rows: pa.Table, identity: Identity) -> int:
         return table.change(rows, self._aggregate.keys, identity)

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 
-from headwater.connectors.files.ledger import ledger_name
 from headwater.connectors.files.source import source
 from headwater.errors import FlowError
 from headwater.flows.intake import Bounds, Intake
 from headwater.project.definitions import Format, Topic
 from headwater.project.load import Project
 from headwater.storage.lake import Lake
+from headwater.storage.names import backfill_name, ledger_name
 from headwater.storage.target import Target
 
 AT_ONCE = 100_000  # rows at most, so that the flow that reads Kafka need not wait long for its turn
@@ -40,11 +40,6 @@ class Backfilled:
     known: int = 0
     partition: int = 0
     amiss: dict[str, str] = field(default_factory=dict)
-
-
-def backfill_name(table: str) -> str:
-    """The name of the flow that takes history into a bronze table."""
-    return f"{table}.backfill"
 
 
 class Backfill:

@@ -19,12 +19,13 @@ from headwater.flows.ranged import RangedFlow
 from headwater.flows.replay import Replay
 from headwater.flows.rows import NONE_BROKEN, Rows
 from headwater.project.definitions import Table
-from headwater.quality.measure import Findings, Shares
-from headwater.quality.quarantine import HELD, quarantine_name
+from headwater.quality.measure import Findings
+from headwater.quality.quarantine import HELD
 from headwater.storage import mailbox, stored
 from headwater.storage.commit import Built, Committer
-from headwater.storage.intent import Intent
+from headwater.storage.intent import Intent, Shares
 from headwater.storage.mailbox import Answer, Request
+from headwater.storage.names import quarantine_name
 from headwater.storage.target import Target
 
 

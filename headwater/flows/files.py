@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
+from headwater.common.durations import milliseconds
 from headwater.common.progress import Batch
-from headwater.connectors.files.ledger import ledger_name
 from headwater.connectors.files.source import source
 from headwater.flows.context import Context
 from headwater.flows.intake import Bounds, Intake
-from headwater.flows.reading import interval
 from headwater.planner.changes import accept
 from headwater.project.definitions import Files
+from headwater.storage.names import ledger_name
 from headwater.storage.target import Target
 
 
@@ -34,7 +34,7 @@ class FilesFlow:
         self._intake = Intake(self.name, files.topic, table, lake, bounds, analysed.fingerprint)
         self.committer = self._intake.committer
         trigger = context.trigger or files.limits.trigger or project.conf.trigger
-        self._every = interval(trigger) / 1000
+        self._every = milliseconds(trigger) / 1000
 
     def run(self) -> None:
         """Take what arrives until the run ends; with `once`, what is there now.

@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
 from headwater.planner.aggregate import BOUNDS
-from headwater.planner.event_time import EventTime, state_name
+from headwater.planner.event_time import EventTime
 from headwater.planner.partials import combine, state_keys
 from headwater.project.definitions import Table
 from headwater.storage.commit import Built, Merge, Part
 from headwater.storage.intent import Intent
+from headwater.storage.names import state_name
 from headwater.storage.target import Identity, Target
 
 _EVER = 2**62

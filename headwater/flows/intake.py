@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headwater.connectors.files import FILES, formats
+from headwater.connectors.files import formats
 from headwater.connectors.files.batch import Batch
 from headwater.connectors.files.file import Brought, File
 from headwater.connectors.files.formats import UNREADABLE, Reader
-from headwater.connectors.files.ledger import LINES, Ledger, Seen, ledger_name
+from headwater.connectors.files.ledger import LINES, Ledger, Seen
 from headwater.connectors.files.source import Source
 from headwater.errors import CommitError, StoreUnavailable
 from headwater.flows.context import clock
@@ -30,6 +30,7 @@ from headwater.storage import log
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Lake
+from headwater.storage.names import FILES, ledger_name
 from headwater.storage.target import Target
 
 

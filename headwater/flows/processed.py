@@ -26,7 +26,7 @@ from headwater.errors import FlowError, describe
 from headwater.flows.context import Context
 from headwater.flows.rows import Counts, read
 from headwater.flows.timed import TimedFlow
-from headwater.planner.event_time import LATENESS, NEVER, WATERMARK, EventTime, late_name, state_name
+from headwater.planner.event_time import LATENESS, NEVER, WATERMARK, EventTime
 from headwater.project.definitions import Table
 from headwater.project.process import (
     DUE,
@@ -43,6 +43,7 @@ from headwater.project.process import (
 from headwater.project.watermarks import microseconds
 from headwater.storage.commit import Built, Part
 from headwater.storage.intent import Intent
+from headwater.storage.names import late_name, state_name
 from headwater.storage.target import GONE, Identity, Target
 
 _AT_ONCE = 50_000  # rows that are Python's at a time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from headwater.common import durations, times
+from headwater.common import times
 from headwater.connectors import kafka
 from headwater.errors import ConfError
 from headwater.project.conf import KafkaOptions
@@ -25,18 +25,6 @@ def milliseconds(start: str) -> int:
         raise ConfError(
             f"--start {start}: write earliest, latest, a time like 2026-01-31T06:00:00Z or {GROUP}NAME"
         ) from None
-
-
-def interval(text: str) -> int:
-    """A span such as `500ms` or `5 minutes` (see `headwater.common.durations`) in milliseconds.
-
-    Raises:
-        ConfError: it is no such span.
-    """
-    try:
-        return durations.parse(text) // 1000
-    except ValueError as e:
-        raise ConfError(f"interval {e}") from None
 
 
 def check(start: str) -> None:

@@ -21,7 +21,7 @@ from headwater.connectors import decode, kafka
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.reading import starting
-from headwater.planner.analysis import BRONZE
+from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Alert
 from headwater.runtime import sessions
 

@@ -20,19 +20,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.connectors import decode
-from headwater.connectors.decode import PLACE, SOURCE
+from headwater.connectors.decode import SOURCE
 from headwater.errors import HeadwaterError
 from headwater.flows.applied import Applied
 from headwater.flows.bisect import broken
 from headwater.flows.context import Context, clock
 from headwater.flows.rows import FewRows
 from headwater.quality.measure import Findings
-from headwater.quality.quarantine import RESOLVED, Quarantine, by_rule, quarantine_name, resolved_name
+from headwater.quality.quarantine import RESOLVED, Quarantine, by_rule
 from headwater.storage import stored
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.mailbox import Request
-from headwater.storage.places import KEYS, place_of, within, without
+from headwater.storage.names import quarantine_name, replay_name, resolved_name
+from headwater.storage.places import KEYS, PLACE, place_of, within, without
 from headwater.storage.target import Target
 
 
@@ -58,11 +59,6 @@ class Resolution:
 
 
 _NOWHERE = pa.schema(list(PLACE.items())).empty_table()
-
-
-def replay_name(table: str) -> str:
-    """The name of the flow that puts a table's quarantined records back."""
-    return f"{table}.replay"
 
 
 class Replay:

@@ -25,13 +25,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
-from headwater.connectors.decode import MALFORMED, PLACE, RAW, SOURCE
+from headwater.connectors.decode import MALFORMED, RAW, SOURCE
 from headwater.connectors.decode.contract import Fields
 from headwater.quality.gate import HASH, ROW, Gate, Tally
 from headwater.quality.known import KeyIndex
 from headwater.quality.quarantine import ERROR_RULE, MALFORMED_RULE
 from headwater.storage import stored
-from headwater.storage.places import place_of, without
+from headwater.storage.places import PLACE, place_of, without
 
 REASON = "fails "
 _RANK = "__rank"

@@ -14,24 +14,25 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.common import json_file
+from headwater.common.durations import milliseconds
 from headwater.common.progress import Batch
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import end_offsets
 from headwater.errors import FlowError, HeadwaterError, describe
 from headwater.flows.backfill import Backfill
 from headwater.flows.context import Context, clock
-from headwater.flows.reading import interval, starting
+from headwater.flows.reading import starting
 from headwater.flows.rows import FEW, FEW_BYTES
 from headwater.planner.changes import accept
 from headwater.project.conf import KafkaOptions
-from headwater.project.definitions import Topic
+from headwater.project.definitions import Format, Topic
 from headwater.runtime import sessions
 from headwater.storage import mailbox
 from headwater.storage.commit import Built, Committer
@@ -113,7 +114,7 @@ class SourceFlow:
         try:
             done = self._backfill(
                 request.pattern,
-                request.format,
+                cast(Format, request.format),
                 turn=self._busy,
                 stopped=context.stop.is_set,
                 announce=context.heads.announce,
@@ -159,7 +160,7 @@ class SourceFlow:
         if self._context.once:
             return writer.trigger(availableNow=True).start()
         trigger = self._context.trigger or self._topic.limits.trigger or conf.trigger
-        return writer.trigger(processingTime=f"{interval(trigger)} milliseconds").start()
+        return writer.trigger(processingTime=f"{milliseconds(trigger)} milliseconds").start()
 
     def _batch(self, frame: DataFrame, number: int) -> None:
         with self._busy:

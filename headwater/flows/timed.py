@@ -14,16 +14,17 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.common.durations import milliseconds
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
-from headwater.flows.reading import interval
 from headwater.flows.upstream import Upstream
 from headwater.planner import event_time
-from headwater.planner.event_time import NEVER, EventTime, Times, late_name, state_name
+from headwater.planner.event_time import NEVER, EventTime, Times
 from headwater.project.definitions import Table
 from headwater.storage import stored
 from headwater.storage.commit import Committer, Merge
 from headwater.storage.intent import Intent
+from headwater.storage.names import late_name, state_name
 from headwater.storage.ranges import Position, Range
 from headwater.storage.target import Target
 
@@ -37,7 +38,7 @@ class TimedFlow(RangedFlow):
     def __init__(self, context: Context, table: Table) -> None:
         super().__init__(context, table)
         self._lateness = self._analysed.lateness
-        self._silence = interval(table.idle_timeout) * 1000
+        self._silence = milliseconds(table.idle_timeout) * 1000
         self._upstream = Upstream(context, self._stream)
         self._times: tuple[list[str], Mapping[str, Times]] | None = None  # of which files
 

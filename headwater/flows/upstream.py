@@ -6,12 +6,12 @@ import time
 from contextlib import suppress
 
 from headwater.connectors import kafka
-from headwater.connectors.files import CLUSTER, FILES
 from headwater.connectors.kafka.broker import end_offsets
 from headwater.errors import BrokerError
 from headwater.flows.context import Context
 from headwater.project.definitions import Topic
 from headwater.storage import log
+from headwater.storage.names import FILES, FILES_CLUSTER
 from headwater.storage.ranges import Position
 
 _FRESH = 1.0  # seconds for which Kafka's answer is good enough
@@ -38,7 +38,7 @@ class Upstream:
         None of Kafka's, where Kafka can't be asked: what it holds is not known.
         """
         come, ends = self._come(self._stream, position.version), self._arrived()
-        asked = {each for each in partitions if each.startswith(f"{CLUSTER}/")}
+        asked = {each for each in partitions if each.startswith(f"{FILES_CLUSTER}/")}
         if asked < partitions:
             with suppress(BrokerError):
                 ends |= self._end_offsets()
@@ -96,5 +96,5 @@ class Upstream:
 
     def _partition(self, topic: str, number: int | str) -> str:
         if topic.startswith(FILES):
-            return f"{CLUSTER}/{topic.removeprefix(FILES)}/{number}"
+            return f"{FILES_CLUSTER}/{topic.removeprefix(FILES)}/{number}"
         return f"{self._context.project.conf.cluster}/{topic}/{number}"

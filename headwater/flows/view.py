@@ -20,11 +20,11 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from headwater.common import scratch
+from headwater.common.durations import milliseconds
 from headwater.common.progress import Batch
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError
 from headwater.flows.context import Context, clock
-from headwater.flows.reading import interval
 from headwater.flows.references import References
 from headwater.flows.rows import are_few, read
 from headwater.flows.turns import take_turns
@@ -48,7 +48,7 @@ class ViewFlow:
         self._context = context
         self._definition = table
         self._analysed = context.tables[table.name]
-        self._apart = interval(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
+        self._apart = milliseconds(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
         self._table = context.open(table)
         intents = IntentFile(context.lake.flow_folder(table.name))
         self.committer = Committer(self._table, intents, merges={self.name: self._change})

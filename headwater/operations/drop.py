@@ -15,14 +15,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from headwater.errors import ProjectError
-from headwater.flows.replay import replay_name
 from headwater.operations.rebuild.shadow import Plan
 from headwater.project.load import Project
-from headwater.query import inspect
 from headwater.runtime import failpoints
-from headwater.storage import log
+from headwater.storage import log, summary
 from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.lease import Lease
+from headwater.storage.names import beside, replay_name
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def find(project: Project, name: str) -> Dropped:
         )
     loose = without_definition(project, places)
     if name not in loose:
-        owner = next((each for each in [*project.names(), *loose] if name in inspect.beside(each)), None)
+        owner = next((each for each in [*project.names(), *loose] if name in beside(each)), None)
         why = f"stands beside {owner}, and goes with it" if owner else "is no table that can be dropped"
         raise ProjectError(f"{name} {why}; without a definition are: {', '.join(loose) or 'none'}")
     under_way = Plan.read(lake)
@@ -71,8 +70,8 @@ def find(project: Project, name: str) -> Dropped:
             f"{', '.join(readers)} has read {name}, and would go on in the middle of another table of that "
             f"name; remove it first (headwater drop {readers[0]}), or rebuild it if it reads {name} no more"
         )
-    tables = tuple(each for each in (name, *inspect.beside(name)) if each in places)
-    states = [inspect.of(places[each]) for each in tables]
+    tables = tuple(each for each in (name, *beside(name)) if each in places)
+    states = [summary.of(places[each]) for each in tables]
     return Dropped(
         tables=tables,
         flows=_flows(project, lake, name),
@@ -97,9 +96,9 @@ def drop(project: Project, found: Dropped) -> None:
 
 def without_definition(project: Project, places: Mapping[str, Place]) -> list[str]:
     """The tables of the lake that nothing of the project writes, those beside another aside."""
-    known = {each for name in project.names() for each in (name, *inspect.beside(name))}
+    known = {each for name in project.names() for each in (name, *beside(name))}
     gone = [name for name in sorted(places) if name not in known and not is_engines(name)]
-    return [name for name in gone if not any(name in inspect.beside(owner) for owner in gone)]
+    return [name for name in gone if not any(name in beside(owner) for owner in gone)]
 
 
 def _readers(project: Project, places: Mapping[str, Place], name: str) -> list[str]:

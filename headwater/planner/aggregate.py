@@ -31,8 +31,8 @@ from pyspark.sql import functions as F
 from headwater.errors import ProjectError
 from headwater.runtime import catalyst, jvm
 from headwater.storage import stored
+from headwater.storage.names import PARTIAL
 
-PARTIAL = "_partial"
 WINDOW = "_window"  # of a row that is aggregated
 ENDS = ("start", "end")
 LATE, ROWS = "_late", "_rows"  # whether rows come too late, and how many they are

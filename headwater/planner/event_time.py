@@ -157,16 +157,6 @@ def times(files: Sequence[str], column: str, columns: pa.Schema) -> dict[str, Ti
     return {partition: Times(*values) for partition, *values in found}
 
 
-def late_name(table: str) -> str:
-    """The table of the rows that came too late for a table."""
-    return f"{table}_late"
-
-
-def state_name(table: str) -> str:
-    """The table of the open windows of a table of final ones."""
-    return f"{table}__state"
-
-
 def _known(reached: Mapping[str, int]) -> Column:
     """What a row's partition had reached, of a map."""
     if not reached:

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from headwater.common import scratch
 from headwater.common.scratch import quoted
-from headwater.planner.aggregate import BOUNDS, PARTIAL, Aggregate, Output
+from headwater.planner.aggregate import BOUNDS, Aggregate, Output
+from headwater.storage.names import PARTIAL
 from headwater.storage.target import GONE
 
 _START, _END = BOUNDS

@@ -8,9 +8,9 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from headwater.connectors.files.file import SCHEME, bucket_of
+from headwater.common.durations import milliseconds
 from headwater.errors import ConfError, ProjectError
-from headwater.flows.reading import interval
+from headwater.project.bucket import SCHEME, bucket_of
 from headwater.project.definitions import (
     Alert,
     Declaration,
@@ -46,9 +46,9 @@ def check_names(declared: Iterable[Declaration]) -> None:
 
 def _check_intervals(definition: Topic | Files | Table) -> None:
     try:
-        interval(definition.limits.trigger or "0s")
-        interval(definition.skew if isinstance(definition, Table) else "0s")
-        interval(definition.idle_timeout if isinstance(definition, Table) else "0s")
+        milliseconds(definition.limits.trigger or "0s")
+        milliseconds(definition.skew if isinstance(definition, Table) else "0s")
+        milliseconds(definition.idle_timeout if isinstance(definition, Table) else "0s")
     except ConfError as e:
         raise ProjectError(f"{definition.file}: {definition.name}: {e}") from None
 

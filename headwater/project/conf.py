@@ -24,8 +24,8 @@ from pydantic import (
 )
 
 from headwater.common import durations
-from headwater.connectors.files import CLUSTER
 from headwater.errors import ConfError
+from headwater.storage.names import FILES_CLUSTER
 
 KafkaOptions = dict[str, str | int | bool]
 
@@ -202,8 +202,8 @@ class Conf(Strict):
     @field_validator("cluster")
     @classmethod
     def _is_no_files(cls, cluster: str) -> str:
-        if cluster == CLUSTER:
-            raise ValueError(f"rows of files have the cluster '{CLUSTER}'; call it something else")
+        if cluster == FILES_CLUSTER:
+            raise ValueError(f"rows of files have the cluster '{FILES_CLUSTER}'; call it something else")
         return cluster
 
 

@@ -25,8 +25,9 @@ from pyspark.sql.types import StructType
 from headwater.errors import FlowError, ProjectError
 from headwater.project.suite import ACTIONS, Rule, Suite
 from headwater.quality import keyed, measure, predicate
-from headwater.quality.measure import Findings, Shares
+from headwater.quality.measure import Findings
 from headwater.runtime import catalyst
+from headwater.storage.intent import Shares
 
 VERDICT = "__verdict"  # the place of an action in ACTIONS; 0 where the row passes
 ROW = "__row"  # the row as JSON, where its verdict is quarantine or fail

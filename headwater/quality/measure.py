@@ -23,8 +23,8 @@ from headwater.errors import ProjectError
 from headwater.project.suite import Rule
 from headwater.quality import predicate
 from headwater.quality.arguments import TIMES, Arguments
+from headwater.storage.intent import Shares
 
-Shares = dict[str, list[list[int]]]  # {rule → [rows seen, rows that fail], the oldest first}
 _BUCKETS = 8  # a window's rows are kept in about so many parts
 
 Judge = Callable[[Sequence[Any], datetime], str | None]  # what was found, where it is not as expected

@@ -20,12 +20,13 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType, TimestampType
 
-from headwater.connectors.decode import PLACE, RAW
+from headwater.connectors.decode import RAW
 from headwater.errors import ProjectError
-from headwater.planner.analysis import BRONZE
+from headwater.project.bronze import BRONZE
 from headwater.project.load import Project
 from headwater.storage.lake import Lake
-from headwater.storage.places import KEYS, once, within, without
+from headwater.storage.names import quarantine_name, resolved_name
+from headwater.storage.places import KEYS, PLACE, once, within, without
 
 MALFORMED_RULE = "malformed"  # stands among the rules of a record that can't be decoded
 ERROR_RULE = "error"  # stands among the rules of a record that makes the definition itself fail
@@ -65,16 +66,6 @@ now, `discarded`: by a person); the rows it became in the table; the rules it ha
 discarded; when it came into the quarantine and when it left (UTC); the table's generation, and the
 fingerprint of the definition and suite that resolved it.
 """
-
-
-def quarantine_name(table: str) -> str:
-    """The name of a table's quarantine: `quarantine.<layer>_<name>`."""
-    return f"quarantine.{table.replace('.', '_')}"
-
-
-def resolved_name(table: str) -> str:
-    """The name of the table that says what became of quarantined records."""
-    return f"{quarantine_name(table)}__resolved"
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ import duckdb
 from pyspark.sql.types import DataType, DecimalType
 
 from headwater.errors import QueryError
-from headwater.planner.aggregate import PARTIAL
 from headwater.project.paths import engine_folder
 from headwater.query import at as past
 from headwater.query import params as parameters
 from headwater.query.result import Result
 from headwater.query.sources import Source, Sources
+from headwater.storage.names import PARTIAL
 
 MEMORY = "1GB"  # of one query; what needs more is spilled
 SPILL = "4GB"

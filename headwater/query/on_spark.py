@@ -11,7 +11,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.errors import QueryError
-from headwater.planner.aggregate import PARTIAL
 from headwater.project.conf import Conf
 from headwater.project.paths import engine_folder
 from headwater.query import at as past
@@ -19,6 +18,7 @@ from headwater.query import params as parameters
 from headwater.query.result import Result
 from headwater.query.sources import Source, Sources
 from headwater.runtime import jvm, sessions
+from headwater.storage.names import PARTIAL
 
 _LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
 _NO_QUERY = (f"{_LOGICAL}.Command", f"{_LOGICAL}.ParsedStatement")

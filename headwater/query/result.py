@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import json
-import math
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal, TextIO
 
@@ -18,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headwater.common import listings
+from headwater.common.values import iso, plain
 
 Format = Literal["table", "json", "csv"]
 
@@ -76,7 +75,7 @@ def _cell(value: Any) -> Text:
     if value is None:
         return Text("NULL", style="dim")
     if isinstance(value, datetime):
-        return Text(_iso(value).replace("T", " "))
+        return Text(iso(value).replace("T", " "))
     if isinstance(value, bytes):
         try:
             return Text(value.decode())
@@ -112,36 +111,6 @@ def _field(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value
-
-
-def plain(value: Any) -> Any:
-    """The value as JSON has it; see `write`."""
-    if isinstance(value, datetime):
-        return _iso(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (date, time)):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, (bytes, bytearray)):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
-    return str(value)
-
-
-def _iso(moment: datetime) -> str:
-    """ISO 8601 in seconds, milliseconds or microseconds, whichever suffices; UTC is Z, no zone is none."""
-    fraction = moment.microsecond
-    precision = "seconds" if not fraction else "microseconds" if fraction % 1000 else "milliseconds"
-    if moment.tzinfo is None:
-        return moment.isoformat(timespec=precision)
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=precision) + "Z"
 
 
 def _is_number(value: Any) -> bool:

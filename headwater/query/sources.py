@@ -12,12 +12,12 @@ from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from headwater.errors import QueryError
-from headwater.planner.aggregate import PARTIAL
 from headwater.project import conf as configuration
 from headwater.project.conf import Conf
 from headwater.project.paths import find_project
 from headwater.project.reference import Reference, find_references
 from headwater.storage.lake import Lake
+from headwater.storage.names import PARTIAL
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,8 @@ class Sources:
 
     def _why_not(self, name: str, readable: list[str]) -> str:
         """Why there is no such table; this alone loads the definitions, which takes seconds with SQL ones."""
-        from headwater.planner.event_time import late_name
         from headwater.project.load import load_project
-        from headwater.quality.quarantine import quarantine_name
+        from headwater.storage.names import late_name, quarantine_name
 
         loaded = load_project(self.root, self._env)
         if name in loaded.names():

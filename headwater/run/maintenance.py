@@ -13,9 +13,9 @@ from headwater.flows.context import Context
 from headwater.flows.declared import Flow
 from headwater.operations import maintain
 from headwater.operations.maintain import Maintained
-from headwater.query import inspect
 from headwater.storage import mailbox
 from headwater.storage.commit import Committer
+from headwater.storage.names import beside
 from headwater.storage.target import Target
 
 _POLL = 0.5  # seconds
@@ -88,11 +88,7 @@ class Upkeep:
         places, table = self._context.lake.places(), flow.committer.table.place
         if places.get(table.name) != table:
             raise FlowError(f"{table.name} has another generation now, which its flow has not begun")
-        return [
-            Target.shared(places[name])
-            for name in (table.name, *inspect.beside(table.name))
-            if name in places
-        ]
+        return [Target.shared(places[name]) for name in (table.name, *beside(table.name)) if name in places]
 
     def _try(self, what: str, do: Callable[[], list[Maintained]]) -> list[Maintained] | str:
         """What was done, or why not: the flows go on, and the next time may do better."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
 
 from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from headwater.project.conf import Conf
 from headwater.runtime import jvm
 
 # Settings that the engine's correctness or speed rests on; each is explained in docs/spark.md.
@@ -46,7 +48,22 @@ SETTINGS: dict[str, str] = {
 }
 
 
-def start(conf: Conf, *, realtime_slots: int = 0) -> SparkSession:
+class SessionConf(Protocol):
+    """What of an environment a session is made from; see `headwater.project.conf.Conf`."""
+
+    @property
+    def memory(self) -> str: ...
+    @property
+    def cores(self) -> int: ...
+    @property
+    def parallelism(self) -> int: ...
+    @property
+    def lake(self) -> Path: ...
+    @property
+    def spark(self) -> Mapping[str, Any]: ...
+
+
+def start(conf: SessionConf, *, realtime_slots: int = 0) -> SparkSession:
     """The session of this process, started on first use (about 3 s).
 
     Args:

@@ -21,9 +21,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from headwater.quality.measure import Shares
 from headwater.runtime import failpoints
-from headwater.storage.intent import Intent, IntentFile
+from headwater.storage.intent import Intent, IntentFile, Shares
 from headwater.storage.target import CHECKPOINT_EVERY, Identity, Target
 
 Merge = Callable[[Target, pa.Table, Identity], int]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.connectors.decode import PLACE
 from headwater.errors import ProjectError
 from headwater.storage.lake import Lake
+from headwater.storage.places import PLACE
 
 NOTE = "_erase.parquet"
 _SCHEMA = pa.schema(list(PLACE.items()))
@@ -23,7 +23,7 @@ class Erasure:
 
     Attributes:
         tables: the bronze tables that have them.
-        places: where they stand in Kafka; the columns of `decode.PLACE`.
+        places: where they stand in Kafka; the columns of `places.PLACE`.
         since: what of the history is read again; see `headwater.operations.rebuild.since`.
     """
 

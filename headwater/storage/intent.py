@@ -10,6 +10,8 @@ from typing import Any
 from headwater.common import json_file
 from headwater.storage.lake import Lake
 
+Shares = dict[str, list[list[int]]]  # {rule → [rows seen, rows that fail], the oldest first}
+
 
 @dataclass(frozen=True)
 class Intent:
@@ -46,7 +48,7 @@ class Intent:
     references: dict[str, str] = field(default_factory=dict)
     staged: dict[str, list[str]] | None = None
     sealed: bool = False
-    shares: dict[str, list[list[int]]] = field(default_factory=dict)
+    shares: Shares = field(default_factory=dict)
     event_time: dict[str, Any] = field(default_factory=dict)
     prefix: str = ""
 

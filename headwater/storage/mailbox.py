@@ -22,7 +22,6 @@ from typing import Any, Literal
 
 from headwater.common import json_file
 from headwater.errors import FlowError
-from headwater.project.definitions import Format
 from headwater.storage import lease
 
 POLL = 0.05  # seconds
@@ -46,7 +45,7 @@ class Request:
     why: str | None = None
     digest: str = ""
     pattern: str = ""
-    format: Format = "json"
+    format: str = "json"
 
 
 Answer = dict[str, Any]  # {"done": …}, or {"error": why not}

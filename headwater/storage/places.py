@@ -1,4 +1,4 @@
-"""Rows in memory, told apart by where they stand in Kafka: the columns of `decode.PLACE`."""
+"""Rows in memory, told apart by where they stand in Kafka: the columns of `PLACE`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.connectors.decode import PLACE
-
+PLACE = {"cluster": pa.string(), "topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
 KEYS = list(PLACE)
 _SCHEMA = pa.schema(list(PLACE.items()))
 

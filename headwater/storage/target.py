@@ -31,7 +31,6 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
 from headwater.errors import CommitError, ProjectError
-from headwater.planner.aggregate import Aggregate
 from headwater.storage import layers, log, stats, stored
 from headwater.storage.lake import NO_HOOKS, Place
 
@@ -295,17 +294,25 @@ class Target:
 
         return self._commit(commit, identity)
 
-    def merge(self, rows: pa.Table, aggregate: Aggregate, identity: Identity) -> int:
+    def merge(
+        self, rows: pa.Table, keys: tuple[str, ...], merged: Mapping[str, str], identity: Identity
+    ) -> int:
         """Merge a partial result into the table by its keys; the new version.
+
+        Args:
+            rows: the partial result.
+            keys: what tells rows apart.
+            merged: {column → its value after the merge}: SQL over the table `t` and the partial result `s`.
+            identity: whose commit it is.
 
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
 
         def whens(merger: TableMerger) -> TableMerger:
-            return merger.when_matched_update(aggregate.merged()).when_not_matched_insert_all()
+            return merger.when_matched_update(dict(merged)).when_not_matched_insert_all()
 
-        return self._merge(rows, aggregate.keys, whens, identity)
+        return self._merge(rows, keys, whens, identity)
 
     def change(self, rows: pa.Table, keys: Sequence[str], identity: Identity) -> int:
         """Change rows of the table by their keys; the new version.

@@ -34,12 +34,12 @@ from headwater.connectors.decode.parser import parser
 from headwater.errors import ProjectError
 from headwater.project.definitions import Contract, Json
 from headwater.runtime import jvm
+from headwater.storage.places import PLACE
 
 MALFORMED = "_malformed"
 SOURCE = "_source"
 RAW = ("cluster", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "ingested_at")
 
-PLACE = {"cluster": pa.string(), "topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
 REJECTED = pa.schema([*PLACE.items(), ("reason", pa.string())])  # where a rejected row stands, and why
 _CARRIED = (SOURCE, "ingested_at")
 _SIMPLE = (StringType, DoubleType, FloatType, IntegralType, BooleanType, DecimalType, DateType, TimestampType)

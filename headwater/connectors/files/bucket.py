@@ -16,8 +16,9 @@ from pathlib import Path, PurePosixPath
 
 from pyarrow.fs import FileInfo, FileSelector, FileType, S3FileSystem
 
-from headwater.connectors.files.file import SCHEME, Brought, File, is_left_alone, matches, ordered, split
+from headwater.connectors.files.file import Brought, File, is_left_alone, matches, ordered, split
 from headwater.errors import FlowError, StoreUnavailable
+from headwater.project.bucket import SCHEME
 from headwater.project.conf import BucketOptions
 
 AHEAD = 8  # objects that are brought, or were and wait to be read

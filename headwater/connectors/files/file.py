@@ -8,8 +8,6 @@ from fnmatch import fnmatchcase
 from glob import has_magic
 from pathlib import Path, PurePosixPath
 
-SCHEME = "s3://"
-
 
 @dataclass(frozen=True, order=True)
 class File:
@@ -28,11 +26,6 @@ class File:
     def same(self, modified: int, size: int) -> bool:
         """Whether it is as it was then."""
         return (self.modified, self.size) == (modified, size)
-
-
-def bucket_of(pattern: str) -> str | None:
-    """The bucket whose objects a pattern names; None where it names files."""
-    return pattern.removeprefix(SCHEME).partition("/")[0] if pattern.startswith(SCHEME) else None
 
 
 Brought = Generator[tuple[File, Callable[[], Path]], None, None]

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from headwater.connectors.files.file import File
 from headwater.storage import lake, log
 from headwater.storage.lake import Lake
+from headwater.storage.names import ledger_name
 
 Outcome = Literal["taken", "part", "unreadable", "changed"]
 
@@ -40,11 +41,6 @@ this line, more will follow; `unreadable`: none; `changed`: it was taken, wholly
 now: that is not read); reason, for people; the pattern that named the file; where the line's records stand in
 the table: partition, the first offset and how many; the flow's batch; its clock (UTC).
 """
-
-
-def ledger_name(table: str) -> str:
-    """The name of the ledger of a bronze table's files."""
-    return f"{table}__files"
 
 
 @dataclass(frozen=True)

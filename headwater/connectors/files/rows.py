@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from headwater.connectors.files import CLUSTER
 from headwater.connectors.files.file import File
-from headwater.planner.analysis import BRONZE
+from headwater.project.bronze import BRONZE
 from headwater.storage import stored
+from headwater.storage.names import FILES_CLUSTER
 
 COLUMNS = stored.schema(BRONZE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,7 +41,7 @@ def rows(
         "partition": partition,
         "timestamp": modified,
         "headers": headers,
-        "cluster": CLUSTER,
+        "cluster": FILES_CLUSTER,
         "ingested_at": clock,
     }
     found = {name: _repeated(value, COLUMNS.field(name).type, count) for name, value in same.items()} | {

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from headwater.connectors.files.bucket import Bucket
-from headwater.connectors.files.file import bucket_of
 from headwater.connectors.files.folder import Folder
 from headwater.errors import ConfError
+from headwater.project.bucket import bucket_of
 from headwater.project.conf import Conf
 
 Source = Folder | Bucket

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.query.result import plain
+from headwater.common.values import plain
 
 Field = dict[str, Any]
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from headwater.common.values import plain
 from headwater.connectors.kafka.topics import kafka_error
 from headwater.connectors.sinks import CHANGE, DELETE, PIECE, Changes, Position, Published, Sink
 from headwater.errors import FlowError, HeadwaterError, SinkUnavailable
 from headwater.project.conf import KafkaOptions
-from headwater.query.result import plain
 
 # What trying again never mends, and what a person can do. (`KafkaError.retriable` is of transactions alone.)
 _MEND = {

@@ -18,10 +18,10 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
+from headwater.common.values import plain
 from headwater.connectors.sinks import CHANGE, DELETE, PIECE, PROGRESS, Changes, Position, Published, Sink
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.project.conf import PostgresOptions
-from headwater.query.result import plain
 
 OLDEST = 150000  # as `server_version` says it: UNIQUE NULLS NOT DISTINCT, since keys may be NULL
 _DEFAULTS: PostgresOptions = {"connect_timeout": 10, "application_name": "headwater"}

@@ -22,7 +22,6 @@ from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.errors import ProjectError
 from headwater.flows import publish
-from headwater.flows.backfill import backfill_name
 from headwater.flows.context import Context
 from headwater.operations import rebuild
 from headwater.operations.drop import without_definition
@@ -45,6 +44,7 @@ from headwater.storage import log
 from headwater.storage.erasure import Erasure
 from headwater.storage.intent import IntentFile, intents_of
 from headwater.storage.lake import Lake
+from headwater.storage.names import backfill_name
 from headwater.storage.target import Target
 
 

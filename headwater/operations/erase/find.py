@@ -11,14 +11,13 @@ import pyarrow.parquet as pq
 
 from headwater.common import scratch
 from headwater.connectors import decode
-from headwater.connectors.decode import PLACE
 from headwater.connectors.decode.contract import Fields
 from headwater.errors import ProjectError
-from headwater.planner.analysis import BRONZE
+from headwater.project.bronze import BRONZE
 from headwater.project.load import Project
 from headwater.storage import stored
 from headwater.storage.lake import Lake, files
-from headwater.storage.places import KEYS, once, within
+from headwater.storage.places import KEYS, PLACE, once, within
 
 AT_ONCE = 50_000  # rows in memory
 _COLUMNS = stored.schema(BRONZE)
@@ -30,7 +29,7 @@ class Found:
     """Records that a condition means.
 
     Attributes:
-        places: where they stand in Kafka; the columns of `decode.PLACE`.
+        places: where they stand in Kafka; the columns of `places.PLACE`.
         records: {bronze table → how many of them it has}.
         malformed: how many others nobody can decode, so that a condition on their fields means none of them.
     """

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.connectors import kafka
-from headwater.connectors.files import CLUSTER
 from headwater.connectors.kafka import broker
 from headwater.errors import BrokerError
 from headwater.operations.validation.results import TABLE as RESULTS
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
 from headwater.storage.lake import Lake
+from headwater.storage.names import FILES_CLUSTER
 
 
 def left(project: Project, lake: Lake, places: pa.Table, sinks: Mapping[str, bool]) -> list[str]:
@@ -27,7 +27,7 @@ def left(project: Project, lake: Lake, places: pa.Table, sinks: Mapping[str, boo
         places: where the records stood.
         sinks: those that were sent what is other now, and whether their rows have keys.
     """
-    from_files = len(places.filter(pc.equal(places["cluster"], CLUSTER)))
+    from_files = len(places.filter(pc.equal(places["cluster"], FILES_CLUSTER)))
     found = list(_of_kafka(project, places))
     if from_files:
         found.append(f"{from_files:,} of the records came from files, which are as they were")
@@ -49,7 +49,7 @@ def left(project: Project, lake: Lake, places: pa.Table, sinks: Mapping[str, boo
 
 def _of_kafka(project: Project, places: pa.Table) -> Iterator[str]:
     """What the topics themselves still have."""
-    own = places.filter(pc.not_equal(places["cluster"], CLUSTER))
+    own = places.filter(pc.not_equal(places["cluster"], FILES_CLUSTER))
     for topic in _topics(places):
         mine = own.filter(pc.equal(own["topic"], topic))
         try:
@@ -69,7 +69,7 @@ def _of_kafka(project: Project, places: pa.Table) -> Iterator[str]:
 
 def _topics(places: pa.Table) -> list[str]:
     """The topics of Kafka's own records."""
-    return sorted(set(places.filter(pc.not_equal(places["cluster"], CLUSTER))["topic"].to_pylist()))
+    return sorted(set(places.filter(pc.not_equal(places["cluster"], FILES_CLUSTER))["topic"].to_pylist()))
 
 
 def _kept(project: Project, topic: str) -> broker.Kept | None:

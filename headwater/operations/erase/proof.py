@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.connectors.decode import PLACE, SOURCE
+from headwater.connectors.decode import SOURCE
 from headwater.errors import FlowError
 from headwater.storage.erasure import NOTE
 from headwater.storage.lake import Lake
-from headwater.storage.places import KEYS, within
+from headwater.storage.places import KEYS, PLACE, within
 
 _AT_ONCE = 500_000  # rows
 

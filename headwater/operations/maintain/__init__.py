@@ -27,12 +27,12 @@ from headwater.operations.maintain.horizon import Hold, holds
 from headwater.planner.changes import facts as definitions
 from headwater.project.conf import Maintenance
 from headwater.project.load import Project
-from headwater.query import inspect
-from headwater.storage import erasure, lease, log, mailbox
+from headwater.storage import erasure, lease, log, mailbox, summary
 from headwater.storage.intent import intents_of
 from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.lease import Lease
 from headwater.storage.mailbox import Request
+from headwater.storage.names import beside
 from headwater.storage.target import Target
 
 KIND = "maintenance"  # of requests, see `headwater.storage.mailbox`
@@ -87,7 +87,7 @@ def maintain(project: Project, tables: Sequence[str] = ()) -> list[Maintained]:
         elif name in lake.places():
             mine = Lease(name, folder)
             try:
-                own = [each for each in (name, *inspect.beside(name)) if each in lake.places()]
+                own = [each for each in (name, *beside(name)) if each in lake.places()]
                 targets = [Target.shared(lake.places()[each]) for each in own]
                 found += targets_of(project, lake, name, targets)
             finally:
@@ -144,9 +144,9 @@ def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Seq
 
 def _sorting(lake: Lake, owner: str, place: Place) -> list[str] | None:
     """The columns that files of a table are sorted by; None where rows are only appended, in their order."""
-    if inspect.beside(owner).get(place.name) == "state":
+    if beside(owner).get(place.name) == "state":
         return []
-    if not inspect.changes_in_place(place):
+    if not summary.changes_in_place(place):
         return None
     facts = definitions.read(lake.flow_folder(owner)) or {}
     return [key for key in facts.get("keys", "").split(", ") if key]

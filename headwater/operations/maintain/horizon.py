@@ -12,10 +12,10 @@ from headwater.operations.rebuild.shadow import Plan, Shadow, Trial
 from headwater.operations.savepoints.kept import all_of, folder_of
 from headwater.operations.savepoints.restoring import read_of_bronze
 from headwater.project.load import Project
-from headwater.query import inspect
 from headwater.storage import log
 from headwater.storage.intent import IntentFile
 from headwater.storage.lake import Lake
+from headwater.storage.names import beside
 from headwater.storage.ranges import Position
 
 
@@ -78,7 +78,7 @@ def _compared(project: Project, lake: Lake, cut: Mapping[str, int], whose: str) 
         yield Hold(name, place.generation, version, who)
         for flow in log.read(place.path, version).flows.values():
             yield from _inputs(project, lake, flow["consumed"], who)
-        for other in (lake.places()[each] for each in inspect.beside(name) if each in lake.places()):
+        for other in (lake.places()[each] for each in beside(name) if each in lake.places()):
             yield Hold(other.name, other.generation, -1, who)
 
 

@@ -24,21 +24,20 @@ from dataclasses import dataclass, field
 
 from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
-from headwater.flows.replay import replay_name
 from headwater.operations.rebuild.build import Builder, Now, Progress
 from headwater.operations.rebuild.compare import Difference
 from headwater.operations.rebuild.cut import Cut, choose
 from headwater.operations.rebuild.shadow import Plan, Shadow, generations
 from headwater.operations.rebuild.since import begin_of, check_whole, history_of, positions
 from headwater.operations.rebuild.verify import differences, unprovable
-from headwater.planner.event_time import EventTime, state_name
+from headwater.planner.event_time import EventTime
 from headwater.project.load import Project
-from headwater.query.inspect import beside
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.hold import hold
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
+from headwater.storage.names import beside, replay_name, state_name
 
 CLOSE_ENOUGH = 1.0  # seconds of a pass after which the live flows are held for the last one
 PASSES = 8  # at most, and while each takes half as long: it takes what came during the one before

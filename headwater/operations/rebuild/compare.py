@@ -13,12 +13,16 @@ from deltalake import DeltaTable
 from headwater.common import scratch
 from headwater.common.scratch import comparable, quoted
 from headwater.errors import FlowError
-from headwater.flows.replay import replay_name
-from headwater.planner.aggregate import PARTIAL
-from headwater.planner.event_time import late_name, state_name
-from headwater.quality.quarantine import quarantine_name, resolved_name
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, files
+from headwater.storage.names import (
+    PARTIAL,
+    late_name,
+    quarantine_name,
+    replay_name,
+    resolved_name,
+    state_name,
+)
 
 _PLACE = ", ".join(map(quoted, ("cluster", "topic", "partition", "offset")))
 

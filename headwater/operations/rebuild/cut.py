@@ -15,10 +15,11 @@ from pathlib import Path
 
 from headwater.errors import CommitError, FlowError
 from headwater.flows.bounds import Bounds
-from headwater.planner.event_time import NEVER, EventTime, state_name
+from headwater.planner.event_time import NEVER, EventTime
 from headwater.project.load import Project
 from headwater.storage import log
 from headwater.storage.lake import Lake
+from headwater.storage.names import state_name
 from headwater.storage.ranges import Position
 
 

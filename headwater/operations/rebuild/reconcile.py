@@ -18,7 +18,6 @@ from typing import Any
 
 from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
-from headwater.flows.replay import replay_name
 from headwater.operations.rebuild import proofs
 from headwater.operations.rebuild.build import Builder, Progress
 from headwater.operations.rebuild.compare import Difference
@@ -30,11 +29,11 @@ from headwater.operations.rebuild.window import Part, Window
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.project.load import Project
-from headwater.query.inspect import beside
 from headwater.runtime import sessions
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
 from headwater.storage.lease import Lease
+from headwater.storage.names import beside, replay_name
 from headwater.storage.ranges import Position
 
 

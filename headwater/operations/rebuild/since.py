@@ -15,10 +15,10 @@ from headwater.errors import ProjectError
 from headwater.operations.rebuild.cut import inputs
 from headwater.planner.changes import shortened
 from headwater.project.load import Project
-from headwater.query.inspect import changes_in_place
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
 from headwater.storage.ranges import Position
+from headwater.storage.summary import changes_in_place
 
 EARLIEST = "earliest"  # what is left of the history, though it may not be whole
 

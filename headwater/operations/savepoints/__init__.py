@@ -20,9 +20,8 @@ from headwater.operations.savepoints.cut.whole import remove, unfinished, whole
 from headwater.operations.savepoints.kept import FILE, Bronze, Held, Savepoint, all_of, folder_of, unknown
 from headwater.operations.savepoints.restoring import restore
 from headwater.project.load import Project
-from headwater.query import inspect
 from headwater.runtime import failpoints
-from headwater.storage import erasure
+from headwater.storage import erasure, summary
 from headwater.storage.lake import Lake, Place
 
 
@@ -75,7 +74,7 @@ def drop(lake: Lake, name: str) -> None:
 
 
 def _held(place: Place) -> Held:
-    state = inspect.of(place)
+    state = summary.of(place)
     return Held(state.generation, state.version, state.rows, state.bytes)
 
 

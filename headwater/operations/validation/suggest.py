@@ -32,10 +32,10 @@ from pyspark.sql.types import (
 from headwater import query as queries
 from headwater.errors import QualityError
 from headwater.planner import analysis
-from headwater.planner.aggregate import PARTIAL
 from headwater.project.load import Project
-from headwater.query import inspect
+from headwater.storage import summary
 from headwater.storage.lake import Lake
+from headwater.storage.names import PARTIAL
 
 if TYPE_CHECKING:
     import duckdb
@@ -102,13 +102,13 @@ def suggest(project: Project, table: str) -> dict[str, Any]:
     rows = profiles[0].rows
     if not rows:
         raise QualityError(f"{table} holds no rows yet; run: headwater run {table} --once")
-    whole = table in project.raw or inspect.changes_in_place(place)
+    whole = table in project.raw or summary.changes_in_place(place)
     expectations = [*_of_table(rows, _keys(project, table), profiles)] if whole else []
     for profile in profiles:
         expectations += _of_column(profile)
     return {
         "name": table,
-        "meta": {"about": f"Suggested from {rows:,} rows at version {inspect.of(place).version}; edit it"},
+        "meta": {"about": f"Suggested from {rows:,} rows at version {summary.of(place).version}; edit it"},
         "expectations": expectations,
     }
 

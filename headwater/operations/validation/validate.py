@@ -23,9 +23,8 @@ from headwater.operations.validation.results import Outcome, Validation
 from headwater.project.load import Project
 from headwater.project.suite import Rule, Suite, fingerprint, of_whole_table, without_batches
 from headwater.query import at as past
-from headwater.query import inspect
 from headwater.query.sources import Source
-from headwater.storage import log
+from headwater.storage import log, summary
 from headwater.storage.lake import Lake, Place
 
 SAMPLES = 5  # failing values of an expectation in the Data Docs, where samples are asked for
@@ -115,7 +114,7 @@ def _validate(project: Project, suite: Suite, place: Place, at: str | None, samp
 
     source = Source(place.name, place.path)
     version = _version(source, at)
-    if inspect.changes_in_place(place):
+    if summary.changes_in_place(place):
         suite = of_whole_table(suite)
     found = {"expectations": [], **json.loads(suite.file.read_text(encoding="utf-8"))}
     suite, found = without_batches(suite, found)

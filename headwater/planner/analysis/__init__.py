@@ -14,11 +14,12 @@ from headwater.errors import ProjectError, first_line
 from headwater.planner import aggregate
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks, processes
-from headwater.planner.analysis.analysed import BRONZE, Analysed
+from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.planner.analysis.gates import gate_of
 from headwater.planner.analysis.timing import late_columns, lateness_of
 from headwater.project import windows
+from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
 from headwater.project.suite import of_whole_table

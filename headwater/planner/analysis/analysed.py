@@ -6,35 +6,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
     StructType,
-    TimestampType,
 )
 
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.event_time import Lateness
 from headwater.quality.gate import Gate
-
-_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-
-BRONZE = StructType(
-    [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("headers", ArrayType(_HEADER)),
-        StructField("cluster", StringType()),
-        StructField("ingested_at", TimestampType()),
-    ]
-)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from headwater.common.durations import milliseconds
 from headwater.errors import ProjectError, first_line
-from headwater.flows.reading import interval
 from headwater.planner.analysis import checks
 from headwater.project.definitions import Table
 from headwater.project.load import Project
@@ -79,6 +79,6 @@ def _future(table: Table, result: DataFrame, columns: Sequence[str]) -> tuple[Ru
             f"{where} drops the column ingested_at; keep it, it tells which {columns[0]} can't be"
         )
     rule = Rule(FUTURE_RULE, "event_time_not_in_the_future", {"column_list": columns}, "quarantine", where)
-    latest = F.unix_micros(F.col("ingested_at")) + 1000 * interval(table.skew)
+    latest = F.unix_micros(F.col("ingested_at")) + 1000 * milliseconds(table.skew)
     times = [F.unix_micros(catalyst.named(column).cast("timestamp")) for column in columns]
     return rule, reduce(or_, [F.coalesce(at > latest, F.lit(False)) for at in times])

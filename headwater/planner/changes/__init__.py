@@ -15,13 +15,12 @@ from headwater.planner.analysis import Analysed
 from headwater.planner.changes import facts as definitions
 from headwater.planner.changes.facts import kind
 from headwater.planner.changes.verdict import Effect, Verdict, judge
-from headwater.planner.event_time import state_name
 from headwater.project.definitions import Table
 from headwater.project.load import Project
-from headwater.query import inspect
 from headwater.runtime import sessions
-from headwater.storage import log
+from headwater.storage import log, summary
 from headwater.storage.lake import Lake, Place, is_engines
+from headwater.storage.names import beside, state_name
 
 __all__ = ["Line", "accept", "follow", "kind", "plan", "shortened", "verdict"]
 
@@ -63,7 +62,7 @@ def plan(project: Project) -> list[Line]:
         if lost:
             verdicts[name] = replace(verdicts[name], effect="loses", why=(*verdicts[name].why, *lost))
     lines = [_line(project, lake, name, found) for name, found in verdicts.items()]
-    known = {name for table in project.names() for name in (table, *inspect.beside(table))}
+    known = {name for table in project.names() for name in (table, *beside(table))}
     for name in sorted(lake.places().keys() - known):
         if not is_engines(name):
             lines.append(Line(name, Verdict("gone", (_GONE,))))
@@ -143,7 +142,7 @@ def _line(project: Project, lake: Lake, name: str, found: Verdict) -> Line:
     table = project.tables.get(name)
     if found.effect != "rebuild" or table is None:
         return line
-    states = [inspect.of(place) for source in table.sources if (place := lake.places().get(source))]
+    states = [summary.of(place) for source in table.sources if (place := lake.places().get(source))]
     rows = sum(state.rows or 0 for state in states)
     speed = _speed(lake.places()[name], table)
     return replace(

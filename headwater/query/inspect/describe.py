@@ -6,17 +6,17 @@ import difflib
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.connectors.files.ledger import ledger_name
 from headwater.errors import ProjectError
 from headwater.planner import analysis
-from headwater.planner.event_time import late_name, state_name
+from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
-from headwater.quality.quarantine import quarantine_name
 from headwater.query import inspect
-from headwater.query.inspect import State
 from headwater.runtime import jvm
+from headwater.storage import summary
 from headwater.storage.lake import Lake, Place
+from headwater.storage.names import late_name, ledger_name, quarantine_name, state_name
+from headwater.storage.summary import Summary
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Description:
     quarantine: str | None
     quarantined: int | None
     late: str | None
-    state: State | None
+    state: Summary | None
 
 
 def describe(project: Project, name: str) -> Description:
@@ -82,7 +82,7 @@ def describe(project: Project, name: str) -> Description:
     rejects = quarantine_name(name) if table and table.decode else None
     keys = _keys(table) if table else ()
     owner = inspect.owner(project, name)
-    changes = place is not None and inspect.changes_in_place(place)
+    changes = place is not None and summary.changes_in_place(place)
     return Description(
         name=name,
         kind=inspect.kind(project, name),
@@ -99,9 +99,9 @@ def describe(project: Project, name: str) -> Description:
         published=tuple(sink.target for sink in project.sinks.values() if sink.table == name),
         expectations=len(project.suites[name].rules) if name in project.suites else None,
         quarantine=rejects,
-        quarantined=(inspect.of(places[rejects]).rows if rejects in places else 0) if rejects else None,
+        quarantined=(summary.of(places[rejects]).rows if rejects in places else 0) if rejects else None,
         late=late_name(name) if late_name(name) in places else None,
-        state=inspect.of(place) if place else None,
+        state=summary.of(place) if place else None,
     )
 
 
@@ -132,14 +132,14 @@ def _check(project: Project, name: str, written: list[str]) -> None:
 
 def _columns(project: Project, name: str, place: Place | None) -> dict[str, str]:
     if place is not None:
-        return inspect.columns(place)
+        return summary.columns(place)
     if name in project.raw:
-        return inspect.type_names(analysis.BRONZE)
+        return summary.type_names(BRONZE)
     if name in project.references:
-        return inspect.type_names(project.references[name].csv_columns())
+        return summary.type_names(project.references[name].csv_columns())
     from headwater.runtime import sessions
 
-    return inspect.type_names(analysis.analyse(sessions.start(project.conf), project)[name].columns)
+    return summary.type_names(analysis.analyse(sessions.start(project.conf), project)[name].columns)
 
 
 def _keys(table: Table) -> tuple[str, ...]:

@@ -16,10 +16,9 @@ from headwater.common.scratch import quoted
 from headwater.errors import QueryError
 from headwater.planner.changes import facts
 from headwater.query import at as past
-from headwater.query import inspect
 from headwater.query.inspect.versions import Pair, held, only
 from headwater.query.sources import Sources
-from headwater.storage import log
+from headwater.storage import log, summary
 from headwater.storage.lake import Lake
 
 Kind = Literal["added", "removed", "changed"]
@@ -108,7 +107,7 @@ def diff(sources: Sources, name: str, since: str, until: str | None, most: int) 
 def _keys(lake: Lake, name: str) -> tuple[str, ...]:
     """What tells the table's rows apart, by what its flow keeps of its definition."""
     known = facts.read(lake.flow_folder(name)) or {}
-    if known.get("kind") == "rows" or not inspect.changes_in_place(lake.place(name)):
+    if known.get("kind") == "rows" or not summary.changes_in_place(lake.place(name)):
         return ()
     return tuple(known.get("keys", "").split(", ")) if known.get("keys") else ()
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from headwater.errors import QueryError
-from headwater.flows.replay import replay_name
 from headwater.query.sources import Source
 from headwater.storage import log
+from headwater.storage.names import replay_name
 
 # What Delta calls the operations that are no batch of a flow → what they do.
 _OPERATIONS = {

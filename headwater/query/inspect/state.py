@@ -10,13 +10,13 @@ from typing import Any
 from headwater import query
 from headwater.common.scratch import quoted
 from headwater.errors import ProjectError
-from headwater.planner.event_time import NEVER, EventTime, late_name, state_name
+from headwater.planner.event_time import NEVER, EventTime
 from headwater.project.load import Project
 from headwater.project.watermarks import tolerance
-from headwater.query import inspect
 from headwater.query.result import Result
-from headwater.storage import log
+from headwater.storage import log, summary
 from headwater.storage.lake import Lake, Place
+from headwater.storage.names import late_name, state_name
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -68,10 +68,10 @@ def kept(project: Project) -> list[Kept]:
     found = []
     for name, table in project.tables.items():
         state = places.get(state_name(name)) or places.get(name)
-        keeps = state_name(name) in places or (state is not None and inspect.changes_in_place(state))
+        keeps = state_name(name) in places or (state is not None and summary.changes_in_place(state))
         if table.view or state is None or not keeps:
             continue
-        held, late = inspect.of(state), places.get(late_name(name))
+        held, late = summary.of(state), places.get(late_name(name))
         time = EventTime.parse(log.flows(places[name].path).get(name, {}).get("event_time"))
         awaited = [each for each in time.reached if each not in time.idle]
         low = max(time.low(awaited), time.closed)
@@ -82,7 +82,7 @@ def kept(project: Project) -> list[Kept]:
                 keys=held.rows,
                 bytes=held.bytes,
                 watermark=_at(low - tolerance(table)) if low > NEVER else None,
-                late=inspect.of(late).rows if late else None,
+                late=summary.of(late).rows if late else None,
                 partitions=tuple(
                     Partition(each, _at(most), _at(time.seen[each]), each in time.idle)
                     for each, most in sorted(time.reached.items())

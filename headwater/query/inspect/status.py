@@ -9,16 +9,18 @@ from typing import Any
 
 from headwater.common.progress import Board
 from headwater.connectors import kafka
-from headwater.connectors.files.ledger import Ledger, ledger_name
+from headwater.connectors.files.ledger import Ledger
 from headwater.connectors.files.source import source
 from headwater.connectors.kafka.broker import list_topics
 from headwater.errors import BrokerError, FlowError, Unavailable
 from headwater.project.definitions import Table
 from headwater.project.load import Project
-from headwater.query.inspect import changes_in_place, state
+from headwater.query.inspect import state
 from headwater.storage import lease, log, ranges
 from headwater.storage.lake import Lake
+from headwater.storage.names import ledger_name
 from headwater.storage.ranges import Position
+from headwater.storage.summary import changes_in_place
 
 
 @dataclass(frozen=True)

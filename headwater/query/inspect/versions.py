@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 
 from headwater.common import scratch
 from headwater.common.scratch import comparable
-from headwater.planner.aggregate import PARTIAL
 from headwater.storage.lake import files
+from headwater.storage.names import PARTIAL
 
 Side = Literal["old", "new"]
 

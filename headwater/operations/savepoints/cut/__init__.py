@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.project.load import Project
-from headwater.query.inspect import beside
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place
 from headwater.storage.log import Commit
+from headwater.storage.names import beside
 
 
 @dataclass(frozen=True)

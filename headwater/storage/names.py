@@ -1,0 +1,53 @@
+"""Names of what lies beside a table, in the lake and in its commits."""
+
+from __future__ import annotations
+
+PARTIAL = "_partial"  # the trailing column of partial results, which readers do not see
+FILES_CLUSTER = "files"  # of all rows that come from files: no cluster of Kafka's may have the name
+FILES = f"{FILES_CLUSTER}:"  # before what has the place of a topic, in what a commit says was consumed
+
+
+def quarantine_name(table: str) -> str:
+    """The name of a table's quarantine: `quarantine.<layer>_<name>`."""
+    return f"quarantine.{table.replace('.', '_')}"
+
+
+def resolved_name(table: str) -> str:
+    """The name of the table that says what became of quarantined records."""
+    return f"{quarantine_name(table)}__resolved"
+
+
+def late_name(table: str) -> str:
+    """The table of the rows that came too late for a table."""
+    return f"{table}_late"
+
+
+def state_name(table: str) -> str:
+    """The table of the open windows of a table of final ones."""
+    return f"{table}__state"
+
+
+def ledger_name(table: str) -> str:
+    """The name of the ledger of a bronze table's files."""
+    return f"{table}__files"
+
+
+def replay_name(table: str) -> str:
+    """The name of the flow that puts a table's quarantined records back."""
+    return f"{table}.replay"
+
+
+def backfill_name(table: str) -> str:
+    """The name of the flow that takes history into a bronze table."""
+    return f"{table}.backfill"
+
+
+def beside(table: str) -> dict[str, str]:
+    """{table that a flow may write beside its own → its kind}."""
+    return {
+        quarantine_name(table): "quarantine",
+        resolved_name(table): "quarantine",
+        late_name(table): "late",
+        state_name(table): "state",
+        ledger_name(table): "ledger",
+    }
