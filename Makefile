@@ -18,10 +18,11 @@ demo: setup ## run the reference project from generator to gold
 test: setup ## run the tests, three files at a time (12 GB)
 	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-check: setup ## format, lint and types, as in CI
+check: setup ## format, lint, types and layers, as in CI
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy headwater
+	@$(BIN)/lint-imports
 
 bench: setup ## measure throughput and freshness
 	@$(BIN)/python -m bench $(ARGS)

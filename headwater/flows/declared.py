@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.changed import ChangedFlow
@@ -16,6 +16,7 @@ from headwater.flows.realtime import RealtimeFlow
 from headwater.flows.source import SourceFlow
 from headwater.flows.union import UnionFlow
 from headwater.flows.view import ViewFlow
+from headwater.storage.commit import Committer
 
 
 class Flow(Protocol):
@@ -25,6 +26,14 @@ class Flow(Protocol):
 
     def run(self) -> None:
         """Work until the run ends."""
+
+
+@runtime_checkable
+class Committing(Protocol):
+    """A flow that commits to tables."""
+
+    name: str
+    committer: Committer
 
 
 def flow_of(context: Context, name: str) -> Flow:

@@ -5,28 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Protocol, runtime_checkable
 
 from headwater.common import durations
 from headwater.errors import FlowError, describe
 from headwater.flows.context import Context
-from headwater.flows.declared import Flow
+from headwater.flows.declared import Committing, Flow
 from headwater.operations import maintain
 from headwater.operations.maintain import Maintained
 from headwater.storage import mailbox
-from headwater.storage.commit import Committer
 from headwater.storage.names import beside
 from headwater.storage.target import Target
 
 _POLL = 0.5  # seconds
-
-
-@runtime_checkable
-class Committing(Protocol):
-    """A flow that commits to tables."""
-
-    name: str
-    committer: Committer
 
 
 class Upkeep:

@@ -22,12 +22,12 @@ from headwater.connectors.kafka.broker import create_topics, list_topics
 from headwater.errors import HeadwaterError, LeaseError, Unavailable, describe
 from headwater.flows import reading, realtime
 from headwater.flows.context import Context, Moved
-from headwater.flows.declared import Flow, flow_of
+from headwater.flows.declared import Committing, Flow, flow_of
 from headwater.operations.savepoints import copies
 from headwater.planner import analysis
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
-from headwater.run.maintenance import Committing, Upkeep
+from headwater.run.maintenance import Upkeep
 from headwater.run.validation import Schedule
 from headwater.runtime import sessions
 from headwater.storage import erasure, mailbox
