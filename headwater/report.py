@@ -12,8 +12,8 @@ from typing import Any
 class Account:
     """What a build made of a batch's rows; all is 0 where it only committed what a killed process had built.
 
-    The function's input is `rows_in` without the rows that `failed` has as `malformed` and `error`. What it
-    returns is written, dropped or, as the rest of `quarantined`, held back.
+    The function's input is `rows_in` without the rows that `failed` has as `malformed` and `error`; where its
+    rows are the table's (not groups), each is in `rows_out`, in `dropped` or in the rest of `quarantined`.
 
     Attributes:
         rows_in: rows taken from the input; of a view, the rows that its query returns.
