@@ -48,6 +48,9 @@ class Mine(Sink):
     def write(self, changes):
         pass
 
+    def close(self):
+        pass
+
 
 mine = hw.sink("gold.counts", Mine, name="mine")
 ''',
@@ -232,25 +235,25 @@ def test_what_a_killed_process_had_built_is_not_counted_again(
 
 
 def test_the_report_of_files(tmp_path: Path, interpreted: SparkSession) -> None:
-    bronze = "import headwater as hw\npaid = hw.files('landing/*.json', max_rows_per_batch=4)\n"
+    bronze = "import headwater as hw\npaid = hw.files('landing/*.json*', max_rows_per_batch=4)\n"
     case = Landed(
         tmp_path / "project", interpreted, {"conf/local.yaml": "kafka: embedded\n", "bronze/paid.py": bronze}
     )
     lines = [(case.land(f"{name}.json", *numbers), len(numbers)) for name, numbers in LANDED.items()]
-    case.write("landing/d.json", b"\x00")
+    case.write("landing/d.json.gz", b"no gzip")
     flow = case.drain("bronze.paid").board.flows["bronze.paid"]
     first, second = flow.recent
     assert [(each.rows_in, each.rows_out, each.rows_read) for each in flow.recent] == [(4, 4, 4), (2, 2, 2)]
     assert (first.files_read, second.files_read) == (2, 2)  # the second file is read on in the second batch
     sizes = sum(path.stat().st_size - count for path, count in lines)  # without the ends of lines
-    assert sizes <= (first.bytes_read or 0) + (second.bytes_read or 0) <= 3 * sizes
+    assert sizes <= (first.bytes_read or 0) + (second.bytes_read or 0) <= sizes + 100
     for sequence, report in enumerate(flow.recent):
         assert list(report.phases) == ["read", *STEPS]
         assert sum(report.phases.values()) <= report.seconds
         assert (report.sequence, report.generation, report.inputs) == (sequence, 1, {})
         assert report.freshness is not None
-    assert first.offsets == {"files:landing/*.json": {"0": 4}}
-    assert second.offsets == {"files:landing/*.json": {"0": 6}}
+    assert first.offsets == {"files:bronze.paid": {"0": 4}}
+    assert second.offsets == {"files:bronze.paid": {"0": 6}}
 
 
 LANDED = {"a": (1, 2, 3), "b": (4, 5), "c": (6,)}
@@ -275,7 +278,7 @@ def test_the_reports_of_a_topic_and_an_alert(tmp_path: Path, broker: str) -> Non
     assert producer.flush(30) == 0
     board = Board(notices=StringIO())
     assert Run(load_project(tmp_path), Options(once=True), board)() == 0, board.flows
-    (source,), (alert,) = board.flows[RAW].recent, board.flows["big"].recent
+    (source,), (alert,) = board.flows[RAW].recent, board.flows["bronze.big"].recent
     assert source.offsets == alert.offsets == {topic: {"0": 5, "1": 5}}
     assert (source.rows_in, source.rows_out, source.rows_read, source.files_read) == (10, 10, 10, 0)
     assert (source.bytes_read or 0) >= sum(map(len, values))
@@ -284,7 +287,7 @@ def test_the_reports_of_a_topic_and_an_alert(tmp_path: Path, broker: str) -> Non
     assert source.freshness is not None and source.freshness > 0
     assert (alert.rows_in, alert.rows_out, alert.rows_read) == (10, 3, 10)
     assert (alert.sequence, alert.version, alert.generation, alert.freshness) == (0, -1, None, None)
-    assert 0 < alert.phases["addBatch"] <= alert.seconds
+    assert 0 < alert.phases["addBatch"] <= sum(alert.phases.values()) <= alert.seconds + 0.01
 
 
 def test_freshness_is_no_less_than_nothing() -> None:

@@ -62,15 +62,17 @@ class Reporting:
 
     def streamed(self, progress: Mapping[str, Any]) -> None:
         """Spark has done a batch of a query by itself; what it says of it (`StreamingQueryProgress`)."""
-        sources, sink = progress.get("sources") or (), progress.get("sink") or {}
         rows = int(progress.get("numInputRows", 0))
-        sent = max(0, int(sink.get("numOutputRows", 0)))
+        sent = max(0, int((progress.get("sink") or {}).get("numOutputRows", 0)))
+        spent = {**progress.get("durationMs", {})}
+        spent.pop("triggerExecution", None)  # all of the others
+        read = [source.get("endOffset") or {} for source in progress.get("sources") or ()]
         self._tell(
             Account(rows_in=rows, rows_out=sent, rows_read=rows),
             sequence=int(progress["batchId"]),
             seconds=float(progress.get("batchDuration", 0)) / 1000,
-            phases={phase: spent / 1000 for phase, spent in progress.get("durationMs", {}).items()},
-            offsets={topic: ends for source in sources for topic, ends in source["endOffset"].items()},
+            phases={phase: milliseconds / 1000 for phase, milliseconds in spent.items()},
+            offsets={topic: ends for source in read for topic, ends in source.items()},
         )
 
     def _tell(self, account: Account, **what: Any) -> None:
