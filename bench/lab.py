@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from headwater.common.progress import Board
+from headwater.common.report import BatchReport
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import create_topics, list_topics
 from headwater.connectors.produce import (
@@ -92,10 +94,15 @@ def drain(project: Project, *tables: str) -> tuple[float, int]:
     code = Run(project, Options(tables=tables, once=True), board)()
     if code:
         raise SystemExit(f"a flow failed: {board.failed()}")
-    batches = list(board.flows[tables[-1]].recent)
-    everything = [batch for flow in board.flows.values() for batch in flow.recent]
-    began = min(batch.at - batch.seconds for batch in everything)
-    return max(batch.at for batch in batches) - began, sum(batch.rows_in for batch in batches)
+    reports = list(board.flows[tables[-1]].recent)
+    everything = [report for flow in board.flows.values() for report in flow.recent]
+    return span(everything, reports), sum(report.rows_in for report in reports)
 
 
-__all__ = ["drain", "in_lake", "load", "preload", "prepare", "records", "refill"]
+def span(reports: Iterable[BatchReport], last: Iterable[BatchReport] | None = None) -> float:
+    """Seconds from the beginning of the first batch to the end of the last one, or of the last of some."""
+    reports = list(reports)
+    return max(report.at for report in last or reports) - min(report.began for report in reports)
+
+
+__all__ = ["drain", "in_lake", "load", "preload", "prepare", "records", "refill", "span"]

@@ -16,6 +16,7 @@ from typing import Any
 
 import headwater
 from bench import lab
+from headwater.common.report import BatchReport
 from headwater.connectors import kafka
 from headwater.connectors.produce import BackgroundProducer, Record, wall_clock
 
@@ -45,8 +46,9 @@ def measure(rows: int = ROWS, rate: float = RATE) -> dict[str, Any]:
     history, tables = len(SYSTEMS) * rows, project.below([*ROOTS])
     found: dict[str, Any] = {"tables": tables}
     began = time.monotonic()
-    batches = [json.loads(line) for line in _headwater(home, "run", "--once", "--json", *tables).splitlines()]
-    found["chain, from Kafka"] = _phase(history, time.monotonic() - began, _span(batches))
+    events = map(json.loads, _headwater(home, "run", "--once", "--json", *tables).splitlines())
+    reports = [BatchReport.parse(event) for event in events if event["event"] == "batch"]
+    found["chain, from Kafka"] = _phase(history, time.monotonic() - began, lab.span(reports))
     found["rebuild, alone"] = _rebuilt(home, history)
 
     with _live(home, tables), BackgroundProducer(_events(), client=client, rate=rate):
@@ -94,12 +96,6 @@ def _phase(events: int, whole: float, working: float) -> dict[str, float]:
         "seconds": round(working, 1),
         "with_start": round(whole, 1),
     }
-
-
-def _span(events: list[dict[str, Any]]) -> float:
-    """Seconds from the beginning of the first batch to the end of the last."""
-    batches = [event for event in events if event.get("event") == "batch"]
-    return max(b["at"] for b in batches) - min(b["at"] - b["seconds"] for b in batches)
 
 
 def _command(*arguments: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from headwater.common.report import Account
 from headwater.errors import CommitError
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.runtime import failpoints
@@ -203,11 +205,30 @@ def test_what_was_staged_is_what_is_committed(tmp_path: Path, crash_at: Arm) -> 
     def never(intent: Intent) -> Built:
         raise AssertionError("a staged batch is not built again")
 
-    flow.committer.carry_out(left, never)
+    done = flow.committer.carry_out(left, never)
+    assert (list(done.phases), done.account) == (["pin", "commit", "seal"], Account())
     for name, files in left.staged.items():
         place = Lake(tmp_path).place(name)
         assert [str(place.path / file) for file in files] == [f.path for f in log.read(place.path, 1).added]
     check(tmp_path, "two", 1)
+
+
+def test_what_a_commit_returns_of_a_batch(tmp_path: Path) -> None:
+    flow, account = Flow(tmp_path, "one"), Account(rows_in=10, rows_out=10)
+
+    def build(intent: Intent) -> Built:
+        time.sleep(0.05)
+        return Built({FLOW: flow.write(flow.table, intent, range(10))}, account=account)
+
+    intent = Intent(FLOW, 1, 0, {"bronze.raw": 0}, "2026-01-01T00:00:00", "f")
+    began = time.monotonic()
+    done = flow.committer.carry_out(intent, build)
+    assert (done.version, done.account) == (1, account)
+    assert list(done.phases) == ["pin", "build", "commit", "seal"]
+    assert done.phases["build"] >= 0.05 and min(done.phases.values()) > 0
+    assert sum(done.phases.values()) <= time.monotonic() - began
+    again = flow.committer.carry_out(intent, build)  # as after a kill between commit and seal
+    assert (again.version, again.account, list(again.phases)) == (1, Account(), ["pin", "seal"])
 
 
 def test_a_sealed_batch_is_left_alone(tmp_path: Path) -> None:
@@ -269,10 +290,8 @@ def test_a_table_written_by_others_since_is_not_taken_for_a_new_one(tmp_path: Pa
 def test_an_empty_batch_is_a_commit_without_files(tmp_path: Path) -> None:
     flow = Flow(tmp_path, "one")
     intent = Intent(FLOW, 1, 0, {"bronze.raw": 0}, "2026-01-01T00:00:00", "f")
-    assert (
-        flow.committer.carry_out(intent, lambda _: Built({FLOW: flow.write(flow.table, intent, range(0))}))
-        == 1
-    )
+    done = flow.committer.carry_out(intent, lambda _: Built({FLOW: flow.write(flow.table, intent, range(0))}))
+    assert done.version == 1
     commit = log.read(flow.table.place.path, 1)
     assert commit.added == () and commit.flows[FLOW]["sequence"] == 0
 

@@ -7,48 +7,10 @@ import sys
 import threading
 import time
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TextIO
 
-
-@dataclass(frozen=True)
-class Batch:
-    """One committed batch.
-
-    Attributes:
-        flow: the table, or the name of the sink or alert.
-        sequence: the batch's number.
-        version: the table's version that has it; -1 for flows without a table.
-        rows_in: rows read.
-        rows_out: rows written to the table, or sent.
-        quarantined: rows that went to the quarantine; rows_in = quarantined + the function's input.
-        seconds: from pin to seal.
-        at: when it was sealed, seconds since the epoch.
-        newest: Kafka's timestamp of the newest record in the table then, milliseconds since the epoch.
-        dropped: rows that an expectation dropped.
-        late: rows that came too late for their window, once for each.
-        failed: {rule → rows that fail it}; `malformed` stands for rows that can't be decoded, `error` for
-            those that make the definition fail.
-        missed: {rule about many rows at once → what was found, and what was expected}.
-    """
-
-    flow: str
-    sequence: int
-    version: int
-    rows_in: int
-    rows_out: int
-    quarantined: int
-    seconds: float
-    at: float
-    newest: int | None = None
-    dropped: int = 0
-    late: int = 0
-    failed: dict[str, int] = field(default_factory=dict)
-    missed: dict[str, str] = field(default_factory=dict)
-
-    def freshness(self) -> float | None:
-        """How old, in seconds, the newest record was when a reader could first see it."""
-        return None if self.newest is None else max(0.0, self.at - self.newest / 1000)
+from headwater.common.report import BatchReport
 
 
 @dataclass
@@ -62,12 +24,12 @@ class FlowState:
     state: str = "starting"
     error: str = ""
     missed: frozenset[str] = frozenset()
-    recent: deque[Batch] = field(default_factory=lambda: deque(maxlen=200))
+    recent: deque[BatchReport] = field(default_factory=lambda: deque(maxlen=200))
 
     def rate(self, seconds: float = 5.0) -> float:
         """Rows read per second, over the last `seconds`."""
         since = time.time() - seconds
-        return sum(batch.rows_in for batch in list(self.recent) if batch.at >= since) / seconds
+        return sum(report.rows_in for report in list(self.recent) if report.at >= since) / seconds
 
 
 class Board:
@@ -85,21 +47,21 @@ class Board:
         self._validations: dict[str, frozenset[str]] = {}  # what each table's last one missed
         self.flows: dict[str, FlowState] = {}
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, report: BatchReport) -> None:
         """A batch was sealed."""
         with self._lock:
-            flow = self.flows.setdefault(batch.flow, FlowState())
-            flow.rows_in += batch.rows_in
-            flow.rows_out += batch.rows_out
-            flow.quarantined += batch.quarantined
+            flow = self.flows.setdefault(report.flow, FlowState())
+            flow.rows_in += report.rows_in
+            flow.rows_out += report.rows_out
+            flow.quarantined += report.quarantined
             flow.batches += 1
             flow.state, flow.error = "running", ""
-            flow.recent.append(batch)
-            for rule in sorted(batch.missed.keys() - flow.missed):
-                self._say(f"{batch.flow}: batch {batch.sequence}: {rule}: {batch.missed[rule]}")
-            flow.missed = frozenset(batch.missed)
+            flow.recent.append(report)
+            for rule in sorted(report.missed.keys() - flow.missed):
+                self._say(f"{report.flow}: batch {report.sequence}: {rule}: {report.missed[rule]}")
+            flow.missed = frozenset(report.missed)
             if self._lines is not None:
-                print(json.dumps({"event": "batch", **asdict(batch)}), file=self._lines, flush=True)
+                print(json.dumps({"event": "batch", **report.json()}), file=self._lines, flush=True)
 
     def state(self, name: str, state: str, error: str = "") -> None:
         """A flow started, waits, is trying again, failed or ended; a failure is said at once."""

@@ -49,29 +49,30 @@ class AggregateFlow(TimedFlow):
     def _build(self, intent: Intent) -> Built:
         rows = self._read(intent)
         session = self._aggregate.window == "session"
-        fresh, parts = self._fresh(rows, intent, bounds=session)
+        fresh, parts, late = self._fresh(rows, intent, bounds=session)
         changes = (
             fresh if self._aggregate.merges else self._grown(fresh) if session else self._combined(fresh)
         )
-        self._counts, self._written = rows.counts(), len(changes)
-        return Built({**parts, self.name: changes})
+        account = self._account(intent, rows.counts(), len(changes), late=late)
+        return Built({**parts, self.name: changes}, account=account)
 
-    def _fresh(self, rows: Rows, intent: Intent, *, bounds: bool) -> tuple[pa.Table, dict[str, Part]]:
-        """The partial result of the rows that are on time, and the part of the late table, if it gets any."""
+    def _fresh(self, rows: Rows, intent: Intent, *, bounds: bool) -> tuple[pa.Table, dict[str, Part], int]:
+        """The partial result of the rows that are on time; the late table's part, if it gets any; and how
+        many rows are late, once for each window."""
         result, lateness = rows.result, self._lateness
         if lateness is None or not self._may_be_late(intent):
             fresh = aggregate.partial(result, self._where, bounds=bounds).toArrow()
-            return fresh.cast(self._partial), {}
+            return fresh.cast(self._partial), {}, 0
         found = aggregate.partial(result, self._where, lateness.marked, bounds=bounds).toArrow()
-        self._late = pc.sum(found.filter(found[LATE])[ROWS], min_count=0).as_py()
+        count = int(pc.sum(found.filter(found[LATE])[ROWS], min_count=0).as_py())
         fresh = found.filter(pc.invert(found[LATE])).drop_columns([LATE, ROWS]).cast(self._partial)
-        if not self._late:
-            return fresh, {}
+        if not count:
+            return fresh, {}, 0
         late = lateness.late(lateness.marked(aggregate.rows(result, self._where)))
         few = are_few(intent.files, intent.rows)
         name = late_name(self.name)
         written = self.committer.target(name).write(self._late_rows(late, few), intent.batch)
-        return fresh, {name: written}
+        return fresh, {name: written}, count
 
     def _work(self, intent: Intent) -> Work:
         work, lateness = super()._work(intent), self._lateness

@@ -94,9 +94,9 @@ class Backfill:
                 if taken is None:
                     break
                 announce()
-                done.files += taken.files
-                done.records += taken.rows
-                done.amiss |= taken.amiss
+                done.files += taken.batch.files
+                done.records += taken.batch.rows
+                done.amiss |= taken.batch.amiss
                 if stopped():
                     raise FlowError(
                         f"stopped after {done.files} files; run the same again, it goes on from there"

@@ -39,8 +39,8 @@ class ChangedFlow(RangedFlow):
         there = there if len(there) else there.schema.empty_table()  # Spark wants a chunk of each column
         made = FewRows(self._work(intent), there).result.toArrow().cast(self._analysed.stored)
         changes = self._changes(changed, made)
-        self._counts, self._written = Counts(intent.rows), len(changes)
-        return Built({self.name: changes})
+        account = self._account(intent, Counts(intent.rows), len(changes))
+        return Built({self.name: changes}, account=account)
 
     def _last(self, files: list[str]) -> pa.Table:
         """The rows of the input that have changed, each as it is now, and whether it is gone."""

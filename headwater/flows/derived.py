@@ -80,21 +80,19 @@ class DerivedFlow(RangedFlow):
         except Exception as e:
             rows, files = self._passed(intent, self._broken(intent, e))
         counts, written = rows.counts(), self._table.rows(files)
-        self._counts, self._written = counts, written
-        tally, gate = counts.tally, self._analysed.gate
-        self._findings = Findings()
+        tally, gate, findings = counts.tally, self._analysed.gate, Findings()
         if gate is not None:
-            self._findings = gate.findings(tally, self._shares(), intent.clock)
-            gate.enforce(tally, self._findings, intent.sequence)
+            findings = gate.findings(tally, self._shares(), intent.clock)
+            gate.enforce(tally, findings, intent.sequence)
             self._same(intent, tally.rows, written + tally.dropped + tally.quarantined, "accounted for")
-        shares = self._findings.shares
+        account = self._account(intent, counts, written, findings=findings)
         if not counts.held:
-            return Built({self._place.name: files}, shares=shares)
+            return Built({self._place.name: files}, shares=findings.shares, account=account)
         name = quarantine_name(self.name)
         quarantine = self.committer.target(name)
         rejects = quarantine.write(rows.held(intent.clock), intent.batch)
         self._same(intent, counts.held, quarantine.rows(rejects), f"found again in {self._stream}")
-        return Built({name: rejects, self.name: files}, shares=shares)
+        return Built({name: rejects, self.name: files}, shares=findings.shares, account=account)
 
     def _shares(self) -> Shares:
         """What the windows of the suite's shares held after the last batch."""

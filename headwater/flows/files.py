@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from headwater.common.durations import milliseconds
-from headwater.common.progress import Batch
 from headwater.connectors.files.source import source
 from headwater.flows.context import Context
 from headwater.flows.intake import Bounds, Intake
+from headwater.flows.reporting import Reporting
 from headwater.planner.changes import accept
 from headwater.project.definitions import Files
 from headwater.storage.names import ledger_name
@@ -61,17 +59,11 @@ class FilesFlow:
 
     def _step(self) -> bool:
         """Take one batch; whether there was one."""
-        began = time.monotonic()
+        reporting = Reporting(self._context, self.name)
         taken = self._intake.step()
         if taken is None:
             return False
-        self._context.heads.announce()
-        for path, why in taken.amiss.items():
+        reporting.committed(taken.intent, taken.done)
+        for path, why in taken.batch.amiss.items():
             self._context.board.say(f"{self.name}: {path}: {why}; see {ledger_name(self.name)}")
-        seconds, at = time.monotonic() - began, time.time()
-        self._context.board.batch(
-            Batch(
-                self.name, taken.sequence, taken.version, taken.rows, taken.rows, 0, seconds, at, taken.newest
-            )
-        )
         return True

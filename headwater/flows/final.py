@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
+from headwater.flows.rows import Counts
 from headwater.planner.aggregate import BOUNDS
 from headwater.planner.event_time import EventTime
 from headwater.planner.partials import combine, state_keys
@@ -43,16 +44,17 @@ class FinalFlow(AggregateFlow):
     def _build(self, intent: Intent) -> Built:
         assert self._lateness is not None
         held = self._open_windows()
-        fresh, parts = held.slice(0, 0), dict[str, Part]()
+        fresh, parts, late, counts = held.slice(0, 0), dict[str, Part](), 0, Counts()
         if intent.files:
             rows = self._read(intent)
-            fresh, parts = self._fresh(rows, intent, bounds=True)
-            self._counts = rows.counts()
+            fresh, parts, late = self._fresh(rows, intent, bounds=True)
+            counts = rows.counts()
         closed = EventTime.parse(intent.event_time).closed
         changes, over = combine(self._aggregate, held, fresh, closed - self._lateness.delay)
-        self._written = len(over)
+        written = self._table.write(over, intent.batch)
         return Built(
-            {**parts, state_name(self.name): changes, self.name: self._table.write(over, intent.batch)}
+            {**parts, state_name(self.name): changes, self.name: written},
+            account=self._account(intent, counts, len(over), late=late),
         )
 
     def _due(self) -> pa.ChunkedArray:

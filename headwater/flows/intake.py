@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 
+from headwater.common.report import Account, Stopwatch
 from headwater.connectors.files import formats
 from headwater.connectors.files.batch import Batch
 from headwater.connectors.files.file import Brought, File
@@ -27,7 +28,7 @@ from headwater.errors import CommitError, StoreUnavailable
 from headwater.flows.context import clock
 from headwater.project.definitions import Format
 from headwater.storage import log
-from headwater.storage.commit import Built, Committer
+from headwater.storage.commit import Built, Committed, Committer
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Lake
 from headwater.storage.names import FILES, ledger_name
@@ -40,6 +41,21 @@ class Bounds:
 
     rows: int
     bytes: int
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A batch of files that is in the table.
+
+    Attributes:
+        batch: what was taken.
+        intent: what was pinned of it.
+        done: what became of it; the first of its phases is `read`.
+    """
+
+    batch: Batch
+    intent: Intent
+    done: Committed
 
 
 @dataclass
@@ -171,13 +187,14 @@ class Intake:
             with suppress(OSError, StoreUnavailable):
                 self._reading.brought()
 
-    def step(self) -> Batch | None:
+    def step(self) -> Taken | None:
         """Take one batch of what was seen; None where there is nothing left of it.
 
         Raises:
             StoreUnavailable: an object store can't be reached. What came before is taken.
         """
         assert self._source is not None
+        watch = Stopwatch()
         first = self.ledger().ends.get(self._partition, 0)
         sequence = self._table.last(self._flow) + 1
         batch = Batch(sequence, clock(), self._source.pattern, self._topic, self._partition, first)
@@ -192,8 +209,10 @@ class Intake:
                 raise
         if not batch.lines:
             return None
-        self._commit(batch)
-        return batch
+        watch.lap("read")
+        taken = self._commit(batch)
+        phases = {**watch.phases, **taken.done.phases}
+        return replace(taken, done=replace(taken.done, phases=phases))
 
     def _next(self) -> bool:
         """Open the next file, where none is being read; whether there is one."""
@@ -237,7 +256,7 @@ class Intake:
         elif known is None or not file.same(known.modified, known.size) or known.reason != why:
             batch.note(file, "unreadable", why)
 
-    def _commit(self, batch: Batch) -> None:
+    def _commit(self, batch: Batch) -> Taken:
         ledger, table = self.ledger(), self._table
         own, name = self._flow == table.place.name, ledger_name(table.place.name)
         ends = {**ledger.ends, batch.partition: batch.end}
@@ -255,14 +274,22 @@ class Intake:
 
         def build(pinned: Intent) -> Built:
             noted = self.committer.target(name).write(batch.ledger(), pinned.batch)
-            return Built({name: noted, table.place.name: table.write(batch.table(), pinned.batch)})
+            written = table.write(batch.table(), pinned.batch)
+            return Built({name: noted, table.place.name: written}, account=_account(batch))
 
-        batch.version = self.committer.carry_out(intent, build)
+        done = self.committer.carry_out(intent, build)
         ledger.add(batch.lines)
+        return Taken(batch, intent, done)
 
     def _open(self, name: str) -> Target:
         comment = f"Files that {self._table.place.name} was fed from, and what came of each"
         return Target.shared(self._lake.create(name, LINES, comment=comment, properties={}))
+
+
+def _account(batch: Batch) -> Account:
+    rows = batch.rows
+    files = sum(line["outcome"] in ("taken", "part") for line in batch.lines)
+    return Account(rows_in=rows, rows_out=rows, rows_read=rows, files_read=files, bytes_read=batch.size)
 
 
 def _nothing(_: Intent) -> Built:

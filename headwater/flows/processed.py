@@ -93,19 +93,21 @@ class ProcessFlow(TimedFlow):
         limit = now.closed - self._delay
         with scratch.connection() as connection:
             connection.register("batch", read(intent.files, self._applied.columns))
-            parts = self._tell(connection, before, intent)
+            parts, late = self._tell(connection, before, intent)
             self._gather(connection, limit)
             made = self._call(connection, _EPOCH + timedelta(microseconds=max(limit, 0)))
             changes = self._changes(connection)
-        self._written = len(made)
+        written = self._table.write(made, intent.batch)
         return Built(
-            {**parts, state_name(self.name): changes, self.name: self._table.write(made, intent.batch)}
+            {**parts, state_name(self.name): changes, self.name: written},
+            account=self._account(intent, Counts(taken=intent.rows), len(made), late=late),
         )
 
     def _tell(
         self, connection: duckdb.DuckDBPyConnection, before: EventTime, intent: Intent
-    ) -> dict[str, Part]:
-        """Make the table `fresh` of the rows that are on time; the part of the late table, if it gets any."""
+    ) -> tuple[dict[str, Part], int]:
+        """Make the table `fresh` of the rows that are on time; the late table's part, if it gets any; and how
+        many rows are late."""
         late = f"{self._time} IS NULL"
         reached = str(before.closed)
         if self._may_be_late(intent):
@@ -128,12 +130,12 @@ class ProcessFlow(TimedFlow):
             f"({WATERMARK} - epoch_us({self._time})) / 1e6 AS {LATENESS} "
             f"FROM (SELECT *, {watermark} AS {WATERMARK} FROM told WHERE {late})"
         ).to_arrow_table()
-        self._counts, self._late = Counts(taken=intent.rows), len(found)
-        if not self._late:
-            return {}
+        if not len(found):
+            return {}, 0
         assert self._analysed.late is not None
         name = late_name(self.name)
-        return {name: self.committer.target(name).write(found.cast(self._analysed.late), intent.batch)}
+        written = self.committer.target(name).write(found.cast(self._analysed.late), intent.batch)
+        return {name: written}, len(found)
 
     def _gather(self, connection: duckdb.DuckDBPyConnection, limit: int) -> None:
         """Make the tables `states`, of what is kept of the keys that something comes for; `due`, of the rows

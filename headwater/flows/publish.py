@@ -12,7 +12,6 @@ that), before what another generation has instead.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,13 +21,13 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from headwater.common import json_file, scratch
-from headwater.common.progress import Batch
 from headwater.common.scratch import quoted
 from headwater.connectors import kafka
 from headwater.connectors.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
 from headwater.connectors.sinks import Sink as Target
 from headwater.errors import FlowError
 from headwater.flows.context import Context
+from headwater.flows.reporting import Reporting
 from headwater.flows.turns import take_turns
 from headwater.project.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
 from headwater.storage import feed, log
@@ -232,21 +231,19 @@ class PublishFlow:
         )
 
     def _send(self, target: Target, changes: Changes) -> Position:
-        began = time.monotonic()
+        reporting = Reporting(self._context, self.name)
         # A generation without a difference is told, too: the one before may be removed then.
         if changes.rows or changes.last.generation != self._at.generation:
             if not (target.atomic and self._filled) and not self._begun.exists():
                 _write(self._begun, changes.last if self._filled else Position(changes.last.generation, -1))
+            reporting.watch.lap("pin")
             target.write(changes)
+            reporting.watch.lap("send")
             self._filled = True
             _write(self._file, changes.last)
             self._begun.unlink(missing_ok=True)
-            seconds = time.monotonic() - began
-            self._context.board.batch(
-                Batch(
-                    self.name, changes.last.version, -1, changes.rows, changes.rows, 0, seconds, time.time()
-                )
-            )
+            reporting.watch.lap("seal")
+            reporting.sent(self._sink.table, changes)
         return changes.last
 
 

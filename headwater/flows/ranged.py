@@ -8,16 +8,16 @@ takes all that is new, within its bounds.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pyarrow as pa
 
 from headwater.common.durations import milliseconds
-from headwater.common.progress import Batch
+from headwater.common.report import Account
 from headwater.errors import CommitError
 from headwater.flows.applied import Applied
 from headwater.flows.context import Context, clock
+from headwater.flows.reporting import Reporting
 from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.flows.turns import take_turns
 from headwater.planner.event_time import EventTime
@@ -56,7 +56,6 @@ class RangedFlow:
         self._folder = context.lake.flow_folder(table.name, self._place.name)
         self._intents = IntentFile(self._folder)
         self._position = self._consumed()
-        self._counts, self._written, self._findings, self._late = Counts(), 0, Findings(), 0  # of a batch
 
     def run(self) -> None:
         """Take what is new until the run ends; with `once`, until the input has ended and is drained.
@@ -147,37 +146,43 @@ class RangedFlow:
             references=self._applied.references.pinnable(),
             event_time=event_time.json() if event_time else {},
             prefix="" if self.name == self._place.name else f"{self.name}-",
+            size=found.size,
         )
 
     def _build(self, intent: Intent) -> Built:
-        """What the batch becomes; sets what is said of it: counts, rows written, findings, late rows."""
+        """What the batch becomes."""
         raise NotImplementedError
 
-    def _carry_out(self, intent: Intent) -> None:
-        began = time.monotonic()
-        self._counts, self._written, self._findings, self._late = Counts(), 0, Findings(), 0
-        version = self.committer.carry_out(intent, self._build)
-        self._position = self._consumed()
-        self._context.heads.announce()
-        seconds = time.monotonic() - began
-        counts = self._counts
-        self._context.board.batch(
-            Batch(
-                flow=self._place.name,
-                sequence=intent.sequence,
-                version=version,
-                rows_in=counts.taken,
-                rows_out=self._written,
-                quarantined=counts.held,
-                seconds=seconds,
-                at=time.time(),
-                newest=intent.newest,
-                dropped=counts.tally.dropped,
-                late=self._late,
-                failed=counts.failed,
-                missed=self._findings.missed,
-            )
+    def _account(
+        self, intent: Intent, counts: Counts, written: int, *, late: int = 0, findings: Findings | None = None
+    ) -> Account:
+        """What is said of a batch that was built.
+
+        Args:
+            intent: the batch.
+            counts: what became of its rows.
+            written: rows written to the table.
+            late: rows that came too late for their window.
+            findings: about many rows at once.
+        """
+        return Account(
+            rows_in=counts.taken,
+            rows_out=written,
+            quarantined=counts.held,
+            dropped=counts.tally.dropped,
+            late=late,
+            failed=counts.failed,
+            missed=findings.missed if findings else {},
+            rows_read=intent.rows,
+            files_read=len(intent.files),
+            bytes_read=intent.size,
         )
+
+    def _carry_out(self, intent: Intent) -> None:
+        reporting = Reporting(self._context, self._place.name)
+        done = self.committer.carry_out(intent, self._build)
+        self._position = self._consumed()
+        reporting.committed(intent, done)
 
     def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
         work = self._work(intent)

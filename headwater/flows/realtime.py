@@ -8,7 +8,6 @@ After a restart, what was sent since the last checkpoint is sent again.
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -16,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headwater.common.progress import Batch
 from headwater.connectors import decode, kafka
 from headwater.errors import ProjectError
 from headwater.flows.context import Context
 from headwater.flows.reading import starting
+from headwater.flows.reporting import Reporting
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Alert
 from headwater.runtime import sessions
@@ -111,11 +110,8 @@ class RealtimeFlow:
             batch = _plain(progress)
             if batch["batchId"] > seen:
                 seen = int(batch["batchId"])
-                read = int(batch.get("numInputRows", 0))
-                sent = max(0, int((batch.get("sink") or {}).get("numOutputRows", 0)))
-                seconds = float(batch.get("batchDuration", 0)) / 1000
-                if read:
-                    self._context.board.batch(Batch(self.name, seen, -1, read, sent, 0, seconds, time.time()))
+                if batch.get("numInputRows"):
+                    Reporting(self._context, self.name).streamed(batch)
         return seen
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-import time
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, cast
@@ -22,13 +21,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.common import json_file
 from headwater.common.durations import milliseconds
-from headwater.common.progress import Batch
+from headwater.common.report import Account
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import end_offsets
 from headwater.errors import FlowError, HeadwaterError, describe
 from headwater.flows.backfill import Backfill
 from headwater.flows.context import Context, clock
 from headwater.flows.reading import starting
+from headwater.flows.reporting import Reporting
 from headwater.flows.rows import FEW, FEW_BYTES
 from headwater.planner.changes import accept
 from headwater.project.conf import KafkaOptions
@@ -173,7 +173,7 @@ class SourceFlow:
                 raise
 
     def _commit(self, frame: DataFrame, number: int) -> None:
-        began, sequence = time.monotonic(), self._first + number
+        reporting, sequence = Reporting(self._context, self.name), self._first + number
         left = self.committer.unsealed()
         intent = Intent(
             flow=self.name,
@@ -183,27 +183,22 @@ class SourceFlow:
             clock=left.clock if left is not None and left.sequence == sequence else clock(),
             fingerprint=self._fingerprint,
         )
-        rows = 0
 
         def build(pinned: Intent) -> Built:
-            nonlocal rows
             records = self._columns(frame, pinned.clock)
             if self._are_few(number, intent.consumed):
                 files = self._table.write(records.coalesce(1).toArrow(), pinned.batch)
             else:
                 files = self._table.write(records.coalesce(self._parallelism), pinned.batch, _PARQUET)
             rows = self._table.rows(files)
+            size = self._table.payload(files, "value")
             if rows:
-                self._row_bytes = self._table.payload(files, "value") / rows
-            return Built({self.name: files}, newest=self._table.newest(files, "timestamp"))
+                self._row_bytes = size / rows
+            account = Account(rows_in=rows, rows_out=rows, rows_read=rows, bytes_read=size)
+            return Built({self.name: files}, newest=self._table.newest(files, "timestamp"), account=account)
 
-        version = self.committer.carry_out(intent, build)
-        self._context.heads.announce()
-        seconds = time.monotonic() - began
-        newest = self._table.flows[self.name]["newest"]
-        self._context.board.batch(
-            Batch(self.name, sequence, version, rows, rows, 0, seconds, time.time(), newest)
-        )
+        done = self.committer.carry_out(intent, build)
+        reporting.committed(intent, done, self._table.flows[self.name]["newest"])
 
     def _columns(self, frame: DataFrame, pinned_clock: str) -> DataFrame:
         return frame.select(

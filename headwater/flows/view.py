@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,11 +22,12 @@ from pyspark.sql import DataFrame
 
 from headwater.common import scratch
 from headwater.common.durations import milliseconds
-from headwater.common.progress import Batch
+from headwater.common.report import Account
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError
 from headwater.flows.context import Context, clock
 from headwater.flows.references import References
+from headwater.flows.reporting import Reporting
 from headwater.flows.rows import are_few, read
 from headwater.flows.turns import take_turns
 from headwater.planner import analysis
@@ -38,6 +40,27 @@ from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Place
 from headwater.storage.ranges import Position
 from headwater.storage.target import GONE, Identity, Target
+
+
+@dataclass(frozen=True)
+class _Input:
+    """A table that is read whole: its files, their rows (None: its log does not say), and their bytes."""
+
+    files: list[str]
+    rows: int | None
+    size: int
+
+    @classmethod
+    def at(cls, place: Place, version: int) -> _Input:
+        """A table at a version."""
+        table = DeltaTable(place.path, version=version)
+        files = [unquote(path) for path in table.file_uris()]
+        if not files:
+            return cls([], 0, 0)
+        adds = pa.table(table.get_add_actions(flatten=True))
+        rows_of = adds["num_records"].to_pylist() if "num_records" in adds.column_names else [None]
+        rows = None if None in rows_of else sum(rows_of)
+        return cls(files, rows, sum(adds["size_bytes"].to_pylist()))
 
 
 class ViewFlow:
@@ -59,7 +82,6 @@ class ViewFlow:
         self._inputs = [name for name in table.sources if name not in self._references]
         self._looked = 0.0  # when it was seen what the clock alone has changed
         self._seen: dict[str, Any] = {}  # what was read when nothing had changed since the last batch
-        self._rows = self._changed = 0  # of the last batch
 
     def run(self) -> None:
         """Keep the view up to date until the run ends; with `once`, until its inputs have ended.
@@ -101,7 +123,7 @@ class ViewFlow:
             newest=max((flow["newest"] for flow in flows if flow.get("newest")), default=None),
             references=pinned,
         )
-        if not new and not len(self._difference(self._query(intent))):
+        if not new and not len(self._difference(self._query(intent, self._pinned(intent)))):
             return False
         self._carry_out(intent)
         return True
@@ -142,47 +164,50 @@ class ViewFlow:
         return False
 
     def _carry_out(self, intent: Intent) -> None:
-        began = time.monotonic()
+        reporting = Reporting(self._context, self.name)
         self._seen = {}
-        self._rows = self._changed = 0
-        version = self.committer.carry_out(intent, self._build)
-        self._context.heads.announce()
-        seconds, at = time.monotonic() - began, time.time()
-        self._context.board.batch(
-            Batch(
-                self.name, intent.sequence, version, self._rows, self._changed, 0, seconds, at, intent.newest
-            )
-        )
+        reporting.committed(intent, self.committer.carry_out(intent, self._build))
 
     def _build(self, intent: Intent) -> Built:
-        rows = self._query(intent)
+        inputs = self._pinned(intent)
+        rows = self._query(intent, inputs)
         changes = self._difference(rows)
-        self._rows, self._changed = len(rows), len(changes)
-        return Built({self.name: changes})
+        account = Account(
+            rows_in=len(rows),
+            rows_out=len(changes),
+            rows_read=sum(each.rows or 0 for each in inputs.values()),
+            files_read=sum(len(each.files) for each in inputs.values()),
+            bytes_read=sum(each.size for each in inputs.values()),
+        )
+        return Built({self.name: changes}, account=account)
 
-    def _query(self, intent: Intent) -> pa.Table:
+    def _query(self, intent: Intent, inputs: Mapping[str, _Input]) -> pa.Table:
         """What the query gives."""
-        frames = [self._frame(name, intent) for name in self._definition.sources]
+        frames = [
+            self._references.read(name, intent.references[name])
+            if name in self._references
+            else self._frame(name, inputs[name])
+            for name in self._definition.sources
+        ]
         return analysis.apply(self._spark, self._definition, frames).toArrow().cast(self._analysed.stored)
 
-    def _frame(self, name: str, intent: Intent) -> DataFrame:
-        """What the query sees of an input: all of it, at the version that is pinned."""
-        if name in self._references:
-            return self._references.read(name, intent.references[name])
+    def _pinned(self, intent: Intent) -> dict[str, _Input]:
+        """The inputs at the versions that are pinned."""
+        places = self._context.lake.places()
+        return {
+            name: _Input.at(places[name], Position.parse(intent.consumed[name]).version)
+            for name in self._inputs
+        }
+
+    def _frame(self, name: str, found: _Input) -> DataFrame:
+        """What the query sees of an input: all of it."""
         columns = self._context.tables[name].columns
-        at = Position.parse(intent.consumed[name])
-        table = DeltaTable(self._context.lake.places()[name].path, version=at.version)
-        files = [unquote(path) for path in table.file_uris()]
-        if not files:
+        if not found.files:
             return self._spark.createDataFrame([], columns)
-        counts = pa.table(table.get_add_actions(flatten=True))
-        rows_of: list[Any] = (
-            counts["num_records"].to_pylist() if "num_records" in counts.column_names else [None]
-        )
-        if None not in rows_of and are_few(files, sum(rows_of)):
-            rows = read(files, columns).combine_chunks()
+        if found.rows is not None and are_few(found.files, found.rows):
+            rows = read(found.files, columns).combine_chunks()
             return self._spark.createDataFrame(rows, columns).coalesce(1)
-        return self._spark.read.schema(columns).parquet(*files)
+        return self._spark.read.schema(columns).parquet(*found.files)
 
     def _difference(self, rows: pa.Table) -> pa.Table:
         """What has to change in the table, for it to hold these rows: its columns, and whether a row goes.

@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from headwater.common.report import Account, Stopwatch
 from headwater.runtime import failpoints
 from headwater.storage.intent import Intent, IntentFile, Shares
 from headwater.storage.target import CHECKPOINT_EVERY, Identity, Target
@@ -38,11 +39,28 @@ class Built:
             that are merged into it.
         newest: what the build found to be `Intent.newest`, where that was not known before.
         shares: what the build found to be `Intent.shares`.
+        account: what it made of the batch's rows.
     """
 
     parts: Mapping[str, Part]
     newest: int | None = None
     shares: Shares = field(default_factory=dict)
+    account: Account = field(default_factory=Account)
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A batch that is in all of its tables.
+
+    Attributes:
+        version: the table's that has it.
+        account: what the build made of its rows; nothing where a process that was killed had built it.
+        phases: {step → its seconds}: `pin`, `build`, `commit` and `seal`, those that were left to do.
+    """
+
+    version: int
+    account: Account
+    phases: dict[str, float]
 
 
 class Committer:
@@ -80,29 +98,31 @@ class Committer:
         last = self.table.last(intent.flow)
         return intent if last <= intent.sequence <= last + 1 else None
 
-    def carry_out(self, intent: Intent, build: Callable[[Intent], Built]) -> int:
-        """Do the batch, or what is left of it; the table's version that has it.
+    def carry_out(self, intent: Intent, build: Callable[[Intent], Built]) -> Committed:
+        """Do the batch, or what is left of it.
 
         Raises:
             CommitError: something else wrote to a target.
         """
         flow = intent.flow
-        identity = _identity(intent)
+        identity, account, watch = _identity(intent), Account(), Stopwatch()
         # 1. Pin
         if intent.staged is None:
             self._intents.write(intent)
         failpoints.reach("pinned", flow)
+        watch.lap("pin")
         if not self.table.done(identity):
             # 2. Build
             if intent.staged is None:
                 built = build(intent)
                 identity = replace(identity, newest=built.newest or intent.newest, shares=built.shares)
-                parts = dict(built.parts)
+                parts, account = dict(built.parts), built.account
                 failpoints.reach("built", flow)
                 if len(parts) > 1:
                     parts = {name: self._written(name, part, intent) for name, part in parts.items()}
                     intent = self._intents.write(replace(intent, staged=parts, shares=built.shares))
                     failpoints.reach("staged", flow)
+                watch.lap("build")
             else:
                 parts = dict(intent.staged)
             # 3. Commit
@@ -110,10 +130,12 @@ class Committer:
                 self._commit(name, part, identity)
                 failpoints.reach("committing", flow)
             failpoints.reach("committed", flow)
+            watch.lap("commit")
         # 4. Seal
         self._intents.seal(intent)
         failpoints.reach("sealed", flow)
-        return self.table.version
+        watch.lap("seal")
+        return Committed(self.table.version, account, watch.phases)
 
     def _written(self, name: str, part: Part, intent: Intent) -> list[str]:
         """The files of a target's part; of one that is merged, they are its rows."""

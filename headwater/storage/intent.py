@@ -24,6 +24,7 @@ class Intent:
         consumed: per input, how far it has been read when this batch is committed.
         files: what the batch reads, absolute paths; empty for a source flow.
         rows: how many rows those files hold, as the input's log says.
+        size: their bytes, as it says, too.
         newest: Kafka's timestamp (epoch milliseconds) of the newest record in those files, where known.
         references: the version of each reference table that it reads.
         clock: the time of the batch, UTC, ISO 8601: what every "now" in it means.
@@ -51,6 +52,7 @@ class Intent:
     shares: Shares = field(default_factory=dict)
     event_time: dict[str, Any] = field(default_factory=dict)
     prefix: str = ""
+    size: int = 0
 
     @property
     def batch(self) -> str:

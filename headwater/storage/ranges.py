@@ -58,13 +58,15 @@ class Position:
 class Range:
     """The files to read next, and the position after them.
 
-    `newest` is Kafka's timestamp (epoch milliseconds) of the newest record that the table had by then.
+    `newest` is Kafka's timestamp (epoch milliseconds) of the newest record that the table had by then, `size`
+    the bytes of the files.
     """
 
     files: tuple[str, ...]
     rows: int
     upto: Position
     newest: int | None
+    size: int = 0
 
 
 def take(
@@ -93,12 +95,12 @@ def take(
     for step in _steps(table, name, start, upto, changes):
         for index, file in step.left(at):
             if files and (rows + max(file.rows, 0) > max_rows or size + file.size > max_bytes):
-                return Range(tuple(files), rows, replace(step.before, files=index), newest)
+                return Range(tuple(files), rows, replace(step.before, files=index), newest, size)
             files.append(file.path)
             rows += max(file.rows, 0)
             size += file.size
         at, newest = step.after, step.newest
-    return Range(tuple(files), rows, at, newest) if at != start else None
+    return Range(tuple(files), rows, at, newest, size) if at != start else None
 
 
 def lag(table: Path, start: Position, *, changes: bool = False) -> int:

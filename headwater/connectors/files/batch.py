@@ -28,7 +28,6 @@ class Batch:
         newest: when the newest of its files was written: epoch milliseconds; None: it has no record.
         amiss: {file → why its records are not, or not all, in the table}.
         lines: of the ledger; `modified` in microseconds since the epoch.
-        version: the table's that has it, once there is one.
     """
 
     def __init__(
@@ -43,7 +42,6 @@ class Batch:
         self.newest: int | None = None
         self.amiss: dict[str, str] = {}
         self.lines: list[dict[str, Any]] = []
-        self.version = -1
 
     @property
     def rows(self) -> int:

@@ -153,7 +153,7 @@ def snapshot(project: Project, board: Board, client: Mapping[str, Any]) -> list[
                 rows=flow.rows_out,
                 quarantined=flow.quarantined,
                 lag=lag(project, lake, name, ends),
-                freshness=None if last is None else last.freshness(),
+                freshness=None if last is None else last.freshness,
             )
         )
     return found
