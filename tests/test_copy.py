@@ -35,7 +35,7 @@ FILES = {
     "silver/visits.py": '''import json
 from pathlib import Path
 import headwater as hw
-from headwater.sinks import Sink
+from headwater.connectors.sinks import Sink
 @hw.table(source="bronze.raw", decode=hw.json("user STRING, n BIGINT"))
 def visits(raw):
     """One row per visit."""

@@ -40,7 +40,7 @@ from pathlib import Path
 
 import headwater as hw
 from headwater.errors import SinkUnavailable
-from headwater.sinks import CHANGE, Sink
+from headwater.connectors.sinks import CHANGE, Sink
 
 HERE = Path(__file__).parent
 

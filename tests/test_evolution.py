@@ -30,7 +30,7 @@ MORE = {
     "silver/sent.py": '''import json
 from pathlib import Path
 import headwater as hw
-from headwater.sinks import Sink
+from headwater.connectors.sinks import Sink
 class File(Sink):
     """Each row as a line."""
     def open(self, table):

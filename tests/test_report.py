@@ -31,7 +31,7 @@ NAMED, RUNS, SENT = "gold.named", "gold.runs", f"{COUNTS}->mine"
 STEPS = ["pin", "build", "commit", "seal"]
 FILES = {
     "gold/named.py": '''import headwater as hw
-from headwater.sinks import Sink
+from headwater.connectors.sinks import Sink
 
 @hw.table(source=["gold.counts", "reference.names"])
 def named(counts, names):

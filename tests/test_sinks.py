@@ -40,7 +40,7 @@ from pathlib import Path
 
 import headwater as hw
 from headwater.errors import FlowError, SinkUnavailable
-from headwater.sinks import CHANGE, Position, Sink
+from headwater.connectors.sinks import CHANGE, Position, Sink
 
 HERE = Path(__file__).parent
 

@@ -29,7 +29,7 @@ from headwater.storage.target import Target
 
 NOW = "kafka: embedded\nmaintain: {keep: 0s, every: 1s}\n"
 SINK = '''import headwater as hw
-from headwater.sinks import Sink
+from headwater.connectors.sinks import Sink
 class Nowhere(Sink):
     """Keeps nothing."""
     def open(self, table): return None
