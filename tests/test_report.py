@@ -182,7 +182,7 @@ def test_what_a_report_says_of_its_batch(case: Case) -> None:
         assert commit.flows[name]["sequence"] == 1
         assert list(report.phases) == STEPS
         assert 0 < sum(report.phases.values()) <= report.seconds
-        assert report.phases["build"] == max(report.phases.values())
+        assert min(report.phases.values()) > 0
         assert commit.at.timestamp() - 0.002 <= report.at and report.began < commit.at.timestamp()
         assert report.offsets == {}
     above = {
