@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headwater.errors import ProjectError
+from headwater.errors import ProjectError, Where
 from headwater.planner import aggregate
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.planner.event_time import NEVER
@@ -26,7 +26,7 @@ from headwater.storage.target import Identity, Target
 
 DDL = "at TIMESTAMP, k STRING, x DOUBLE, f FLOAT, n BIGINT, i INT, d DECIMAL(12,2), s STRING, day DATE, "
 DDL += "ok BOOLEAN"
-WHERE = "gold/t.sql: gold.t"
+WHERE = Where.of("gold/t.sql", "gold.t")
 
 
 @pytest.fixture(scope="module")

@@ -234,7 +234,7 @@ def test_what_can_not_be_backfilled(tmp_path: Path, interpreted: SparkSession) -
     case = Case(tmp_path / "project", interpreted, {**ONLY, **BELOW, **more})
     case.land("a.json", 1)
     for table, why in {
-        "bronze.paid": r"bronze\.paid takes what lies at in/\*: put the files there",
+        "bronze.paid": r"bronze\.paid takes what lies at in/\*; put the files there",
         "silver.visits": r"follows from bronze\.raw; history enters a table of bronze: bronze\.raw",
         "bronze.nope": "unknown table",
     }.items():
@@ -246,7 +246,7 @@ def test_what_can_not_be_backfilled(tmp_path: Path, interpreted: SparkSession) -
         case.backfill("nowhere/*")
     case.land("b", 1)
     with pytest.raises(
-        ProjectError, match=r"the names of these files say no one format: say --format json, t"
+        ProjectError, match=r"the names of these files say no one format; say --format json, t"
     ):
         case.backfill("landing/*")
     case.backfill("landing/*", form="json")
@@ -274,7 +274,7 @@ def test_a_delta_table_is_history_too(case: Case) -> None:
     assert case.found() == {FIRST: list(range(31))}
     write_deltalake(case.root / "parts", pa.table({"n": [1], "day": ["x"]}), partition_by=["day"])
     with pytest.raises(
-        ProjectError, match=r"parts: its files lack the columns .* partitioned by \(day\): write"
+        ProjectError, match=r"parts: its files lack the columns .* partitioned by \(day\); write"
     ):
         case.backfill("parts")
 

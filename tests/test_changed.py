@@ -128,7 +128,7 @@ def test_a_batch_that_was_killed_is_there_once(
 
     def killed(at: str, flow: str) -> None:
         if at == step and flow in (*QUERIES, NAMED):
-            raise CommitError("killed")
+            raise CommitError("killed", code="WRITTEN_BY_OTHERS")
 
     for name in (EVEN, NAMED, LONG):
         with monkeypatch.context() as patched:

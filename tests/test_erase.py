@@ -53,7 +53,7 @@ class Mine(Sink):
 
     def write(self, changes):
         if (HERE / "down").exists():
-            raise SinkUnavailable("mine: down")
+            raise SinkUnavailable("mine: down", code="SINK_UNAVAILABLE")
         file = HERE / "held"
         held = json.loads(file.read_text()) if file.exists() else {}
         for _, rows in changes.batches():

@@ -142,7 +142,7 @@ def test_rows_that_are_only_appended_are_there_or_not(case: Case) -> None:
     wrong = said(case, "diff", VISITS, "--from", "9").exception
     assert str(wrong) == f"{VISITS} has no version 9; it has 0 to 3"
     wrong = said(case, "diff", VISITS, "--from", "yesterday").exception
-    assert str(wrong).startswith("--from yesterday: write a version or a time like")
+    assert str(wrong).startswith("--from yesterday is no version and no time; write a version or a time like")
 
 
 def test_a_table_that_is_defined_or_not_a_table_of_its_own_is_not_dropped(case: Case) -> None:

@@ -131,7 +131,7 @@ def _fails(reach: Callable[[str, str], None]) -> Callable[[str, str], None]:
         except SystemExit:
             if flow == "rebuild":
                 raise
-            raise FlowError("broken off") from None
+            raise FlowError("broken off", code="STOPPED") from None
 
     return reached
 

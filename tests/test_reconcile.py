@@ -199,7 +199,7 @@ def test_of_which_tables_windows_can_not_be_computed_alone(case: Case, table: st
 
 @pytest.mark.parametrize("text", ["2026-01-31", "2026-01-31/", "today/2026-01-31", "2026-01-31/2026-01-31"])
 def test_what_is_no_window(text: str) -> None:
-    with pytest.raises(ProjectError, match=f"--window {text}: write two times"):
+    with pytest.raises(ProjectError, match=f"--window {text} is no span between two times; write two"):
         Window.parse(text)
 
 

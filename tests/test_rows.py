@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
 from headwater.connectors.decode.contract import Fields
-from headwater.errors import FlowError
+from headwater.errors import NOWHERE, FlowError
 from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.planner.analysis import BRONZE
 from headwater.project.definitions import Contract, Json
@@ -166,7 +166,7 @@ def test_decoded_rows_and_rejects_are_the_same_both_ways(
     spark: SparkSession, tmp_path: Path, values: list[bytes | None], contract: Contract
 ) -> None:
     bronze(tmp_path / "in.parquet", values)
-    schema = decode.fields(Json("a BIGINT", contract), "test")
+    schema = decode.fields(Json("a BIGINT", contract), NOWHERE)
     table = target(tmp_path / "lake", stored.schema(decode.columns(schema, BRONZE)))
     found: list[Any] = []
     for at, rows in enumerate(both(spark, tmp_path / "in.parquet", BRONZE, schema)):
@@ -184,7 +184,7 @@ def test_decoded_rows_and_rejects_are_the_same_both_ways(
 
 def test_a_frozen_contract_stops_both_ways(spark: SparkSession, tmp_path: Path) -> None:
     bronze(tmp_path / "in.parquet", VALUES)
-    schema = decode.fields(Json("a BIGINT", "freeze"), "test")
+    schema = decode.fields(Json("a BIGINT", "freeze"), NOWHERE)
     table = target(tmp_path / "lake", stored.schema(decode.columns(schema, BRONZE)))
     said = []
     for at, rows in enumerate(both(spark, tmp_path / "in.parquet", BRONZE, schema)):

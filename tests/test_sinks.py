@@ -61,9 +61,9 @@ class Mine(Sink):
 
     def write(self, changes):
         if (HERE / "down").exists():
-            raise SinkUnavailable("mine: down")
+            raise SinkUnavailable("mine: down", code="SINK_UNAVAILABLE")
         if (HERE / "refuses").exists() and changes.last.generation == 1:
-            raise FlowError("mine: refused")
+            raise FlowError("mine: refused", code="SINK_REFUSES")
         rows = [(at.version, row) for at, table in changes.batches() for row in table.to_pylist()]
         rows = [[version, row[CHANGE], row["host"], row["n"]] for version, row in rows]
         self.log("write", changes.first.version, changes.last.version, rows)

@@ -163,7 +163,7 @@ class Filled(Case):
         """The documents of the next batch are written, and their version is not."""
 
         def ends(*_: object) -> None:
-            raise SinkUnavailable("gone")
+            raise SinkUnavailable("gone", code="SINK_UNAVAILABLE")
 
         with self._patch.context() as patch:
             patch.setattr(OpenSearchIndex, "_keep", ends)

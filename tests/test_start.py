@@ -93,7 +93,7 @@ def test_a_source_without_a_checkpoint_goes_on_from_what_its_table_has(
                 reach(at, flow)
                 if at == step:
                     monkeypatch.setattr(failpoints, "reach", reach)
-                    raise FlowError("a crash")
+                    raise FlowError("a crash", code="STOPPED")
 
             monkeypatch.setattr(failpoints, "reach", crash)
             taken(project, code=1)

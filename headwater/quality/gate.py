@@ -79,9 +79,12 @@ class Gate:
         self.keyed.sort(key=lambda one: one.rule.action == "warn")  # after those that keep rows out
         if len(holding := [one.rule for one in self.keyed if one.rule.action != "warn"]) > 1:
             raise ProjectError(
-                f"{holding[1].where}: {holding[1].id} keeps rows out by what others hold, as {holding[0].id} "
-                "does: which of them stay would depend on how batches are cut; let one of the two warn, or "
-                "expect it of a table that reads this one"
+                f"{holding[1].where}: {holding[1].id} keeps rows out by what others hold, as "
+                f"{holding[0].id} does: which of them stay would depend on how batches are cut",
+                code="EXPECTATIONS_DEPEND",
+                table=holding[1].where.table,
+                file=holding[1].where.file,
+                hint="let one of the two warn, or expect it of a table that reads this one",
             )
         alone = {one.alone for one in self.keyed}
         self.alone = None if () in alone else sorted(alone)  # all by which rows of the table are looked up
@@ -233,8 +236,11 @@ class Gate:
             like = f"one looks like {_masked(json.loads(tally.sample), failed)}; "
         if said:
             raise FlowError(
-                f"{self._table}: batch {batch} fails {', '.join(said)}; {like}nothing of the batch "
-                "is in the table: mend the rows' source, the definition or the suite, then run again"
+                f"{self._table}: batch {batch} fails {', '.join(said)}; {like}nothing of the batch is in "
+                "the table",
+                code="EXPECTATION_FAILED",
+                table=self._table,
+                hint="mend the rows' source, the definition or the suite, then run again",
             )
 
     def _strongest(self) -> Column:

@@ -135,7 +135,9 @@ def compare(name: str, live: Side, built: Side, limit: int = 0) -> Difference:
                 found: list[dict[str, Any]] = connection.execute(text).to_arrow_table().to_pylist()
                 return found
             except duckdb.Error as e:
-                raise FlowError(f"{name}: its rows can't be compared: {e}") from e
+                raise FlowError(
+                    f"{name}: its rows can't be compared: {e}", code="NOT_COMPARABLE", table=name
+                ) from e
 
         def only(one: Side, other: Side) -> tuple[int, tuple[dict[str, Any], ...]]:
             if not one.files:
