@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
+from raising import raises_code
 
 from headwater.connectors import decode
 from headwater.connectors.decode.contract import BREACH, Fields
 from headwater.connectors.decode.parser import parser
 from headwater.connectors.produce import load_generator
-from headwater.errors import NOWHERE, FlowError, ProjectError, Where
+from headwater.error_codes import Code
+from headwater.errors import NOWHERE, Where
 from headwater.planner.analysis import BRONZE
 from headwater.project.definitions import Contract, Json
 from headwater.runtime import catalyst, jvm
@@ -505,7 +507,7 @@ def test_a_frozen_table_stops_at_the_first_such_record() -> None:
     ]
     rows = [Row("main", "t", 0, offset, why) for offset, why in enumerate(reasons)]
     taken.enforce(rows[:1])
-    with pytest.raises(FlowError) as stopped:
+    with raises_code("CONTRACT_BROKEN", table="silver.x", file="silver/x.py") as stopped:
         taken.enforce(rows[::-1])
     text = str(stopped.value)
     assert text.startswith("silver/x.py: silver.x: unknown field 'b' (topic t, partition 0, offset 1; 2 such")
@@ -513,7 +515,7 @@ def test_a_frozen_table_stops_at_the_first_such_record() -> None:
 
 
 def test_an_unknown_contract_is_refused() -> None:
-    with pytest.raises(ProjectError, match="contract='strict'; known: evolve, freeze, quarantine"):
+    with raises_code("PROPERTY_INVALID", match="contract='strict'; known: evolve, freeze, quarantine"):
         decode.fields(Json("a INT", "strict"), Where.of("silver/x.py", "silver.x"))  # type: ignore[arg-type]
 
 
@@ -578,27 +580,39 @@ def test_kafkas_timestamp_is_a_column_where_it_is_asked_for(spark: SparkSession)
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("N", "has a field 'N' and gives"), ("_source", "is the name of a column that every")]
+    ("name", "code", "says"),
+    [
+        ("N", "COLUMN_TWICE", "has a field 'N' and gives"),
+        ("_source", "COLUMN_RESERVED", "is the name of a column that every"),
+    ],
 )
-def test_kafkas_timestamp_needs_a_name_of_its_own(name: str, says: str) -> None:
-    with pytest.raises(ProjectError) as refused:
+def test_kafkas_timestamp_needs_a_name_of_its_own(name: str, code: Code, says: str) -> None:
+    with raises_code(code, table="silver.x") as refused:
         decode.fields(Json("n INT", timestamp=name), Where.of("silver/x.py", "silver.x"))
     assert says in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("ddl", "says"),
+    ("ddl", "code", "says"),
     [
-        ("a STRIN", "not Spark DDL"),
-        ("a MAP<STRING, INT>", "'a': map<string,int> is not supported; take it as STRING or a STRUCT"),
-        ("a STRUCT<b: ARRAY<BINARY>>", "'a'.b: binary is not supported"),
-        ("ingested_at TIMESTAMP", "'ingested_at' is the name of a column that every row has"),
-        ("_Source STRING", "'_Source' is the name"),
-        ("_rescued STRING", "'_rescued' is the name"),
+        ("a STRIN", "DDL_INVALID", "not Spark DDL"),
+        (
+            "a MAP<STRING, INT>",
+            "FIELD_NOT_SUPPORTED",
+            "'a': map<string,int> is not supported; take it as STRING or a STRUCT",
+        ),
+        ("a STRUCT<b: ARRAY<BINARY>>", "FIELD_NOT_SUPPORTED", "'a'.b: binary is not supported"),
+        (
+            "ingested_at TIMESTAMP",
+            "COLUMN_RESERVED",
+            "'ingested_at' is the name of a column that every row has",
+        ),
+        ("_Source STRING", "COLUMN_RESERVED", "'_Source' is the name"),
+        ("_rescued STRING", "COLUMN_RESERVED", "'_rescued' is the name"),
     ],
 )
-def test_fields_that_cannot_be_are_refused(ddl: str, says: str) -> None:
-    with pytest.raises(ProjectError) as refused:
+def test_fields_that_cannot_be_are_refused(ddl: str, code: Code, says: str) -> None:
+    with raises_code(code, table="silver.x") as refused:
         decode.fields(Json(ddl), Where.of("silver/x.py", "silver.x"))
     assert says in str(refused.value) and str(refused.value).startswith("silver/x.py: silver.x: ")
 

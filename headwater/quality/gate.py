@@ -224,22 +224,22 @@ class Gate:
         Raises:
             FlowError: it names the rules, their counts, and shows a row without its values.
         """
-        said = [
-            f"{one.rule.id} ({findings.missed[one.rule.id]}, {one.rule.where})"
-            for one in self.measures
-            if one.rule.action == "fail" and one.rule.id in findings.missed
-        ]
+        broken = [one.rule for one in self.measures if one.rule.action == "fail"]
+        broken = [rule for rule in broken if rule.id in findings.missed]
+        said = [f"{rule.id} ({findings.missed[rule.id]}, {rule.where})" for rule in broken]
         like = ""
         if tally.sample is not None:
             failed = [rule for rule in self.rules if rule.action == "fail" and rule.id in tally.failed]
             said += [f"{rule.id} ({tally.failed[rule.id]} rows, {rule.where})" for rule in failed]
             like = f"one looks like {_masked(json.loads(tally.sample), failed)}; "
-        if said:
+            broken += failed
+        if broken:
             raise FlowError(
                 f"{self._table}: batch {batch} fails {', '.join(said)}; {like}nothing of the batch is in "
                 "the table",
                 code="EXPECTATION_FAILED",
                 table=self._table,
+                file=broken[0].where.file,
                 hint="mend the rows' source, the definition or the suite, then run again",
             )
 

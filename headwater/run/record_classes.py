@@ -105,4 +105,4 @@ if __name__ == "__main__":
     try:
         print(make())
     except HeadwaterError as e:
-        sys.exit(f"headwater: {e}")
+        sys.exit(f"headwater: {e} [{e.code}]")

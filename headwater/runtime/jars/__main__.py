@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
             print(__doc__, file=sys.stderr)
             return 2
     except HeadwaterError as e:
-        print(f"headwater: {e}", file=sys.stderr)
+        print(f"headwater: {e} [{e.code}]", file=sys.stderr)
         return e.exit_code
     return 0
 
