@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 from typer.testing import CliRunner, Result
 from visits import COUNTS, ENDED, TOP, VISITS, Case
 
@@ -225,5 +226,5 @@ def test_a_table_is_renamed_by_making_it_anew_and_dropping_the_former(case: Case
     case.drain(VISITS, "gold.users", TOP)
     wanted = f"SELECT v.user, count(*), sum(n) FROM {VISITS} v GROUP BY 1"
     assert case.rows("gold.users") == sorted(query.run(wanted, project=case.root).rows, key=repr)
-    with pytest.raises(QueryError, match="unknown table"):
+    with raises_code("UNKNOWN_TABLE"):
         case.rows(COUNTS)

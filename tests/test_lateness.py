@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from raising import raises_code
 from typer.testing import CliRunner
 
 from headwater.cli import app
@@ -256,7 +257,9 @@ def test_a_hopeless_row_has_a_delay_too(tmp_path: Path) -> None:
 
 def test_what_can_not_be_measured_is_refused(tmp_path: Path) -> None:
     found = project(tmp_path, a=("window(event_time, '5 minutes')", "1 SECOND"))
-    with pytest.raises(QueryError, match=r"silver\.readings holds nothing yet; run"):
+    with raises_code(
+        "TABLE_EMPTY", table="silver.readings", match=r"silver\.readings holds nothing yet; run"
+    ):
         lateness.measure(found, "silver.readings")
     fill(found, [row(0, None)])
     fill(found, [{"host": "h"}], pa.schema([("host", pa.string())]), "silver.other")
@@ -271,7 +274,9 @@ def test_what_can_not_be_measured_is_refused(tmp_path: Path) -> None:
             lateness.measure(found, name, **options)  # type: ignore[arg-type]
         assert "\n" not in str(refused.value)
     (tmp_path / "gold" / "a.sql").unlink()
-    with pytest.raises(QueryError, match=r"nothing declares it; add --event-time COLUMN, one of: event_time"):
+    with raises_code(
+        "EVENT_TIME_UNKNOWN", match="nothing declares it; add --event-time COLUMN, one of: event_time"
+    ):
         lateness.measure(load_project(tmp_path), "silver.readings")
 
 
@@ -333,9 +338,9 @@ def test_the_chart_is_one_file_that_needs_no_other(filled: Path, tmp_path: Path,
 
 def test_a_chart_of_another_ending_is_refused(filled: Path, tmp_path: Path) -> None:
     found = lateness.measure(load_project(filled), "silver.readings")
-    with pytest.raises(QueryError, match=r"ends in \.svg or \.html"):
+    with raises_code("CHART_NOT_WRITABLE", match=r"ends in \.svg or \.html"):
         lateness_chart.write(found, tmp_path / "chart.png")
-    with pytest.raises(QueryError, match="choose another file"):
+    with raises_code("CHART_NOT_WRITABLE", match="choose another file"):
         lateness_chart.write(found, tmp_path / "none" / "chart.svg")
 
 
