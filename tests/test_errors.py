@@ -148,5 +148,5 @@ def test_a_command_that_fails_says_its_code(tmp_path: Path, as_json: bool) -> No
         assert done.stdout == ""
         return
     said = json.loads(done.stdout)
-    assert said.pop("hint").startswith("use --project") and said.pop("error").endswith("DIR")
+    assert said.pop("hint") == "go into one, or use --project" and said.pop("error").endswith("--project")
     assert said == {"event": "error", "code": "NO_PROJECT", "table": None, "file": str(tmp_path)}

@@ -243,7 +243,7 @@ class ProcessFlow(TimedFlow):
             FlowError: they do not fit.
         """
         found = list(rows)
-        unknown_columns(found, columns.names, self._where.said(f"{self._where} {what}"))
+        unknown_columns(found, columns.names, self._where)
         try:
             return pa.Table.from_pylist(found, columns)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as e:

@@ -23,7 +23,7 @@ def find_project(start: Path | None = None) -> Path:
         f"{origin}: no project here or above (a folder with conf/ and one of bronze/, silver/, gold/)",
         code="NO_PROJECT",
         file=origin,
-        hint="use --project, or run: headwater init DIR",
+        hint="go into one, or use --project",
     )
 
 
