@@ -15,9 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from raising import raises_code
 
 from headwater.connectors import decode
-from headwater.errors import NOWHERE, FlowError, ProjectError, Where
+from headwater.error_codes import Code
+from headwater.errors import NOWHERE, Where
 from headwater.flows.rows import Counts, FewRows, ManyRows, Work, read
 from headwater.planner.analysis import BRONZE
 from headwater.project.definitions import Json
@@ -156,7 +158,7 @@ def test_a_rule_that_fails_the_flow_says_which_rows_without_their_values(
     for rows in (FewRows(made, read([file], made.columns)), ManyRows(made, [file], len(VALUES))):
         _, _, counts = take(rows)
         assert made.gate is not None
-        with pytest.raises(FlowError) as e:
+        with raises_code("EXPECTATION_FAILED", table="silver.t") as e:
             made.gate.enforce(counts.tally, Findings(), 12)
         said = str(e.value)
         assert "silver.t: batch 12 fails values_to_be_between(usage) (3 rows, quality/t.json)" in said
@@ -217,8 +219,8 @@ def test_one_rule_about_keys_may_keep_rows_out_and_others_warn(
     spark: SparkSession, work: Callable[..., tuple[Work, str]]
 ) -> None:
     usage = Rule("usage", UNIQUE.type, {"column": "usage"}, "drop", Where("q.json: expectation 2"))
-    with pytest.raises(
-        ProjectError, match=r"^q\.json: expectation 2: usage keeps rows out .* as host does: "
+    with raises_code(
+        "EXPECTATIONS_DEPEND", match=r"^q\.json: expectation 2: usage keeps rows out .* as host does: "
     ):
         work((UNIQUE, usage))
     # The second is judged first, and what it keeps out makes no other row fail the first.
@@ -275,22 +277,27 @@ def test_a_column_grows_within_its_key_however_batches_are_cut(
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("more", "code", "says"),
     [
-        ({}, "name what tells keys apart, as meta.within = \\['id'\\]"),
-        ({"within": ("hots",)}, "no column 'hots'"),
+        ({}, "ORDER_WITHOUT_KEYS", "name what tells keys apart, as meta.within = \\['id'\\]"),
+        ({"within": ("hots",)}, "EXPECTATION_INVALID", "no column 'hots'"),
         (
             {"within": ("host",), "kwargs": {"column": "host"}},
+            "EXPECTATION_INVALID",
             "host is string; this is for numbers and times",
         ),
-        ({"within": ("host",), "kwargs": {"column": "n", "parse": 1}}, "no argument 'parse'"),
+        (
+            {"within": ("host",), "kwargs": {"column": "n", "parse": 1}},
+            "EXPECTATION_INVALID",
+            "no argument 'parse'",
+        ),
     ],
 )
 def test_an_order_that_there_is_none_of_is_refused(
-    work: Callable[..., tuple[Work, str]], more: dict[str, Any], says: str
+    work: Callable[..., tuple[Work, str]], more: dict[str, Any], code: Code, says: str
 ) -> None:
     grows = Rule("grows", "expect_column_values_to_be_increasing", {"column": "n"}, "warn", Where("q"))
-    with pytest.raises(ProjectError, match=says):
+    with raises_code(code, match=says):
         work((replace(grows, **more),))
 
 
