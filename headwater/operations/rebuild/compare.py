@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from headwater.common import scratch
 from headwater.common.scratch import comparable, quoted
-from headwater.errors import FlowError
+from headwater.errors import FlowError, first_line
 from headwater.flows.replay import replay_name
 from headwater.planner.aggregate import PARTIAL
 from headwater.planner.event_time import late_name, state_name
@@ -136,7 +136,7 @@ def compare(name: str, live: Side, built: Side, limit: int = 0) -> Difference:
                 return found
             except duckdb.Error as e:
                 raise FlowError(
-                    f"{name}: its rows can't be compared: {e}", code="NOT_COMPARABLE", table=name
+                    f"{name}: its rows can't be compared: {first_line(e)}", code="NOT_COMPARABLE", table=name
                 ) from e
 
         def only(one: Side, other: Side) -> tuple[int, tuple[dict[str, Any], ...]]:
