@@ -14,8 +14,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from raising import raises_code
 
-from headwater.errors import ProjectError
+from headwater.errors import Where
+from headwater.errors.codes import Code
 from headwater.planner import aggregate
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.planner.event_time import NEVER
@@ -26,7 +28,7 @@ from headwater.storage.target import Identity, Target
 
 DDL = "at TIMESTAMP, k STRING, x DOUBLE, f FLOAT, n BIGINT, i INT, d DECIMAL(12,2), s STRING, day DATE, "
 DDL += "ok BOOLEAN"
-WHERE = "gold/t.sql: gold.t"
+WHERE = Where.of("gold/t.sql", "gold.t")
 
 
 @pytest.fixture(scope="module")
@@ -98,53 +100,126 @@ def test_no_aggregate_is_none(interpreted: SparkSession, rows: DataFrame) -> Non
 
 
 @pytest.mark.parametrize(
-    ("sql", "says"),
+    ("sql", "code", "says"),
     [
         (
             "SELECT k, count(*) c FROM rows GROUP BY k HAVING count(*) > 1",
+            "AGGREGATE_NOT_OUTERMOST",
             "a filter (HAVING, or WHERE with a subquery) above",
         ),
-        ("SELECT k, count(*) c FROM rows GROUP BY k ORDER BY c", "ORDER BY above or beside GROUP BY"),
-        ("SELECT k, count(*) c FROM rows GROUP BY k LIMIT 3", "LIMIT above or beside GROUP BY"),
-        ("SELECT DISTINCT k, count(*) c FROM rows GROUP BY k", "DISTINCT above or beside GROUP BY"),
+        (
+            "SELECT k, count(*) c FROM rows GROUP BY k ORDER BY c",
+            "AGGREGATE_NOT_OUTERMOST",
+            "ORDER BY above or beside GROUP BY",
+        ),
+        (
+            "SELECT k, count(*) c FROM rows GROUP BY k LIMIT 3",
+            "AGGREGATE_NOT_OUTERMOST",
+            "LIMIT above or beside GROUP BY",
+        ),
+        (
+            "SELECT DISTINCT k, count(*) c FROM rows GROUP BY k",
+            "AGGREGATE_NOT_OUTERMOST",
+            "DISTINCT above or beside GROUP BY",
+        ),
         (
             "SELECT k, count(DISTINCT s) c FROM rows GROUP BY k",
+            "AGGREGATE_NOT_MAINTAINABLE",
             "can't be maintained from new rows alone; known: sum",
         ),
-        ("SELECT k, median(x) m FROM rows GROUP BY k", "m = "),
-        ("SELECT k, first(x) m FROM rows GROUP BY k", "can't be maintained from new rows alone"),
-        ("SELECT k, count(x, n) c FROM rows GROUP BY k", "can't be maintained from new rows alone"),
-        ("SELECT k, max(c) m FROM (SELECT k, s, count(*) c FROM rows GROUP BY k, s) GROUP BY k", "its own"),
+        ("SELECT k, median(x) m FROM rows GROUP BY k", "AGGREGATE_NOT_MAINTAINABLE", "m = "),
+        (
+            "SELECT k, first(x) m FROM rows GROUP BY k",
+            "AGGREGATE_NOT_MAINTAINABLE",
+            "can't be maintained from new rows alone",
+        ),
+        (
+            "SELECT k, count(x, n) c FROM rows GROUP BY k",
+            "AGGREGATE_NOT_MAINTAINABLE",
+            "can't be maintained from new rows alone",
+        ),
+        (
+            "SELECT k, max(c) m FROM (SELECT k, s, count(*) c FROM rows GROUP BY k, s) GROUP BY k",
+            "AGGREGATE_OF_AGGREGATE",
+            "its own",
+        ),
         (
             "SELECT session_window.start a, day(session_window.end) d, count(*) c FROM rows "
             "GROUP BY session_window(at, '1 minute')",
+            "COMPUTES_WITH_SESSION",
             "computes with a session",
         ),
-        ("SELECT count(*) c FROM rows GROUP BY k", "GROUP BY rows.k is not among its columns; add it"),
-        ("SELECT k, count(*) c FROM rows GROUP BY k, s", "GROUP BY rows.s is not among"),
-        ("SELECT upper(k) u, count(*) c FROM rows GROUP BY k", "GROUP BY rows.k is not among its columns"),
-        ("SELECT date(window.start) d, count(*) c FROM rows GROUP BY window(at, '1 hour')", "is not among"),
-        ("SELECT p.a, count(*) c FROM (SELECT struct(k a, s b) p FROM rows) GROUP BY p", "is not among"),
+        (
+            "SELECT count(*) c FROM rows GROUP BY k",
+            "GROUP_NOT_SELECTED",
+            "GROUP BY rows.k is not among its columns; add it",
+        ),
+        (
+            "SELECT k, count(*) c FROM rows GROUP BY k, s",
+            "GROUP_NOT_SELECTED",
+            "GROUP BY rows.s is not among",
+        ),
+        (
+            "SELECT upper(k) u, count(*) c FROM rows GROUP BY k",
+            "GROUP_NOT_SELECTED",
+            "GROUP BY rows.k is not among its columns",
+        ),
+        (
+            "SELECT date(window.start) d, count(*) c FROM rows GROUP BY window(at, '1 hour')",
+            "GROUP_NOT_SELECTED",
+            "is not among",
+        ),
+        (
+            "SELECT p.a, count(*) c FROM (SELECT struct(k a, s b) p FROM rows) GROUP BY p",
+            "GROUP_NOT_SELECTED",
+            "is not among",
+        ),
         (
             "SELECT window.start a, count(*) c FROM rows GROUP BY window(at, '1 minute'), k",
+            "GROUP_NOT_SELECTED",
             "GROUP BY rows.k is not",
         ),
-        ("SELECT k, sum(x) / count(x) m FROM rows GROUP BY k", "m = "),
-        ("SELECT k, round(avg(x), 1) m FROM rows GROUP BY k", "computes with an aggregate"),
-        ("SELECT k, c + 1 AS c FROM (SELECT k, count(*) c FROM rows GROUP BY k)", "c = "),
-        ("SELECT k, max_by(struct(x), at) m FROM rows GROUP BY k", "of a STRUCT, ARRAY or MAP it can't"),
-        ("SELECT k, avg(d) m FROM rows GROUP BY k", "avg of DECIMAL is not supported; keep sum and count"),
-        ("SELECT k, sum(x) s FROM rows GROUP BY ROLLUP(k)", "ROLLUP"),
+        ("SELECT k, sum(x) / count(x) m FROM rows GROUP BY k", "COMPUTES_WITH_AGGREGATE", "m = "),
+        (
+            "SELECT k, round(avg(x), 1) m FROM rows GROUP BY k",
+            "COMPUTES_WITH_AGGREGATE",
+            "computes with an aggregate",
+        ),
+        (
+            "SELECT k, c + 1 AS c FROM (SELECT k, count(*) c FROM rows GROUP BY k)",
+            "COMPUTES_WITH_AGGREGATE",
+            "c = ",
+        ),
+        (
+            "SELECT k, max_by(struct(x), at) m FROM rows GROUP BY k",
+            "AGGREGATE_NOT_MAINTAINABLE",
+            "of a STRUCT, ARRAY or MAP it can't",
+        ),
+        (
+            "SELECT k, avg(d) m FROM rows GROUP BY k",
+            "AGGREGATE_NOT_MAINTAINABLE",
+            "avg of DECIMAL is not supported; keep sum and count",
+        ),
+        ("SELECT k, sum(x) s FROM rows GROUP BY ROLLUP(k)", "GROUPING_SETS_NOT_SUPPORTED", "ROLLUP"),
         (
             "SELECT a.k, a.c FROM (SELECT k, count(*) c FROM rows GROUP BY k) a JOIN rows USING (k)",
+            "AGGREGATE_NOT_OUTERMOST",
             "a join above or beside GROUP BY",
         ),
-        ("SELECT k, count(*) c FROM rows GROUP BY k UNION ALL SELECT k, 1 FROM rows", "UNION"),
-        ("SELECT k FROM rows WHERE x > (SELECT avg(x) FROM rows)", "WHERE with a subquery"),
+        (
+            "SELECT k, count(*) c FROM rows GROUP BY k UNION ALL SELECT k, 1 FROM rows",
+            "AGGREGATE_NOT_OUTERMOST",
+            "UNION",
+        ),
+        (
+            "SELECT k FROM rows WHERE x > (SELECT avg(x) FROM rows)",
+            "AGGREGATE_NOT_OUTERMOST",
+            "WHERE with a subquery",
+        ),
     ],
 )
-def test_refused(interpreted: SparkSession, rows: DataFrame, sql: str, says: str) -> None:
-    with pytest.raises(ProjectError) as refused:
+def test_refused(interpreted: SparkSession, rows: DataFrame, sql: str, code: Code, says: str) -> None:
+    with raises_code(code, table="gold.t") as refused:
         aggregate.find(interpreted.sql(sql), WHERE)
     assert str(refused.value).startswith(f"{WHERE}: ") and says in str(refused.value)
 

@@ -20,13 +20,14 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable, write_deltalake
 from landed import EPOCH, Landed, parquet
 from pyspark.sql import SparkSession
+from raising import raises_code
 from typer.testing import CliRunner
 
 from headwater.cli import app
 from headwater.common.progress import Board
 from headwater.connectors.files.rows import COLUMNS
 from headwater.connectors.kafka.broker import Topic, create_topics
-from headwater.errors import CommitError, ProjectError
+from headwater.errors.codes import Code
 from headwater.flows.declared import flow_of
 from headwater.operations.backfill import backfill, plan
 from headwater.operations.rebuild import rebuild
@@ -233,25 +234,24 @@ def test_what_can_not_be_backfilled(tmp_path: Path, interpreted: SparkSession) -
     more = {"bronze/paid.py": "import headwater as hw\npaid = hw.files('in/*')\n"}
     case = Case(tmp_path / "project", interpreted, {**ONLY, **BELOW, **more})
     case.land("a.json", 1)
-    for table, why in {
-        "bronze.paid": r"bronze\.paid takes what lies at in/\*: put the files there",
-        "silver.visits": r"follows from bronze\.raw; history enters a table of bronze: bronze\.raw",
-        "bronze.nope": "unknown table",
-    }.items():
-        with pytest.raises(ProjectError, match=why):
+    refused: dict[str, tuple[Code, str]] = {
+        "bronze.paid": ("BACKFILL_NEEDS_TOPIC", r"takes what lies at in/\*; put the files there"),
+        "silver.visits": ("BACKFILL_NEEDS_TOPIC", r"; history enters a table of bronze: bronze\.raw"),
+        "bronze.nope": ("UNKNOWN_TABLE", "known: bronze"),
+    }
+    for table, (code, why) in refused.items():
+        with raises_code(code, table=table, match=why):
             backfill(case.project, table, str(case.root / "landing/*"))
-        with pytest.raises(ProjectError, match=why):
+        with raises_code(code, table=table, match=why):
             plan(case.project, table, str(case.root / "landing/*"))
-    with pytest.raises(ProjectError, match=r"no file is named .*/nowhere/\*"):
+    with raises_code("NO_FILES", file="nowhere/*"):
         case.backfill("nowhere/*")
     case.land("b", 1)
-    with pytest.raises(
-        ProjectError, match=r"the names of these files say no one format: say --format json, t"
-    ):
+    with raises_code("FORMAT_UNKNOWN"):
         case.backfill("landing/*")
     case.backfill("landing/*", form="json")
     (case.lake.place(f"{RAW}__files").path.parent).rename(tmp_path / "aside")
-    with pytest.raises(CommitError, match="knows of 0 batches, the table of 1"):
+    with raises_code("LEDGER_DISAGREES", match="knows of 0 batches, the table of 1"):
         case.backfill("landing/*", form="json")
 
 
@@ -269,12 +269,18 @@ def test_a_delta_table_is_history_too(case: Case) -> None:
     write_deltalake(old, pa.table({"n": [30], "at": [EPOCH]}), mode="append")
     assert case.backfill("old").records == 1
     DeltaTable(old).optimize.compact()
-    with pytest.raises(ProjectError, match=r"old was rewritten after 4 of its files were taken .* nothing"):
+    with raises_code(
+        "ADOPTED_TABLE_REWRITTEN",
+        file="old",
+        match=r"old was rewritten after 4 of its files were taken .* nothing",
+    ):
         case.backfill("old")
     assert case.found() == {FIRST: list(range(31))}
     write_deltalake(case.root / "parts", pa.table({"n": [1], "day": ["x"]}), partition_by=["day"])
-    with pytest.raises(
-        ProjectError, match=r"parts: its files lack the columns .* partitioned by \(day\): write"
+    with raises_code(
+        "NOT_ADOPTABLE",
+        file="parts",
+        match=r"parts: its files lack the columns .* partitioned by \(day\); write",
     ):
         case.backfill("parts")
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from headwater.connectors import decode
 from headwater.connectors.decode.contract import Fields
-from headwater.errors import ProjectError
+from headwater.errors import NOWHERE, ProjectError
 from headwater.flows import bisect
 from headwater.flows.rows import FewRows, ManyRows, Work, read
 from headwater.project.bronze import BRONZE
@@ -27,7 +27,7 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def fields() -> Fields:
-    return decode.fields(Json("n BIGINT"), "test")
+    return decode.fields(Json("n BIGINT"), NOWHERE)
 
 
 def bronze(folder: Path, values: list[bytes]) -> str:

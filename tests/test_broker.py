@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from raising import raises_code
 
 from headwater.connectors.kafka.broker import (
     EmbeddedBroker,
@@ -21,7 +22,6 @@ from headwater.connectors.kafka.broker import (
     process,
     state,
 )
-from headwater.errors import BrokerError
 
 
 @pytest.fixture(scope="module")
@@ -118,13 +118,17 @@ def test_a_moved_controller_port_is_followed(own: EmbeddedBroker) -> None:
 def test_a_busy_port_is_named_with_its_key(tmp_path: Path) -> None:
     with socket.create_server((state.LOOPBACK, 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(BrokerError, match=rf"port {port} is taken by another program.* broker\.port"):
+        with raises_code("PORT_TAKEN", match=rf"port {port} is taken by another program.* broker\.port"):
             EmbeddedBroker(tmp_path, port=port).start()
     assert not EmbeddedBroker(tmp_path).status().running
 
 
 def test_a_start_that_fails_quotes_the_log(tmp_path: Path) -> None:
-    with pytest.raises(BrokerError, match=r"exit code 1: .*Invalid maximum heap size.*read .*broker\.log"):
+    with raises_code(
+        "BROKER_NOT_STARTED",
+        file="broker.log",
+        match=r"exit code 1: .*Invalid maximum heap size.*read .*broker\.log",
+    ):
         EmbeddedBroker(tmp_path, heap="1x").start()
 
 
@@ -163,5 +167,5 @@ def test_topics_are_made_once_and_never_altered(broker: str) -> None:
 def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.connectors.kafka.topics.TIMEOUT", 0.5)
     servers = f"{state.LOOPBACK}:{state.free_port()}"
-    with pytest.raises(BrokerError, match=f"{servers}: no answer from Kafka"):
+    with raises_code("BROKER_UNAVAILABLE", match=f"{servers}: no answer from Kafka"):
         list_topics({"bootstrap.servers": servers})

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from raising import raises_code
 from visits import COUNTS, ENDED, TOP, VISITS, Case
 
 from headwater import query
-from headwater.errors import CommitError, ProjectError
+from headwater.errors import CommitError
+from headwater.errors.codes import Code
 from headwater.operations.maintain.clean import clean
 from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner.changes import plan
@@ -128,12 +130,12 @@ def test_a_batch_that_was_killed_is_there_once(
 
     def killed(at: str, flow: str) -> None:
         if at == step and flow in (*QUERIES, NAMED):
-            raise CommitError("killed")
+            raise CommitError("killed", code="WRITTEN_BY_OTHERS")
 
     for name in (EVEN, NAMED, LONG):
         with monkeypatch.context() as patched:
             patched.setattr("headwater.runtime.failpoints.reach", killed)
-            with pytest.raises(CommitError):
+            with raises_code("WRITTEN_BY_OTHERS"):
                 case.drain(name)
     case.drain(*EVERY)
     check(case)
@@ -161,23 +163,40 @@ def test_it_is_planned_rebuilt_and_proven_like_any_other(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "code", "why"),
     [
-        ("SELECT total, visits FROM STREAM gold.counts", r"keep its keys as they are \(user\)"),
-        ("SELECT upper(user) AS user FROM STREAM gold.counts", r"keep its keys as they are \(user\)"),
-        ("SELECT total AS user, total FROM STREAM gold.counts", r"keep its keys as they are \(user\)"),
+        (
+            "SELECT total, visits FROM STREAM gold.counts",
+            "KEYS_NOT_KEPT",
+            r"keep its keys as they are \(user\)",
+        ),
+        (
+            "SELECT upper(user) AS user FROM STREAM gold.counts",
+            "KEYS_NOT_KEPT",
+            r"keep its keys as they are \(user\)",
+        ),
+        (
+            "SELECT total AS user, total FROM STREAM gold.counts",
+            "KEYS_NOT_KEPT",
+            r"keep its keys as they are \(user\)",
+        ),
         (
             "SELECT sum(total) AS n FROM STREAM gold.counts",
+            "INPUT_ROWS_CHANGE",
             r"aggregates gold\.counts, whose rows change in place",
         ),
-        ("SELECT DISTINCT user FROM STREAM gold.counts", "DISTINCT"),
-        ("SELECT user, true AS _gone FROM STREAM gold.counts", "a column _gone of its own"),
+        ("SELECT DISTINCT user FROM STREAM gold.counts", "ACROSS_ROWS", "DISTINCT"),
+        (
+            "SELECT user, true AS _gone FROM STREAM gold.counts",
+            "COLUMN_RESERVED",
+            "a column _gone of its own",
+        ),
     ],
 )
-def test_what_can_not_follow_is_said(case: Case, text: str, why: str) -> None:
+def test_what_can_not_follow_is_said(case: Case, text: str, code: Code, why: str) -> None:
     case.write(**{"gold/even.sql": f"CREATE STREAMING TABLE gold.even AS {text}"})
     (case.root / "gold" / "less.sql").unlink()
-    with pytest.raises(ProjectError, match=rf"gold\.even.*{why}"):
+    with raises_code(code, table="gold.even", match=rf"gold\.even.*{why}"):
         case.context()
 
 
@@ -187,7 +206,5 @@ def test_rows_with_other_keys_are_refused(case: Case) -> None:
     (case.root / "gold" / "less.sql").unlink()
     case.send(random.Random(35))
     case.drain(VISITS, COUNTS)
-    with pytest.raises(
-        Exception, match=r"gold\.even makes rows with other keys .*, or several of one \(user\)"
-    ):
+    with raises_code("KEYS_NOT_KEPT", table="gold.even"):
         case.drain(EVEN)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from raising import raises_code
 
 from headwater.common.report import Account
-from headwater.errors import CommitError
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.runtime import failpoints
 from headwater.storage import log
@@ -257,7 +257,7 @@ def test_another_writers_commit_is_an_error_that_names_table_and_path(tmp_path: 
     flow.run(1)
     strange = pa.Table.from_pylist([], COUNTS if kind in MERGED else COLUMNS)
     write_deltalake(flow.table.place.path, strange, mode="append")
-    with pytest.raises(CommitError) as refused:
+    with raises_code("WRITTEN_BY_OTHERS") as refused:
         flow.run(2)
     says = str(refused.value)
     assert (
@@ -270,7 +270,7 @@ def test_another_writers_commit_to_the_quarantine_stops_the_batch(tmp_path: Path
     flow = Flow(tmp_path, "two")
     flow.run(1)
     write_deltalake(Lake(tmp_path).place(REJECTS).path, pa.Table.from_pylist([], COLUMNS), mode="append")
-    with pytest.raises(CommitError, match=rf"^{REJECTS}: "):
+    with raises_code("WRITTEN_BY_OTHERS", table="quarantine.silver_t", match=rf"^{REJECTS}: "):
         flow.run(2)
     assert len(rows(tmp_path, FLOW)) + len(rows(tmp_path, REJECTS)) == 10
 
@@ -280,8 +280,10 @@ def test_a_table_written_by_others_since_is_not_taken_for_a_new_one(tmp_path: Pa
     Flow(tmp_path, "one").run(2)
     place = Lake(tmp_path).place(FLOW)
     write_deltalake(place.path, pa.Table.from_pylist([], COLUMNS), mode="append")
-    with pytest.raises(
-        CommitError, match=r"^silver\.t: something else made version 3 \(WRITE\) of .*: remove "
+    with raises_code(
+        "WRITTEN_BY_OTHERS",
+        table="silver.t",
+        match=r"^silver\.t: something else made version 3 \(WRITE\) of .*: remove ",
     ):
         Flow(tmp_path, "one").run(3)
     assert len(rows(tmp_path, FLOW)) == 20

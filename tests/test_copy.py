@@ -16,13 +16,13 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from raising import raises_code
 from typer.testing import CliRunner
 
 from headwater import query
 from headwater.cli import app
 from headwater.common.progress import Board
 from headwater.connectors.kafka.broker import Topic, create_topics
-from headwater.errors import ProjectError
 from headwater.operations.savepoints import copies
 from headwater.project.load import Project, load_project
 from headwater.run.supervisor import Options, Run
@@ -210,9 +210,9 @@ def test_what_can_not_be_copied_is_said(source: Source, tmp_path: Path) -> None:
     project = source.project()
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "file").touch()
-    with pytest.raises(ProjectError, match="used is there already, and holds something; name another folder"):
+    with raises_code("FOLDER_TAKEN", file="used"):
         copies.copy(project, tmp_path / "used")
-    with pytest.raises(ProjectError, match="is in the lake itself; name a folder beside it"):
+    with raises_code("FOLDER_TAKEN"):
         copies.copy(project, project.conf.lake / "copy")
     assert names(tmp_path) == ["used"]
     (tmp_path / "empty").mkdir()

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
+from raising import raises_code
 
 from headwater.connectors import decode
 from headwater.connectors.decode.contract import BREACH, Fields
 from headwater.connectors.decode.parser import parser
 from headwater.connectors.produce import load_generator
-from headwater.errors import FlowError, ProjectError
+from headwater.errors import NOWHERE, Where
+from headwater.errors.codes import Code
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Contract, Json
 from headwater.runtime import catalyst, jvm
@@ -281,7 +283,7 @@ def test_wellformed_rows_are_what_from_json_makes_of_them(
     values: list[bytes | None] = [text.encode() for text in texts]
     raw = bronze(interpreted, values)
     expected = raw.select("offset", F.from_json(F.col("value").cast("string"), DDL).alias("j"))
-    fast = decode.native(raw, Json(DDL), "test").select(
+    fast = decode.native(raw, Json(DDL), NOWHERE).select(
         "_source.offset", F.struct(*jvm.ddl(DDL).names).alias("j")
     )
     rows, reasons = parse(DDL, values)
@@ -301,7 +303,7 @@ def ordered(frame: DataFrame) -> list[dict[str, Any]]:
 def test_native_leaves_out_what_the_decoder_finds_malformed(spark: SparkSession) -> None:
     names = [*MALFORMED, "good"]
     values = [value for value, _ in MALFORMED.values()] + [GOOD]
-    kept = decode.native(bronze(spark, values), Json(DDL), "test").select("_source.offset").toArrow()
+    kept = decode.native(bronze(spark, values), Json(DDL), NOWHERE).select("_source.offset").toArrow()
     assert {names[n] for n in kept["offset"].to_pylist()} == {*NATIVE_TAKES, "good"}
 
 
@@ -497,7 +499,7 @@ def test_fields_missing_in_an_array_break_a_contract() -> None:
 
 
 def test_a_frozen_table_stops_at_the_first_such_record() -> None:
-    taken = decode.fields(Json("a INT", "freeze"), "silver/x.py: silver.x")
+    taken = decode.fields(Json("a INT", "freeze"), Where.of("silver/x.py", "silver.x"))
     reasons = [
         "not one JSON object",
         f"{BREACH}unknown field 'b'",
@@ -505,7 +507,7 @@ def test_a_frozen_table_stops_at_the_first_such_record() -> None:
     ]
     rows = [Row("main", "t", 0, offset, why) for offset, why in enumerate(reasons)]
     taken.enforce(rows[:1])
-    with pytest.raises(FlowError) as stopped:
+    with raises_code("CONTRACT_BROKEN", table="silver.x", file="silver/x.py") as stopped:
         taken.enforce(rows[::-1])
     text = str(stopped.value)
     assert text.startswith("silver/x.py: silver.x: unknown field 'b' (topic t, partition 0, offset 1; 2 such")
@@ -513,8 +515,8 @@ def test_a_frozen_table_stops_at_the_first_such_record() -> None:
 
 
 def test_an_unknown_contract_is_refused() -> None:
-    with pytest.raises(ProjectError, match="contract='strict'; known: evolve, freeze, quarantine"):
-        decode.fields(Json("a INT", "strict"), "silver/x.py: silver.x")  # type: ignore[arg-type]
+    with raises_code("PROPERTY_INVALID", match="contract='strict'; known: evolve, freeze, quarantine"):
+        decode.fields(Json("a INT", "strict"), Where.of("silver/x.py", "silver.x"))  # type: ignore[arg-type]
 
 
 # As a DataFrame
@@ -522,7 +524,7 @@ def test_an_unknown_contract_is_refused() -> None:
 
 def test_decoded_rows_say_where_they_came_from(spark: SparkSession) -> None:
     raw = bronze(spark, [b'{"a":1}', b"{", None])
-    rows = decode.decoded(raw, decode.fields(Json("a INT"), "test"))
+    rows = decode.decoded(raw, decode.fields(Json("a INT"), NOWHERE))
     assert rows.columns == ["a", "_rescued", "_source", "ingested_at", "_malformed"]
     assert raw.agg(F.count("*")).first() is not None
     found = {row["_source"]["offset"]: row for row in rows.toArrow().to_pylist()}
@@ -536,7 +538,7 @@ def test_decoded_rows_say_where_they_came_from(spark: SparkSession) -> None:
 def test_rejects_are_the_malformed_rows_as_they_came(spark: SparkSession) -> None:
     values = [b'{"a":1}', b"{\xff", None, b'{"a":"x"}']
     raw = bronze(spark, values)
-    found = decode.decoded(raw, decode.fields(Json("a INT"), "test")).agg(decode.found().alias("f")).first()
+    found = decode.decoded(raw, decode.fields(Json("a INT"), NOWHERE)).agg(decode.found().alias("f")).first()
     assert found is not None
     names = decode.REJECTED.names
     places = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in found["f"]], decode.REJECTED)
@@ -551,8 +553,8 @@ def test_fields_may_have_the_names_of_kafkas_columns(spark: SparkSession) -> Non
     ddl = "topic STRING, partition STRING, offset DOUBLE, value STRING, cluster ARRAY<INT>, "
     ddl += "timestamp BIGINT, key INT"
     for rows in (
-        decode.decoded(bronze(spark, [value]), decode.fields(Json(ddl), "test")),
-        decode.native(bronze(spark, [value]), Json(ddl), "test"),
+        decode.decoded(bronze(spark, [value]), decode.fields(Json(ddl), NOWHERE)),
+        decode.native(bronze(spark, [value]), Json(ddl), NOWHERE),
     ):
         row = rows.toArrow().to_pylist()[0]
         assert [row[name] for name in jvm.ddl(ddl).names] == ["x", "p", 1.5, "v", [1], 3, 4]
@@ -561,12 +563,12 @@ def test_fields_may_have_the_names_of_kafkas_columns(spark: SparkSession) -> Non
 
 def test_kafkas_timestamp_is_a_column_where_it_is_asked_for(spark: SparkSession) -> None:
     decoder = Json("n INT, timestamp BIGINT", timestamp="sent_at")
-    raw, taken = bronze(spark, [b'{"n":1,"timestamp":5}', b"{", b"{}"]), decode.fields(decoder, "test")
+    raw, taken = bronze(spark, [b'{"n":1,"timestamp":5}', b"{", b"{}"]), decode.fields(decoder, NOWHERE)
     sent = datetime(2026, 1, 1, tzinfo=UTC)
     here, reasons = decode.decoded_here(raw.toArrow(), taken)
     for rows in (
         decode.decoded(raw, taken).where("_malformed IS NULL").toArrow(),
-        decode.native(raw, decoder, "test").toArrow(),
+        decode.native(raw, decoder, NOWHERE).toArrow(),
         here.filter(pc.is_null(reasons)),
     ):
         assert rows.select(["n", "timestamp", "sent_at"]).to_pylist() == [
@@ -574,32 +576,44 @@ def test_kafkas_timestamp_is_a_column_where_it_is_asked_for(spark: SparkSession)
             {"n": None, "timestamp": None, "sent_at": sent},
         ]
     assert here.schema.names == decode.columns(taken, BRONZE).names
-    assert "sent_at" not in decode.columns(decode.fields(Json("n INT"), "test"), BRONZE).names
+    assert "sent_at" not in decode.columns(decode.fields(Json("n INT"), NOWHERE), BRONZE).names
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("N", "has a field 'N' and gives"), ("_source", "is the name of a column that every")]
+    ("name", "code", "says"),
+    [
+        ("N", "COLUMN_TWICE", "has a field 'N' and gives"),
+        ("_source", "COLUMN_RESERVED", "is the name of a column that every"),
+    ],
 )
-def test_kafkas_timestamp_needs_a_name_of_its_own(name: str, says: str) -> None:
-    with pytest.raises(ProjectError) as refused:
-        decode.fields(Json("n INT", timestamp=name), "silver/x.py: silver.x")
+def test_kafkas_timestamp_needs_a_name_of_its_own(name: str, code: Code, says: str) -> None:
+    with raises_code(code, table="silver.x") as refused:
+        decode.fields(Json("n INT", timestamp=name), Where.of("silver/x.py", "silver.x"))
     assert says in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("ddl", "says"),
+    ("ddl", "code", "says"),
     [
-        ("a STRIN", "not Spark DDL"),
-        ("a MAP<STRING, INT>", "'a': map<string,int> is not supported; take it as STRING or a STRUCT"),
-        ("a STRUCT<b: ARRAY<BINARY>>", "'a'.b: binary is not supported"),
-        ("ingested_at TIMESTAMP", "'ingested_at' is the name of a column that every row has"),
-        ("_Source STRING", "'_Source' is the name"),
-        ("_rescued STRING", "'_rescued' is the name"),
+        ("a STRIN", "DDL_INVALID", "not Spark DDL"),
+        (
+            "a MAP<STRING, INT>",
+            "FIELD_NOT_SUPPORTED",
+            "'a': map<string,int> is not supported; take it as STRING or a STRUCT",
+        ),
+        ("a STRUCT<b: ARRAY<BINARY>>", "FIELD_NOT_SUPPORTED", "'a'.b: binary is not supported"),
+        (
+            "ingested_at TIMESTAMP",
+            "COLUMN_RESERVED",
+            "'ingested_at' is the name of a column that every row has",
+        ),
+        ("_Source STRING", "COLUMN_RESERVED", "'_Source' is the name"),
+        ("_rescued STRING", "COLUMN_RESERVED", "'_rescued' is the name"),
     ],
 )
-def test_fields_that_cannot_be_are_refused(ddl: str, says: str) -> None:
-    with pytest.raises(ProjectError) as refused:
-        decode.fields(Json(ddl), "silver/x.py: silver.x")
+def test_fields_that_cannot_be_are_refused(ddl: str, code: Code, says: str) -> None:
+    with raises_code(code, table="silver.x") as refused:
+        decode.fields(Json(ddl), Where.of("silver/x.py", "silver.x"))
     assert says in str(refused.value) and str(refused.value).startswith("silver/x.py: silver.x: ")
 
 
@@ -626,9 +640,9 @@ def parses(frame: DataFrame) -> dict[str, int]:
 def test_each_row_is_parsed_once(spark: SparkSession) -> None:
     raw = spark.createDataFrame([], BRONZE)
     ddl = Json("hostname STRING, usage DOUBLE, at TIMESTAMP, place STRUCT<site: STRING>, tags ARRAY<STRING>")
-    rows = decode.decoded(raw, decode.fields(ddl, "test"))
+    rows = decode.decoded(raw, decode.fields(ddl, NOWHERE))
     good = rows.where(F.col(decode.MALFORMED).isNull()).drop(decode.MALFORMED)
-    for frame, wanted in ((good, (1, 0)), (decode.native(raw, ddl, "test"), (0, 1))):
+    for frame, wanted in ((good, (1, 0)), (decode.native(raw, ddl, NOWHERE), (0, 1))):
         used = frame.where("usage > 90").select(
             (F.col("usage") * 2).alias("u"),
             "usage",

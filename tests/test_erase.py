@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 from typer.testing import CliRunner
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
 from headwater.cli import app
 from headwater.common.progress import Board
-from headwater.errors import FlowError, LeaseError, ProjectError
+from headwater.errors.codes import Code
 from headwater.operations import erase as erasing
 from headwater.operations import maintain, savepoints
 from headwater.operations.erase import Erased, proof
@@ -53,7 +54,7 @@ class Mine(Sink):
 
     def write(self, changes):
         if (HERE / "down").exists():
-            raise SinkUnavailable("mine: down")
+            raise SinkUnavailable("mine: down", code="SINK_UNAVAILABLE")
         file = HERE / "held"
         held = json.loads(file.read_text()) if file.exists() else {}
         for _, rows in changes.batches():
@@ -180,33 +181,38 @@ def test_many_people_are_erased_at_once(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "where", "why"),
+    ("table", "where", "code", "why"),
     [
-        (VISITS, "person = 'b'", r'--where person = .b.: .*column "person" not found'),
-        (VISITS, "user = 'b' AND", "--where .*: Parser Error"),
-        (VISITS, "true); DROP TABLE records; SELECT (1", "more than one statement"),
-        (VISITS, "user::INT = 1", "--where .*: Conversion Error"),
-        (COUNTS, "user = 'b'", r"gold\.counts decodes no records; name one that does: silver\.visits$"),
-        ("silver.nope", "true", r"unknown table 'silver\.nope'"),
+        (VISITS, "person = 'b'", "CONDITION_INVALID", r'--where person = .b.: .*column "person" not found'),
+        (VISITS, "user = 'b' AND", "CONDITION_INVALID", "--where .*: Parser Error"),
+        (VISITS, "true); DROP TABLE records; SELECT (1", "CONDITION_INVALID", "more than one statement"),
+        (VISITS, "user::INT = 1", "CONDITION_INVALID", "--where .*: Conversion Error"),
+        (
+            COUNTS,
+            "user = 'b'",
+            "NOTHING_DECODED",
+            r"gold\.counts decodes no records; name one that does: silver\.visits$",
+        ),
+        ("silver.nope", "true", "UNKNOWN_TABLE", r"unknown table 'silver\.nope'"),
     ],
 )
-def test_what_can_not_be_meant_is_said(case: Case, table: str, where: str, why: str) -> None:
-    with pytest.raises(ProjectError, match=why):
+def test_what_can_not_be_meant_is_said(case: Case, table: str, where: str, code: Code, why: str) -> None:
+    with raises_code(code, match=why):
         erasing.look(case.project(), table, where)
 
 
 def test_what_would_bring_them_back_is_refused(case: Case) -> None:
     everything = case.everything()
     savepoints.create(case.project(), "before")
-    with pytest.raises(ProjectError, match="the savepoints before have what was made of the records"):
+    with raises_code("SAVEPOINTS_HOLD_RECORDS"):
         erase(case)
     savepoints.drop(case.lake, "before")
     assert not case.rebuild(COUNTS, swap=False).swapped
-    with pytest.raises(ProjectError, match="a rebuild is under way"):
+    with raises_code("REBUILD_UNDER_WAY", match="a rebuild is under way"):
         erase(case)
     abort(case.project())
     top = (case.root / "gold" / "top.sql").rename(case.root / "top.sql")
-    with pytest.raises(ProjectError, match=r"gold\.top may have .*, and no definition to make it by"):
+    with raises_code("TABLE_WITHOUT_DEFINITION", table="gold.top"):
         erase(case)
     top.rename(case.root / "gold" / "top.sql")
     short = "kafka: embedded\nmaintain: {keep: 0s, tables: {bronze.raw: {retention: 1ms}}}\n"
@@ -214,7 +220,7 @@ def test_what_would_bring_them_back_is_refused(case: Case) -> None:
     case.send(random.Random(8))
     files = [file.path for file in log.snapshot(case.bronze.place.path, case.bronze.version)]
     case.bronze.expire(files[:1], datetime.now(UTC))
-    with pytest.raises(ProjectError, match="would lose what was made of them"):
+    with raises_code("HISTORY_GONE"):
         erase(case)
     assert case.everything() == everything and erasing.unfinished(case.project()) is None
     assert erase(case, since="earliest").records and of_b(case) == 0
@@ -253,7 +259,7 @@ def test_what_was_left_of_savepoints_does_not_stop_an_erase_that_goes_on(
     (kept / "half").rename(aside)
     broken_off(monkeypatch, "noted", ("erase",), lambda: erase(case))
     aside.rename(kept / "half")  # it was begun before
-    with pytest.raises(ProjectError, match="the savepoints half have what was made of the records"):
+    with raises_code("SAVEPOINTS_HOLD_RECORDS"):
         erase(case)
     (kept / "half").rename(kept / ".half.part")
     assert erase(case).records > 9 and not any(kept.iterdir())
@@ -261,7 +267,7 @@ def test_what_was_left_of_savepoints_does_not_stop_an_erase_that_goes_on(
 
 def test_a_savepoint_that_is_being_made_is_let_be(case: Case) -> None:
     with whole(case.lake.root / "_savepoints" / "live") as part:
-        with pytest.raises(LeaseError, match=r"\.live\.part: another process is making or removing it"):
+        with raises_code("SAVEPOINT_BUSY", file=".live.part"):
             erase(case)
         assert part.is_dir() and erasing.unfinished(case.project()) is None
 
@@ -289,7 +295,7 @@ def test_a_table_s_file_that_can_not_be_read_is_named(case: Case) -> None:
     found = erasing.look(case.project(), VISITS, "user = 'nobody'")
     file = Path(case.bronze.files()[0])
     file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(FlowError, match=rf"{file.name} is no whole Parquet file"):
+    with raises_code("FILE_DAMAGED", match=rf"{file.name} is no whole Parquet file"):
         proof.search(case.lake, found.places)
 
 
@@ -297,7 +303,7 @@ def test_rows_do_not_expire_while_an_erase_is_under_way(case: Case, monkeypatch:
     short = "kafka: embedded\nmaintain: {keep: 0s, tables: {bronze.raw: {retention: 1ms}}}\n"
     case.write(**{"conf/local.yaml": short})
     broken_off(monkeypatch, "noted", ("erase",), lambda: erase(case))
-    with pytest.raises(ProjectError, match="an erase is under way"):
+    with raises_code("ERASE_UNDER_WAY"):
         maintain.maintain(case.project())
     assert erase(case).records > 9 and of_b(case) == 0 and case.rows(RAW)
     assert {one.table: one.expired for one in maintain.maintain(case.project())}[RAW]
@@ -318,7 +324,7 @@ def test_an_erase_that_was_killed_goes_on(case: Case, monkeypatch: pytest.Monkey
         lambda: maintain.maintain(project),
         lambda: copies.copy(project, case.root.with_name("copy")),
     ):
-        with pytest.raises(ProjectError, match="an erase is under way, or was killed half-way"):
+        with raises_code("ERASE_UNDER_WAY"):
             begin()
     done = erase(case)  # goes on
     assert done.records > 9 and of_b(case) == 0 and "b" not in held(case)
@@ -332,7 +338,7 @@ def test_an_erase_that_was_killed_goes_on(case: Case, monkeypatch: pytest.Monkey
 def test_a_sink_that_is_down_is_sent_it_later(case: Case) -> None:
     down = case.root / "gold" / "down"
     down.touch()
-    with pytest.raises(Exception, match="mine: down"):
+    with raises_code("SINK_UNAVAILABLE", match="mine: down"):
         erase(case)
     assert "b" in held(case)
     down.unlink()
@@ -345,10 +351,10 @@ def test_a_sink_that_was_broken_off_in_a_batch_ends_it_first(case: Case) -> None
     case.drain()
     down = case.root / "gold" / "down"
     down.touch()
-    with pytest.raises(Exception, match="mine: down"):
+    with raises_code("SINK_UNAVAILABLE", match="mine: down"):
         case.drain(*DERIVED, SINK)
     down.unlink()
-    with pytest.raises(ProjectError, match=rf"^{SINK} was broken off .*: headwater run gold\.counts --once$"):
+    with raises_code("BATCH_BROKEN_OFF", table="gold.counts"):
         erase(case)
     assert erasing.unfinished(case.project()) is None
     case.drain(*DERIVED, SINK)
@@ -358,7 +364,7 @@ def test_a_sink_that_was_broken_off_in_a_batch_ends_it_first(case: Case) -> None
 
 def test_the_search_finds_what_is_left(case: Case) -> None:
     found = erasing.look(case.project(), VISITS, "user = 'b'")
-    with pytest.raises(FlowError, match=r"\.parquet still has \d+ of the records"):
+    with raises_code("RECORDS_LEFT"):
         proof.search(case.lake, found.places)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 from visits import COUNTS, ENDED, TOP, VISITS, Case
 
 from headwater import query
-from headwater.errors import CommitError, ProjectError
 from headwater.flows.declared import flow_of
 from headwater.planner.changes import Line, plan
 from headwater.planner.changes.facts import columns_of
@@ -130,8 +130,8 @@ def test_what_can_not_go_on_is_refused_until_it_is_rebuilt(
     case.change(f"{table.replace('.', '/')}.sql", old, new)
     found = planned(case)[table].verdict
     assert (found.effect, found.why[0].startswith(why)) == ("rebuild", True), found
-    with pytest.raises(
-        ProjectError, match=f"{table} can't go on as it was changed: .*headwater rebuild {table}"
+    with raises_code(
+        "DEFINITION_CHANGED", match=f"{table} can't go on as it was changed: .*headwater rebuild {table}"
     ):
         drain(case, table)
     assert both(case, count) == before
@@ -171,7 +171,11 @@ def test_columns_are_added_in_place(case: Case, monkeypatch: pytest.MonkeyPatch)
     for name in (KEPT, ENDED, COUNTS, SENT):
         monkeypatch.setattr("headwater.flows.rows.FEW", 0 if name == KEPT else 10_000)
         drain(case, name)
-    with pytest.raises(ProjectError, match=r"gold\.runs can't go on as it was changed: gold\.runs__state"):
+    with raises_code(
+        "DEFINITION_CHANGED",
+        table="gold.runs",
+        match=r"gold\.runs can't go on as it was changed: gold\.runs__state",
+    ):
         drain(case, RUNS)
     case.send(draw)
     monkeypatch.setattr("headwater.flows.rows.FEW", 0)
@@ -234,7 +238,7 @@ def test_a_table_that_holds_nothing_yet_gets_columns_too(tmp_path: Path) -> None
     again = Target(lake.place("silver.x"))
     assert (again.add(two), again.version, again.flows) == ([], 1, {})
     again.append(again.write(pa.table({"a": [1], "b": [2]}), "0"), Identity("silver.x", 1, 0, {}))
-    with pytest.raises(CommitError, match="is past version 1"):
+    with raises_code("WRITTEN_BY_OTHERS", match="is past version 1"):
         target.add(pa.schema([*two, ("c", pa.int64())]))
     assert Target(lake.place("silver.x")).last("silver.x") == 0
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from landed import EPOCH, Landed, parquet, times
 from pyspark.sql import SparkSession
+from raising import raises_code
 from typer.testing import CliRunner
 
 from headwater import query
@@ -25,7 +26,6 @@ from headwater.common.progress import Board
 from headwater.connectors.files.file import File
 from headwater.connectors.files.folder import Folder
 from headwater.connectors.files.ledger import Ledger
-from headwater.errors import CommitError, ConfError, ProjectError
 from headwater.flows.declared import flow_of
 from headwater.operations import rebuild as rebuilding
 from headwater.operations.rebuild import rebuild
@@ -346,15 +346,17 @@ def test_a_table_without_its_ledger_is_not_fed_again(case: Landed) -> None:
     ledger = case.lake.place(f"{PAID}__files").path.parent
     aside = ledger.with_name("aside")
     ledger.rename(aside)
-    with pytest.raises(
-        CommitError, match=r"bronze.paid__files knows of 0 batches, the table of 1, .* remove "
+    with raises_code(
+        "LEDGER_DISAGREES",
+        table="bronze.paid",
+        match=r"bronze.paid__files knows of 0 batches, the table of 1, .* remove ",
     ):
         case.drain(PAID)
     shutil.rmtree(ledger, ignore_errors=True)
     aside.rename(ledger)
     case.drain(PAID)
     shutil.rmtree(case.lake.place(PAID).path.parent)
-    with pytest.raises(CommitError, match="knows of 1 batches, the table of 0"):
+    with raises_code("LEDGER_DISAGREES", match="knows of 1 batches, the table of 0"):
         case.drain(PAID)
     shutil.rmtree(ledger)  # both: anew
     case.drain(PAID)
@@ -406,7 +408,7 @@ def test_all_below_works_as_it_does_below_a_topic(tmp_path: Path, interpreted: S
     assert resolve(case.project, "silver.payments", "replay").replayed == 1
     (back,) = [row for row in case.rows("silver.payments") if row["n"] == -1]
     assert back["_source"] == {"cluster": "files", "topic": PAID, "partition": 0, "offset": 15}
-    with pytest.raises(ProjectError, match=r"bronze\.paid is the history that others are rebuilt from"):
+    with raises_code("TABLE_IS_HISTORY", table="bronze.paid"):
         rebuilding.rebuild(case.project, [PAID])
 
 
@@ -417,8 +419,11 @@ def test_what_a_definition_may_say(case: Landed) -> None:
         == "headwater: bronze.paid: there is no folder landing yet; it is waited for\n"
     )
     case.write("bronze/paid.py", b'import headwater as hw\npaid = hw.files("landing/*", format="xml")')
-    with pytest.raises(
-        ProjectError, match=r"paid\.py: bronze\.paid: format = 'xml'; known: json, text, csv, "
+    with raises_code(
+        "PROPERTY_INVALID",
+        table="bronze.paid",
+        file="paid.py",
+        match=r"paid\.py: bronze\.paid: format = 'xml'; known: json, text, csv, ",
     ):
         load_project(case.root)
     case.write(
@@ -430,7 +435,7 @@ def test_what_a_definition_may_say(case: Landed) -> None:
     done = CliRunner().invoke(app, ["plan", "--project", str(case.root), "--json"])
     assert done.exit_code == 2 and "lost; give the topic payments a table of its own" in done.stdout
     case.write("conf/local.yaml", b"cluster: files\n")
-    with pytest.raises(ConfError, match="rows of files have the cluster 'files'"):
+    with raises_code("CONF_INVALID", match="rows of files have the cluster 'files'"):
         load_project(case.root)
 
 

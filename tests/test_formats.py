@@ -21,6 +21,7 @@ from headwater.connectors import decode
 from headwater.connectors.decode.parser import parser
 from headwater.connectors.files import formats
 from headwater.connectors.files.formats import UNREADABLE, Reader
+from headwater.errors import NOWHERE
 from headwater.project.definitions import Format
 
 
@@ -143,7 +144,7 @@ def test_parquet_comes_out_of_the_decoder_as_it_went_in(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([row, dict.fromkeys(row)], schema), path)
     lines = read(path, "parquet")
     fields = decode.fields(
-        hw.json(", ".join(f"{name} {ddl}" for name, (_, _, ddl) in VALUES.items())), "here"
+        hw.json(", ".join(f"{name} {ddl}" for name, (_, _, ddl) in VALUES.items())), NOWHERE
     )
     found, reasons = parser(fields)(pa.array(lines, pa.binary()))
     assert reasons.to_pylist() == [None, None]
@@ -219,7 +220,7 @@ def test_avro_comes_out_of_the_decoder_as_it_went_in(tmp_path: Path, codec: str)
     row = {name: value for name, (_, value, _, _) in AVRO.items()}
     avro(tmp_path / "a.avro", schema, [row, dict.fromkeys(row)], codec)
     fields = decode.fields(
-        hw.json(", ".join(f"{name} {ddl}" for name, (_, _, ddl, _) in AVRO.items())), "here"
+        hw.json(", ".join(f"{name} {ddl}" for name, (_, _, ddl, _) in AVRO.items())), NOWHERE
     )
     assert formats.of([str(tmp_path / "a.avro")]) == "avro"
     found, reasons = parser(fields)(pa.array(read(tmp_path / "a.avro", "avro"), pa.binary()))

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from raising import raises_code
 
 from headwater.connectors.produce import Faults, Ledger, Record, load_generator, stepped
-from headwater.errors import ProjectError
 from headwater.project import suite
 
 ROOT = Path(__file__).parents[1]
@@ -117,7 +117,7 @@ def test_each_gives_every_kind_of_bad_record_its_share() -> None:
     counts = [*ledger.malformed.values(), *ledger.invalid.values(), ledger.faults["future"]]
     assert [n / 50_000 for n in counts] == pytest.approx([0.01] * len(counts), rel=0.15)
     assert ledger.faults["late"] / 50_000 == pytest.approx(0.1, rel=0.1)
-    with pytest.raises(ProjectError, match="kinds of bad records"):
+    with raises_code("FAULTS_INVALID", match="kinds of bad records"):
         iot.records(seed=SEED, faults=Faults(each=0.05), clock=stepped())
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 from typer.testing import CliRunner, Result
 from visits import COUNTS, ENDED, TOP, VISITS, Case
 
@@ -142,7 +143,7 @@ def test_rows_that_are_only_appended_are_there_or_not(case: Case) -> None:
     wrong = said(case, "diff", VISITS, "--from", "9").exception
     assert str(wrong) == f"{VISITS} has no version 9; it has 0 to 3"
     wrong = said(case, "diff", VISITS, "--from", "yesterday").exception
-    assert str(wrong).startswith("--from yesterday: write a version or a time like")
+    assert str(wrong).startswith("--from yesterday is no version and no time; write a version or a time like")
 
 
 def test_a_table_that_is_defined_or_not_a_table_of_its_own_is_not_dropped(case: Case) -> None:
@@ -225,5 +226,5 @@ def test_a_table_is_renamed_by_making_it_anew_and_dropping_the_former(case: Case
     case.drain(VISITS, "gold.users", TOP)
     wanted = f"SELECT v.user, count(*), sum(n) FROM {VISITS} v GROUP BY 1"
     assert case.rows("gold.users") == sorted(query.run(wanted, project=case.root).rows, key=repr)
-    with pytest.raises(QueryError, match="unknown table"):
+    with raises_code("UNKNOWN_TABLE"):
         case.rows(COUNTS)

@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from raising import raises_code
 from typer.testing import CliRunner
 
 from headwater.cli import app
-from headwater.errors import ProjectError
+from headwater.errors.codes import Code
 from headwater.project.load import Project, load_project
 from headwater.query import inspect
 from headwater.query.inspect.describe import Description, describe
@@ -179,16 +180,16 @@ def test_description_of_what_has_no_definition_of_its_own(project: Project) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"),
+    ("name", "code", "reason"),
     [
-        ("readings", "did you mean silver.readings"),
-        ("gold.by_hosts", "did you mean gold.by_host"),
-        ("zzz", "known: bronze.raw"),
-        ("silver.hot", "alert to the topic hot"),
+        ("readings", "UNKNOWN_TABLE", "did you mean silver.readings"),
+        ("gold.by_hosts", "UNKNOWN_TABLE", "did you mean gold.by_host"),
+        ("zzz", "UNKNOWN_TABLE", "known: bronze.raw"),
+        ("silver.hot", "NOT_A_TABLE", "alert to the topic hot"),
     ],
 )
-def test_unknown_table(project: Project, name: str, reason: str) -> None:
-    with pytest.raises(ProjectError) as refused:
+def test_unknown_table(project: Project, name: str, code: Code, reason: str) -> None:
+    with raises_code(code) as refused:
         describe(project, name)
     assert reason in str(refused.value) and "\n" not in str(refused.value)
 

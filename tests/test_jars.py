@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from raising import raises_code
 
-from headwater.errors import SetupError
 from headwater.runtime import jars
 from headwater.runtime.jars import ivy, lock
 from headwater.runtime.jars.__main__ import _module
@@ -59,7 +59,7 @@ def test_the_lock_reads_back_as_written() -> None:
 def test_a_cut_jar_is_named_on_use_and_replaced_by_resolve(cache: Path, ivy_copies: Path) -> None:
     victim = jars.spark_jars()[0]
     victim.write_bytes(victim.read_bytes()[:-1])
-    with pytest.raises(SetupError, match=rf"{victim.name}: missing, or not the jar .* resolve"):
+    with raises_code("JAR_MISSING", match=rf"{victim.name}: missing, or not the jar .* resolve"):
         jars.spark_jars()
     jars.resolve()
     assert victim in jars.spark_jars()
@@ -76,7 +76,11 @@ def test_resolve_replaces_a_jar_of_the_same_size(cache: Path, ivy_copies: Path) 
 def test_a_jar_that_is_not_the_locked_one_is_refused(cache: Path, ivy_copies: Path) -> None:
     shutil.rmtree(cache)
     (ivy_copies / "spark" / "commons-pool2-2.13.1.jar").write_bytes(b"something else")
-    with pytest.raises(SetupError, match=r"commons-pool2-2.13.1.jar: its SHA-256 is .*jars.lock says"):
+    with raises_code(
+        "JAR_DIFFERS",
+        file="commons-pool2-2.13.1.jar",
+        match=r"commons-pool2-2.13.1.jar: its SHA-256 is .*jars.lock says",
+    ):
         jars.resolve()
     assert not cache.exists()
 
@@ -84,7 +88,9 @@ def test_a_jar_that_is_not_the_locked_one_is_refused(cache: Path, ivy_copies: Pa
 def test_a_jar_that_cannot_be_had_is_named(cache: Path, ivy_copies: Path) -> None:
     shutil.rmtree(cache)
     (ivy_copies / "kafka" / "re2j-1.8.jar").unlink()
-    with pytest.raises(SetupError, match=r"re2j-1.8.jar: could not be had .*check the network"):
+    with raises_code(
+        "JAR_NOT_FETCHED", file="re2j-1.8.jar", match=r"re2j-1.8.jar: could not be had .*check the network"
+    ):
         jars.resolve()
     assert not cache.exists()
 
@@ -97,7 +103,11 @@ def test_ivy_itself_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.Monke
     )
     monkeypatch.setenv("HEADWATER_IVY_SETTINGS", str(settings))
     monkeypatch.setenv("HEADWATER_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(SetupError, match=r"HdrHistogram-2.2.2.jar: could not be had .*not found"):
+    with raises_code(
+        "JAR_NOT_FETCHED",
+        file="HdrHistogram-2.2.2.jar",
+        match=r"HdrHistogram-2.2.2.jar: could not be had .*not found",
+    ):
         jars.resolve()
 
 

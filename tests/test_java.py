@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from raising import raises_code
 
-from headwater.errors import SetupError
 from headwater.runtime import java
 
 
@@ -55,7 +55,7 @@ def test_java_on_the_path_is_followed_to_its_home(nowhere: Path) -> None:
 def test_what_was_found_and_what_to_run_is_said(nowhere: Path) -> None:
     old = fake_home(nowhere / "jvm" / "old", "1.8.0_392")
     new = fake_home(nowhere / "jvm" / "new", "25.0.1")
-    with pytest.raises(SetupError) as e:
+    with raises_code("JAVA_MISSING") as e:
         java.home()
     assert f"{new} (Java 25)" in str(e.value)
     assert f"{old} (Java 8)" in str(e.value)
@@ -63,5 +63,5 @@ def test_what_was_found_and_what_to_run_is_said(nowhere: Path) -> None:
 
 
 def test_no_java_at_all(nowhere: Path) -> None:
-    with pytest.raises(SetupError, match="found no Java; run: apt-get install"):
+    with raises_code("JAVA_MISSING", match="found no Java; run: apt-get install"):
         java.home()

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from raising import raises_code
 
 from headwater.connectors import kafka
 from headwater.connectors.kafka import client_options, ensure_running, spark_options, topics
-from headwater.errors import BrokerError, BrokerUnavailable, ConfError
+from headwater.errors import BrokerError
 from headwater.project.conf import Conf
 from headwater.run.supervisor import transient
 
@@ -45,7 +46,7 @@ def test_each_client_gets_its_own_words() -> None:
 
 def test_credentials_that_only_java_knows_are_refused() -> None:
     conf = Conf(kafka={"bootstrap.servers": "k:9093", "sasl.jaas.config": "secret"})
-    with pytest.raises(ConfError, match=r"sasl.jaas.config.*'librdkafka' \(sasl.username") as e:
+    with raises_code("KAFKA_OPTION_OF_JAVA", match=r"sasl.jaas.config.*'librdkafka' \(sasl.username") as e:
         client_options(conf, "k:9093")
     assert "secret" not in str(e.value)
 
@@ -76,7 +77,9 @@ def test_what_a_flow_asks_of_a_broker_that_is_away_it_asks_again(monkeypatch: py
         lambda: kafka.committed(client, "group", "any"),
         lambda: topics.end_offsets(client, "any"),
     ):
-        with pytest.raises(BrokerUnavailable, match=r"(any|127\.0\.0\.1:1): no answer from Kafka: ") as found:
+        with raises_code(
+            "BROKER_UNAVAILABLE", match=r"(any|127\.0\.0\.1:1): no answer from Kafka: "
+        ) as found:
             ask()
         assert transient(found.value)
     refused = topics.unanswered(
@@ -86,5 +89,5 @@ def test_what_a_flow_asks_of_a_broker_that_is_away_it_asks_again(monkeypatch: py
 
 
 def test_a_cluster_without_an_address() -> None:
-    with pytest.raises(ConfError, match=r"no bootstrap\.servers"):
+    with raises_code("BOOTSTRAP_MISSING"):
         ensure_running(HERE, Conf(kafka={"security.protocol": "SSL"}))

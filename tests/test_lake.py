@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 from deltalake import DeltaTable, write_deltalake
+from raising import raises_code
 
-from headwater.errors import ProjectError
 from headwater.storage import log
 from headwater.storage.lake import Lake
 
@@ -46,8 +45,10 @@ def test_a_table_is_made_once(tmp_path: Path) -> None:
 
 
 def test_a_table_that_is_not_written_says_how_to_fill_it(tmp_path: Path) -> None:
-    with pytest.raises(
-        ProjectError, match=r"silver\.t holds nothing yet.*run: headwater run silver\.t --once"
+    with raises_code(
+        "TABLE_EMPTY",
+        table="silver.t",
+        match=r"silver\.t holds nothing yet.*run: headwater run silver\.t --once",
     ):
         Lake(tmp_path).place("silver.t")
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from raising import raises_code
 
-from headwater.errors import CommitError
 from headwater.operations.maintain.compact import compact
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.storage import feed, layers, log
@@ -141,7 +141,7 @@ def test_whoever_opens_a_table_shares_it_until_it_is_another_one(tmp_path: Path)
     merge(Target(place), Held(), [1])  # by another process: whoever has it open is not moved past that
     other = Target.shared(place)
     assert (other.version, other.last("gold.x")) == (2, 1)
-    with pytest.raises(CommitError, match="past version 1, so something else wrote to it"):
+    with raises_code("WRITTEN_BY_OTHERS", match="past version 1, so something else wrote to it"):
         merge(one, Held(), [2])
     shutil.rmtree(place.path)
     earlier.rename(place.path)

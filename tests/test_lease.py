@@ -12,8 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from raising import raises_code
 
-from headwater.errors import LeaseError
+from headwater.errors.codes import Code
 from headwater.runtime import jvm
 from headwater.storage import lease
 from headwater.storage.lease import Lease
@@ -49,8 +50,8 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
             java.wait(timeout=30)
 
 
-def refusal(folder: Path) -> str:
-    with pytest.raises(LeaseError) as refused:
+def refusal(folder: Path, code: Code = "LEASE_HELD") -> str:
+    with raises_code(code, table="silver.t", file=folder / "lease") as refused:
         Lease("silver.t", folder)
     return str(refused.value)
 
@@ -92,7 +93,7 @@ def test_a_jvm_that_outlives_its_process_holds_its_half(
     holder.wait()
     monkeypatch.setattr(lease, "WAIT_FOR_JVM", 0.2)
     assert (
-        refusal(tmp_path)
+        refusal(tmp_path, "LEASE_HELD_BY_JVM")
         == f"silver.t: the JVM {java} of an ended run still lives; end it first (kill {java})"
     )
     monkeypatch.undo()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from raising import raises_code
 
-from headwater.errors import ProjectError
 from headwater.project.paths import find_project
 
 
@@ -20,5 +20,5 @@ def test_the_nearest_project_above(tmp_path: Path) -> None:
 def test_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "conf").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ProjectError, match=r"no project here or above .*headwater init"):
+    with raises_code("NO_PROJECT"):
         find_project()

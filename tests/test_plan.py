@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 from typer.testing import CliRunner
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
 from headwater.cli import app
-from headwater.errors import ProjectError
 from headwater.planner.changes import plan
 from headwater.planner.changes.verdict import judge
 
@@ -98,7 +98,9 @@ def test_what_a_change_would_do_is_said(
     root = next(iter(found))
     if found[root] == "rebuild":
         assert lines[root].rows == {VISITS: 40, TOP: 3}.get(root, len(case.rows(VISITS)))
-        with pytest.raises(ProjectError, match=f"{root} can't go on as it was changed: .*headwater rebuild"):
+        with raises_code(
+            "DEFINITION_CHANGED", match=f"{root} can't go on as it was changed: .*headwater rebuild"
+        ):
             case.drain(root)
 
 

@@ -11,13 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 from test_final import COUNTS, EPOCH, VISITS, Case, Row, cut, drawn, seeded
 from test_final import told as reached_before
 from typer.testing import CliRunner
 
 import headwater as hw
 from headwater.cli import app
-from headwater.errors import FlowError, ProjectError
+from headwater.errors.codes import Code
 from headwater.flows.upstream import Upstream
 from headwater.project.load import load_project
 
@@ -242,44 +243,70 @@ def counts(row, visit):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "error"),
+    ("old", "new", "code", "error"),
     [
-        ('keys=["user"]', 'keys=["name"]', "needs the column name of silver.visits, which has: user, n, at"),
-        ('keys=["user"]', "keys=[]", "has no keys"),
-        ('event_time="event_time"', 'event_time="n"', "n is bigint, which tells no time"),
-        ('state="number INT', 'state="number IN', "its state are not Spark DDL"),
-        ('columns="user STRING', 'columns="_state STRING', "the engine has a column _state of its own"),
-        ('delay="10 seconds"', 'delay="soon"', "'soon' is no interval"),
+        (
+            'keys=["user"]',
+            'keys=["name"]',
+            "INPUT_COLUMN_UNKNOWN",
+            "needs the column name of silver.visits, which has: user, n, at",
+        ),
+        ('keys=["user"]', "keys=[]", "KEYS_MISSING", "has no keys"),
+        (
+            'event_time="event_time"',
+            'event_time="n"',
+            "COLUMN_UNSUITABLE",
+            "n is bigint, which tells no time",
+        ),
+        ('state="number INT', 'state="number IN', "DDL_INVALID", "its state are not Spark DDL"),
+        (
+            'columns="user STRING',
+            'columns="_state STRING',
+            "COLUMN_RESERVED",
+            "the engine has a column _state of its own",
+        ),
+        ('delay="10 seconds"', 'delay="soon"', "INTERVAL_INVALID", "'soon' is no interval"),
     ],
 )
 def test_what_can_not_be_is_said_before_anything_runs(
-    interpreted: SparkSession, tmp_path: Path, old: str, new: str, error: str
+    interpreted: SparkSession, tmp_path: Path, old: str, new: str, code: Code, error: str
 ) -> None:
-    with pytest.raises(ProjectError, match=r"counts.py: gold\.counts") as e:
+    with raises_code(code, table="gold.counts", match=r"counts.py: gold\.counts") as e:
         Case(tmp_path, interpreted, PROCESS.replace(old, new), "py")
     assert error in str(e.value)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "error"),
+    ("old", "new", "code", "error"),
     [
-        ('"number": -1', '"count": -1', "gives a column count; it declares user, at, number, total"),
-        ('"number": -1', '"number": "x"', "gives a row that does not fit its columns"),
+        (
+            '"number": -1',
+            '"count": -1',
+            "PROCESS_ROW_INVALID",
+            "gives a column count; it declares user, at, number, total",
+        ),
+        ('"number": -1', '"number": "x"', "PROCESS_ROW_INVALID", "gives a row that does not fit its columns"),
         (
             'row["n"]}',
             'row["m"]}',
+            "PROCESS_FAILED",
             "failed on the row {'cluster': 'local', 'topic': 'raw', 'partition': 0, 'off",
         ),
-        ('user.state["total"]', "1 / 0", "failed on the timer of {'user': 'ann'} at 2025-10-09T"),
-        ("seconds=20", "seconds=0", "would not lie after"),
+        (
+            'user.state["total"]',
+            "1 / 0",
+            "PROCESS_FAILED",
+            "failed on the timer of {'user': 'ann'} at 2025-10-09T",
+        ),
+        ("seconds=20", "seconds=0", "PROCESS_FAILED", "would not lie after"),
     ],
 )
 def test_a_process_that_fails_stops_its_flow(
-    interpreted: SparkSession, tmp_path: Path, old: str, new: str, error: str
+    interpreted: SparkSession, tmp_path: Path, old: str, new: str, code: Code, error: str
 ) -> None:
     case = Case(tmp_path, interpreted, PROCESS.replace(old, new), "py")
     case.add([(0, 0, "ann", 5, EPOCH), (0, 1, "bob", 5, EPOCH + 100)])
-    with pytest.raises(FlowError, match=r"counts.py: gold\.counts") as e:
+    with raises_code(code, table="gold.counts", match=r"counts.py: gold\.counts") as e:
         case.end()
     assert error in str(e.value)
     assert case.seen() == []
@@ -316,7 +343,7 @@ def test_drive_needs_no_stream(tmp_path: Path) -> None:
     assert found.keys["ann",].timer == at(130)
     assert found.keys["bob",].state == {"since": at(20)}
     assert {row["user"] for row in hw.drive(silent, rows, until=at(130)).rows} == {"ann", "bob"}
-    with pytest.raises(ProjectError, match=r"is a process; call it with headwater\.drive"):
+    with raises_code("NOT_A_FUNCTION"):
         silent()
 
 

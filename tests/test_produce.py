@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
+from raising import raises_code
 
 from headwater.connectors.produce import (
     DEFAULT_START,
@@ -32,7 +33,7 @@ from headwater.connectors.produce import (
     run_producer,
     stepped,
 )
-from headwater.errors import BrokerError, ProjectError
+from headwater.errors.codes import Code
 
 ROOT = Path(__file__).parents[1]
 SEED = 4_242
@@ -54,7 +55,7 @@ def test_a_share_outside_0_to_1_is_refused_by_name(name: str, share: float) -> N
         assert getattr(Faults(**{name: share}), name) == share
     else:
         assert math.isnan(share) or not 0 <= share <= 1
-        with pytest.raises(ProjectError, match=name):
+        with raises_code("FAULTS_INVALID", match=name):
             Faults(**{name: share})
 
 
@@ -64,7 +65,7 @@ def test_shares_are_refused_when_they_add_up_to_more_than_1(shares: list[float])
     if sum(shares) <= 1:
         assert Faults(**names).total <= 1
     elif sum(shares) > 1.000001:
-        with pytest.raises(ProjectError, match="add up"):
+        with raises_code("FAULTS_INVALID", match="add up"):
             Faults(**names)
 
 
@@ -74,13 +75,13 @@ def test_the_share_of_each_kind_is_spread_over_the_kinds_and_the_future() -> Non
     assert [spread.malformed, spread.invalid, spread.future] == pytest.approx([0.33, 0.09, 0.01])
     assert Faults(late=0.1, invalid=0.3).spread(malformed=13, invalid=9) == Faults(late=0.1, invalid=0.3)
     assert Faults(each=0.25).spread(malformed=2, invalid=1).total == pytest.approx(1)
-    with pytest.raises(ProjectError, match=r"23 kinds .* at 0\.05 each, .* add up to 1\.15"):
+    with raises_code("FAULTS_INVALID", match=r"23 kinds .* at 0\.05 each, .* add up to 1\.15"):
         Faults(each=0.05).spread(malformed=13, invalid=9)
 
 
 @pytest.mark.parametrize("wrong", [{"rate": -1.0}, {"count": -1}])
 def test_a_negative_rate_or_count_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ProjectError, match="negative"):
+    with raises_code("RATE_INVALID"):
         run_producer(iter(()), client={"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, **wrong)
 
 
@@ -104,18 +105,22 @@ def test_the_wall_clock_rules_a_paced_run_without_a_start_only() -> None:
 
 def test_an_unknown_generator_names_the_known_ones() -> None:
     for name in ("nope", "../generators/iot", "iot.py", ""):
-        with pytest.raises(ProjectError, match=r"known: .*\biot\b"):
+        with raises_code("UNKNOWN_GENERATOR"):
             load_generator(ROOT, name)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [("raise OSError('x')", "OSError: x"), ("def", "SyntaxError"), ("topics = []", "no 'records'")],
+    ("text", "code", "message"),
+    [
+        ("raise OSError('x')", "MODULE_FAILED", "OSError: x"),
+        ("def", "MODULE_FAILED", "SyntaxError"),
+        ("topics = []", "GENERATOR_INCOMPLETE", "no 'records'"),
+    ],
 )
-def test_a_broken_generator_is_named_by_its_file(tmp_path: Path, text: str, message: str) -> None:
+def test_a_broken_generator_is_named_by_its_file(tmp_path: Path, text: str, code: Code, message: str) -> None:
     (tmp_path / "generators").mkdir()
     (tmp_path / "generators" / "broken.py").write_text(text)
-    with pytest.raises(ProjectError, match=rf"broken\.py.*{message}"):
+    with raises_code(code, match=rf"broken\.py.*{message}"):
         load_generator(tmp_path, "broken")
 
 
@@ -216,13 +221,15 @@ def test_kafkas_timestamp_is_the_records_own_or_the_time_of_sending(broker: str,
 def test_a_refused_record_is_an_error_that_names_the_topic(broker: str, topic: str) -> None:
     ahead = int(time.time() * 1000) + 3 * 86_400_000  # the broker takes no timestamp so far ahead
     records = iter([Record(topic, None, b"ok", 0), Record(topic, None, b"refused", 1, ahead)])
-    with pytest.raises(BrokerError, match=rf"topic {topic}: 1 record\(s\) not delivered"):
+    with raises_code("RECORDS_NOT_DELIVERED", match=rf"topic {topic}: 1 record\(s\) not delivered"):
         run_producer(records, client={"bootstrap.servers": broker})
 
 
 def test_an_absent_broker_is_an_error_not_a_silence() -> None:
     client = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 1_000, "log_level": 0}
-    with pytest.raises(BrokerError, match=r"topic any: 10 record.* not delivered to 127\.0\.0\.1:1"):
+    with raises_code(
+        "RECORDS_NOT_DELIVERED", match=r"topic any: 10 record.* not delivered to 127\.0\.0\.1:1"
+    ):
         # at this rate the first times out before the others
         run_producer(numbered("any"), client=client, count=10, rate=100)
 
@@ -261,9 +268,9 @@ def test_in_the_background_an_error_reaches_whoever_stops_it() -> None:
     client = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 500, "log_level": 0}
     producer = BackgroundProducer(numbered("any"), client=client, count=3)
     producer.start()
-    with pytest.raises(BrokerError):
+    with raises_code("RECORDS_NOT_DELIVERED"):
         producer.wait()
-    with pytest.raises(BrokerError):
+    with raises_code("RECORDS_NOT_DELIVERED"):
         producer.stop()
     assert producer.sent == 0
 

@@ -15,9 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from raising import raises_code
 
 from headwater.connectors import decode
-from headwater.errors import FlowError, ProjectError
+from headwater.errors import NOWHERE, Where
+from headwater.errors.codes import Code
 from headwater.flows.rows import Counts, FewRows, ManyRows, Work, read
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Json
@@ -33,7 +35,9 @@ JSON = Json("host STRING, usage DOUBLE, n BIGINT")
 
 
 def rule(name: str, action: Any, **kwargs: Any) -> Rule:
-    return Rule(f"{name}({kwargs['column']})", f"expect_column_{name}", kwargs, action, "quality/t.json")
+    return Rule(
+        f"{name}({kwargs['column']})", f"expect_column_{name}", kwargs, action, Where("quality/t.json")
+    )
 
 
 RULES = (
@@ -75,7 +79,7 @@ def work(spark: SparkSession, tmp_path: Path) -> Callable[..., tuple[Work, str]]
         ]
         file = tmp_path / "in.parquet"
         pq.write_table(pa.Table.from_pylist(rows, stored.schema(BRONZE)), file)
-        schema = decode.fields(JSON, "test")
+        schema = decode.fields(JSON, NOWHERE)
         result = function(spark.createDataFrame([], decode.columns(schema, BRONZE)))
         gate = Gate(Suite("silver.t", Path("quality/t.json"), rules), result.schema)
         return Work(spark, BRONZE, schema, function, gate), str(file)
@@ -154,7 +158,7 @@ def test_a_rule_that_fails_the_flow_says_which_rows_without_their_values(
     for rows in (FewRows(made, read([file], made.columns)), ManyRows(made, [file], len(VALUES))):
         _, _, counts = take(rows)
         assert made.gate is not None
-        with pytest.raises(FlowError) as e:
+        with raises_code("EXPECTATION_FAILED", table="silver.t") as e:
             made.gate.enforce(counts.tally, Findings(), 12)
         said = str(e.value)
         assert "silver.t: batch 12 fails values_to_be_between(usage) (3 rows, quality/t.json)" in said
@@ -178,7 +182,7 @@ def test_a_suite_may_have_more_rules_than_a_word_has_bits(work: Callable[..., tu
     assert counts.tally.quarantined == 3
 
 
-UNIQUE = Rule("host", "expect_column_values_to_be_unique", {"column": "host"}, "quarantine", "q")
+UNIQUE = Rule("host", "expect_column_values_to_be_unique", {"column": "host"}, "quarantine", Where("q"))
 
 
 def test_of_rows_with_one_key_the_first_stays(
@@ -199,7 +203,7 @@ def test_of_rows_with_one_key_the_first_stays(
 
 def test_of_equal_rows_of_one_record_the_first_stays(work: Callable[..., tuple[Work, str]]) -> None:
     keys = {"column_list": ["host", "usage"], "ignore_row_if": "any_value_is_missing"}
-    pairs = Rule("pairs", "expect_compound_columns_to_be_unique", keys, "quarantine", "q")
+    pairs = Rule("pairs", "expect_compound_columns_to_be_unique", keys, "quarantine", Where("q"))
     passed, held, counts = both(
         *work(
             (RULES[1], pairs), lambda rows: rows.withColumn("twice", F.explode(F.array(F.lit(1), F.lit(1))))
@@ -214,9 +218,9 @@ def test_of_equal_rows_of_one_record_the_first_stays(work: Callable[..., tuple[W
 def test_one_rule_about_keys_may_keep_rows_out_and_others_warn(
     spark: SparkSession, work: Callable[..., tuple[Work, str]]
 ) -> None:
-    usage = Rule("usage", UNIQUE.type, {"column": "usage"}, "drop", "q.json: expectation 2")
-    with pytest.raises(
-        ProjectError, match=r"^q\.json: expectation 2: usage keeps rows out .* as host does: "
+    usage = Rule("usage", UNIQUE.type, {"column": "usage"}, "drop", Where("q.json: expectation 2"))
+    with raises_code(
+        "EXPECTATIONS_DEPEND", match=r"^q\.json: expectation 2: usage keeps rows out .* as host does: "
     ):
         work((UNIQUE, usage))
     # The second is judged first, and what it keeps out makes no other row fail the first.
@@ -237,7 +241,7 @@ def test_a_column_grows_within_its_key_however_batches_are_cut(
     draw = random.Random(seed)
     falls = draw.random() < 0.5
     kind = f"expect_column_values_to_be_{'decreasing' if falls else 'increasing'}"
-    grows = Rule("grows", kind, {"column": "n", "strictly": strictly}, action, "q", within=("host",))
+    grows = Rule("grows", kind, {"column": "n", "strictly": strictly}, action, Where("q"), within=("host",))
     rules = (rule("values_to_be_between", "drop", column="usage", max_value=9), grows)
     columns = jvm.ddl(
         "host STRING, usage DOUBLE, n BIGINT, _source STRUCT<cluster: STRING, topic: STRING, "
@@ -273,22 +277,27 @@ def test_a_column_grows_within_its_key_however_batches_are_cut(
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("more", "code", "says"),
     [
-        ({}, "name what tells keys apart, as meta.within = \\['id'\\]"),
-        ({"within": ("hots",)}, "no column 'hots'"),
+        ({}, "ORDER_WITHOUT_KEYS", "name what tells keys apart, as meta.within = \\['id'\\]"),
+        ({"within": ("hots",)}, "EXPECTATION_INVALID", "no column 'hots'"),
         (
             {"within": ("host",), "kwargs": {"column": "host"}},
+            "EXPECTATION_INVALID",
             "host is string; this is for numbers and times",
         ),
-        ({"within": ("host",), "kwargs": {"column": "n", "parse": 1}}, "no argument 'parse'"),
+        (
+            {"within": ("host",), "kwargs": {"column": "n", "parse": 1}},
+            "EXPECTATION_INVALID",
+            "no argument 'parse'",
+        ),
     ],
 )
 def test_an_order_that_there_is_none_of_is_refused(
-    work: Callable[..., tuple[Work, str]], more: dict[str, Any], says: str
+    work: Callable[..., tuple[Work, str]], more: dict[str, Any], code: Code, says: str
 ) -> None:
-    grows = Rule("grows", "expect_column_values_to_be_increasing", {"column": "n"}, "warn", "q")
-    with pytest.raises(ProjectError, match=says):
+    grows = Rule("grows", "expect_column_values_to_be_increasing", {"column": "n"}, "warn", Where("q"))
+    with raises_code(code, match=says):
         work((replace(grows, **more),))
 
 
@@ -296,8 +305,8 @@ def test_many_rows_at_once_are_measured_the_same_both_ways(work: Callable[..., t
     share = {"column": "usage", "min_value": 0, "max_value": 60, "mostly": 0.9}
     rules = (
         RULES[1],
-        Rule("share", "expect_column_values_to_be_between", share, "warn", "q", window=5),
-        Rule("rows", "expect_table_row_count_to_equal", {"value": 1}, "warn", "q"),
+        Rule("share", "expect_column_values_to_be_between", share, "warn", Where("q"), window=5),
+        Rule("rows", "expect_table_row_count_to_equal", {"value": 1}, "warn", Where("q")),
     )
     made, file = work(rules)
     _, _, counts = both(made, file)

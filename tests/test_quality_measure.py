@@ -11,8 +11,9 @@ import great_expectations as gx
 import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 
-from headwater.errors import FlowError, ProjectError
+from headwater.errors.codes import Code
 from headwater.project import suite
 from headwater.quality import measure
 from headwater.quality.gate import Gate, Tally
@@ -144,7 +145,7 @@ def test_only_a_rule_that_fails_stops_the_batch(spark: SparkSession, tmp_path: P
     gate = Gate(own, spark.createDataFrame([], DDL).schema)
     findings = found(spark, gate)
     assert set(findings.missed) == {"table_row_count_to_equal()", "two"}
-    with pytest.raises(FlowError) as e:
+    with raises_code("EXPECTATION_FAILED", table="silver.t") as e:
         gate.enforce(Tally(), findings, 7)
     assert "silver.t: batch 7 fails two (rows 4, expected 2, " in str(e.value)
     assert "expectation 2" in str(e.value) and "expectation 1" not in str(e.value)
@@ -152,45 +153,74 @@ def test_only_a_rule_that_fails_stops_the_batch(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("expectation", "says"),
+    ("expectation", "code", "says"),
     [
         (
             expect("column_mean_to_be_between", column="s", min_value=1),
+            "EXPECTATION_INVALID",
             "s is string, and this is for numbers",
         ),
-        (expect("column_mean_to_be_between", column="n"), "min_value and max_value are both missing"),
-        (expect("column_mean_to_be_between", column="n", min=1, max_value=1), "has no argument 'min'"),
-        (expect("column_max_to_be_between", column="at"), "meta.max_age are all missing"),
-        (expect("column_max_to_be_between", {"max_age": "soon"}, column="at"), "meta.max_age: 'soon' is no"),
+        (
+            expect("column_mean_to_be_between", column="n"),
+            "EXPECTATION_INVALID",
+            "min_value and max_value are both missing",
+        ),
+        (
+            expect("column_mean_to_be_between", column="n", min=1, max_value=1),
+            "EXPECTATION_INVALID",
+            "has no argument 'min'",
+        ),
+        (
+            expect("column_max_to_be_between", column="at"),
+            "EXPECTATION_INVALID",
+            "meta.max_age are all missing",
+        ),
+        (
+            expect("column_max_to_be_between", {"max_age": "soon"}, column="at"),
+            "EXPECTATION_INVALID",
+            "meta.max_age: 'soon' is no",
+        ),
         (
             expect("column_most_common_value_to_be_in_set", column="s", value_set=[1]),
+            "EXPECTATION_NOT_FOR_BATCHES",
             "can't be judged on batches",
         ),
     ],
 )
 def test_what_does_not_fit_is_refused(
-    spark: SparkSession, tmp_path: Path, expectation: dict[str, Any], says: str
+    spark: SparkSession, tmp_path: Path, expectation: dict[str, Any], code: Code, says: str
 ) -> None:
     own = made(tmp_path, expectation)
-    with pytest.raises(ProjectError) as e:
+    with raises_code(code, table="silver.t") as e:
         Gate(own, spark.createDataFrame([], DDL).schema)
     assert "expectation 1" in str(e.value) and says in str(e.value)
 
 
 @pytest.mark.parametrize(
-    ("expectation", "says"),
+    ("expectation", "code", "says"),
     [
         (
             expect("column_values_to_not_be_null", {"action": "drop"}, column="s", mostly=0.5),
+            "ACTION_NOT_POSSIBLE",
             "no row is to drop",
         ),
-        (expect("table_row_count_to_equal", {"action": "quarantine"}, value=1), "no row is to quarantine"),
-        (expect("column_values_to_not_be_null", column="s", mostly=1.5), "write a share from 0 to 1"),
-        (expect("column_values_to_not_be_null", {"window": 0}, column="s"), "meta.window"),
+        (
+            expect("table_row_count_to_equal", {"action": "quarantine"}, value=1),
+            "ACTION_NOT_POSSIBLE",
+            "no row is to quarantine",
+        ),
+        (
+            expect("column_values_to_not_be_null", column="s", mostly=1.5),
+            "EXPECTATION_INVALID",
+            "write a share from 0 to 1",
+        ),
+        (expect("column_values_to_not_be_null", {"window": 0}, column="s"), "SUITE_INVALID", "meta.window"),
     ],
 )
-def test_what_makes_no_sense_is_refused(tmp_path: Path, expectation: dict[str, Any], says: str) -> None:
-    with pytest.raises(ProjectError, match=r"silver\.t\.json") as e:
+def test_what_makes_no_sense_is_refused(
+    tmp_path: Path, expectation: dict[str, Any], code: Code, says: str
+) -> None:
+    with raises_code(code, table="silver.t", match=r"silver\.t\.json") as e:
         made(tmp_path, expectation)
     assert says in str(e.value)
 

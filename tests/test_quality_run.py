@@ -17,11 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 from typer.testing import CliRunner
 
 from headwater import query
 from headwater.cli import app
-from headwater.errors import HeadwaterError, ProjectError, QualityError
+from headwater.errors import HeadwaterError
+from headwater.errors.codes import Code
 from headwater.operations import maintain
 from headwater.operations.validation import docs, gx, results, validate
 from headwater.operations.validation.results import Outcome, Validation
@@ -290,7 +292,7 @@ def test_what_runs_have_found_is_maintained_and_goes_by_its_age(tmp_path: Path, 
     assert log.first(lake.catalog) > 0 and Lake(lake.root).places() == places
     assert [one.table for one in maintain.maintain(project)] == [results.TABLE]
     assert len(list(lake.catalog.glob("*.parquet"))) <= len(places)
-    with pytest.raises(ProjectError, match=r"unknown table 'ops\.other'"):
+    with raises_code("UNKNOWN_TABLE", table="ops.other"):
         maintain.maintain(project, ["ops.other"])
 
 
@@ -375,7 +377,7 @@ def test_builds_at_once_take_turns_and_what_a_killed_one_left_goes(tmp_path: Pat
 
 def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(QualityError, match=r"holds something else than Data Docs; name a new folder"):
+    with raises_code("FOLDER_TAKEN"):
         docs.build(tmp_path, "run", [])
     assert (tmp_path / "thesis.txt").exists()
 
@@ -413,33 +415,46 @@ def validation(table: str, at: datetime = T0) -> Validation:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "code", "says"),
     [
-        (["run", "silver.reading"], "unknown table 'silver.reading'"),
-        (["run", "--at", "0"], "--at 0 is the past of one table; name it"),
-        (["run", "bronze.raw", "--at", "9"], "bronze.raw has no version 9; it has 0 to 1"),
-        (["run", "bronze.raw", "--at", "2020-01-01"], "bronze.raw begins at"),
-        (["show", "bronze.ra"], "unknown table 'bronze.ra'"),
+        (["run", "silver.reading"], "UNKNOWN_TABLE", "unknown table 'silver.reading'"),
+        (["run", "--at", "0"], "VERSION_AMBIGUOUS", "--at 0 is the past of one table; name it"),
+        (["run", "bronze.raw", "--at", "9"], "UNKNOWN_VERSION", "bronze.raw has no version 9; it has 0 to 1"),
+        (["run", "bronze.raw", "--at", "2020-01-01"], "UNKNOWN_VERSION", "bronze.raw begins at"),
+        (["show", "bronze.ra"], "UNKNOWN_TABLE", "unknown table 'bronze.ra'"),
     ],
 )
-def test_what_was_asked_wrongly_ends_with_2(root: Path, done: Run, arguments: list[str], says: str) -> None:
-    with pytest.raises(HeadwaterError) as refused:
+def test_what_was_asked_wrongly_ends_with_2(
+    root: Path, done: Run, arguments: list[str], code: Code, says: str
+) -> None:
+    with raises_code(code) as refused:
         command(root, *arguments)
     assert says in str(refused.value) and refused.value.exit_code == 2 and "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("suites", "arguments", "says"),
+    ("suites", "arguments", "code", "says"),
     [
-        ({}, ["run"], "quality has no suite; run: headwater quality suggest"),
+        ({}, ["run"], "SUITE_MISSING", "quality has no suite; run: headwater quality suggest"),
         (
             {},
             ["run", "bronze.raw"],
+            "SUITE_MISSING",
             "bronze.raw has no suite quality/bronze.raw.json; run: headwater quality",
         ),
-        ({"bronze.raw": []}, ["run"], "bronze.raw: none holds anything yet; run: headwater run --once"),
-        ({"bronze.raw": []}, ["run", "bronze.raw"], "bronze.raw holds nothing yet; run: headwater run"),
-        ({}, ["show"], "nothing has been validated yet; run: headwater quality run"),
+        (
+            {"bronze.raw": []},
+            ["run"],
+            "TABLE_EMPTY",
+            "bronze.raw: none holds anything yet; run: headwater run --once",
+        ),
+        (
+            {"bronze.raw": []},
+            ["run", "bronze.raw"],
+            "TABLE_EMPTY",
+            "bronze.raw holds nothing yet; run: headwater run",
+        ),
+        ({}, ["show"], "NOT_VALIDATED", "nothing has been validated yet; run: headwater quality run"),
         (
             {
                 "bronze.raw": [
@@ -447,15 +462,16 @@ def test_what_was_asked_wrongly_ends_with_2(root: Path, done: Run, arguments: li
                 ]
             },
             ["run"],
+            "ACTION_NOT_POSSIBLE",
             "raw.json: expectation 1: values_to_not_be_null(key) has the action drop, but rows of bronze.raw "
             "are judged after they are written; write warn or fail",
         ),
     ],
 )
 def test_what_a_project_lacks_is_said(
-    tmp_path: Path, suites: dict[str, list[dict[str, Any]]], arguments: list[str], says: str
+    tmp_path: Path, suites: dict[str, list[dict[str, Any]]], arguments: list[str], code: Code, says: str
 ) -> None:
-    with pytest.raises(HeadwaterError) as refused:
+    with raises_code(code) as refused:
         command(make(tmp_path / "p", suites), *arguments)
     assert says in str(refused.value) and refused.value.exit_code == 2
 
@@ -473,8 +489,10 @@ def test_an_expectation_that_great_expectations_refuses_is_named(
 ) -> None:
     root = make(tmp_path / "p", {"silver.readings": [SUITES["silver.readings"][0], expectation]})
     append(root, "silver.readings", [], READINGS)
-    with pytest.raises(
-        ProjectError, match=r"silver\.readings\.json: expectation 2: expect_column_"
+    with raises_code(
+        "EXPECTATION_INVALID",
+        table="silver.readings",
+        match=r"silver\.readings\.json: expectation 2: expect_column_",
     ) as refused:
         command(root, "run")
     assert says in str(refused.value) and "\n" not in str(refused.value)
@@ -491,7 +509,11 @@ def test_a_suite_without_expectations_is_passed(tmp_path: Path) -> None:
 def test_only_the_pass_that_writes_a_row_can_hold_it_back(spark: SparkSession, tmp_path: Path) -> None:
     quarantine = {**expect("column_values_to_not_be_null", column="host"), "meta": {"action": "quarantine"}}
     loaded = load_project(make(tmp_path / "gold", {"gold.by_host": [quarantine]}))
-    with pytest.raises(ProjectError, match=r"has the action quarantine, but rows of gold\.by_host"):
+    with raises_code(
+        "ACTION_NOT_POSSIBLE",
+        table="gold.by_host",
+        match=r"has the action quarantine, but rows of gold\.by_host",
+    ):
         analysis.analyse(spark, loaded)
 
 

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
+from raising import raises_code
 from typer.testing import CliRunner
 
 from headwater.cli import app
-from headwater.errors import QualityError
 from headwater.operations.validation import suggest, validate
 from headwater.project import suite
 from headwater.project.load import Project, load_project
@@ -174,7 +174,7 @@ def test_the_table_meets_what_is_suggested(
 ) -> None:
     for table, found in (("silver.readings", silver), ("gold.by_host", gold)):
         assert suggest.write(project, table, found) == project.root / "quality" / f"{table}.json"
-        with pytest.raises(QualityError, match=rf"{table}\.json exists; without --write"):
+        with raises_code("SUITE_EXISTS", match=rf"{table}\.json exists; without --write"):
             suggest.write(project, table, found)
     done = validate.run(load_project(project.root), docs=tmp_path / "docs")
     judged = {one.table: one.outcomes for one in done.validations}
@@ -194,7 +194,7 @@ def test_a_suggestion_is_printed_as_a_suite(project: Project, silver: dict[str, 
     ("table", "says"), [("bronze.raw", "holds nothing yet"), ("bronze.empty", "holds no rows")]
 )
 def test_nothing_follows_from_no_rows(project: Project, table: str, says: str) -> None:
-    with pytest.raises(QualityError, match=rf"{table} {says}"):
+    with raises_code("TABLE_EMPTY", match=rf"{table} {says}"):
         suggest.suggest(project, table)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import great_expectations as gx
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 
-from headwater.errors import ProjectError
+from headwater.errors.codes import Code
 from headwater.project import suite
 from headwater.quality import predicate
 from headwater.runtime import jvm
@@ -50,28 +51,43 @@ def test_a_schedule_that_is_none_is_refused(tmp_path: Path, every: str, says: st
     file = write(tmp_path, NOT_NULL)
     found = {**json.loads(file.read_text()), "meta": {"every": every, "owner": "ops"}}
     file.write_text(json.dumps(found))
-    with pytest.raises(ProjectError, match=f"{file}: meta.every.*{says}"):
+    with raises_code("SUITE_INVALID", match=f"{file}: meta.every.*{says}"):
         suite.read(file)
     file.write_text(json.dumps({**found, "meta": {"every": "1h"}}))
     assert suite.read(file).every == "1h"
 
 
 @pytest.mark.parametrize(
-    ("expectations", "says"),
+    ("expectations", "code", "says"),
     [
-        ([{**NOT_NULL, "meta": {"action": "explode"}}], "expectations.1.meta.action: Input should be 'warn'"),
-        ([{**NOT_NULL, "sevrity": "info"}], "expectations.1.sevrity: Extra inputs are not permitted"),
-        ([{"kwargs": {}}], "expectations.1.type: Field required"),
+        (
+            [{**NOT_NULL, "meta": {"action": "explode"}}],
+            "SUITE_INVALID",
+            "expectations.1.meta.action: Input should be 'warn'",
+        ),
+        (
+            [{**NOT_NULL, "sevrity": "info"}],
+            "SUITE_INVALID",
+            "expectations.1.sevrity: Extra inputs are not permitted",
+        ),
+        ([{"kwargs": {}}], "SUITE_INVALID", "expectations.1.type: Field required"),
         (
             [{**NOT_NULL, "meta": {"within": ["s"]}}],
+            "EXPECTATION_INVALID",
             "expectation 1: meta.within is for expect_column_values_to_be_inc",
         ),
-        ([NOT_NULL, NOT_NULL], "expectation 2: a second one is called values_to_not_be_null(s)"),
+        (
+            [NOT_NULL, NOT_NULL],
+            "EXPECTATION_TWICE",
+            "expectation 2: a second one is called values_to_not_be_null(s)",
+        ),
     ],
 )
-def test_a_wrong_suite_is_refused(tmp_path: Path, expectations: list[dict[str, Any]], says: str) -> None:
+def test_a_wrong_suite_is_refused(
+    tmp_path: Path, expectations: list[dict[str, Any]], code: Code, says: str
+) -> None:
     file = write(tmp_path, *expectations)
-    with pytest.raises(ProjectError) as e:
+    with raises_code(code, table="silver.t") as e:
         suite.read(file)
     assert str(file) in str(e.value) and says in str(e.value)
 
@@ -79,7 +95,7 @@ def test_a_wrong_suite_is_refused(tmp_path: Path, expectations: list[dict[str, A
 def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "silver.t.json"
     file.write_text("{")
-    with pytest.raises(ProjectError, match=r"silver\.t\.json: not JSON"):
+    with raises_code("SUITE_INVALID", table="silver.t", file="silver.t.json"):
         suite.read(file)
 
 
@@ -88,47 +104,115 @@ def column(name: str, **kwargs: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("expectation", "says"),
+    ("expectation", "code", "says"),
     [
         (
             {"type": "expect_table_row_count_to_equal", "kwargs": {"value": 1}},
+            "EXPECTATION_NOT_FOR_BATCHES",
             "can't be told from single rows",
         ),
-        (column("values_to_be_between", column="x", min_value=0), "no column 'x'; known: i, d, s"),
-        (column("values_to_be_between", column="i"), "min_value and max_value are both missing"),
-        (column("values_to_be_between", column="i", min_value=2, max_value=1), "min_value 2 is above"),
-        (column("values_to_be_between", column="i", min_value="a"), "'a' can't be compared with a int"),
+        (
+            column("values_to_be_between", column="x", min_value=0),
+            "EXPECTATION_INVALID",
+            "no column 'x'; known: i, d, s",
+        ),
+        (
+            column("values_to_be_between", column="i"),
+            "EXPECTATION_INVALID",
+            "min_value and max_value are both missing",
+        ),
+        (
+            column("values_to_be_between", column="i", min_value=2, max_value=1),
+            "EXPECTATION_INVALID",
+            "min_value 2 is above",
+        ),
+        (
+            column("values_to_be_between", column="i", min_value="a"),
+            "EXPECTATION_INVALID",
+            "'a' can't be compared with a int",
+        ),
         (
             column("values_to_be_between", column="s", min_value=1),
+            "EXPECTATION_INVALID",
             "s is a string, and Great Expectations orders",
         ),
-        (column("values_to_be_between", column="day", min_value="soon"), "'soon' is no date"),
-        (column("values_to_be_between", column="at", min_value="2026-13-01"), "is no timestamp"),
-        (column("values_to_be_between", column="i", min=0, max_value=1), "has no argument 'min'"),
-        (column("values_to_be_in_set", column="i", value_set=["a"]), "'a' can't be compared with a int"),
-        (column("values_to_be_in_set", column="b", value_set=[1]), "1 can't be compared with a boolean"),
-        (column("values_to_be_in_set", column="i", value_set=[]), "value_set is no list of values"),
-        (column("values_to_match_regex", column="s", regex="("), "'(' is no regular expression"),
-        (column("values_to_match_regex", column="i", regex="1"), "i is int, and this is for strings"),
-        (column("values_to_match_regex", column="s"), "regex is missing; add it to kwargs"),
-        (column("value_lengths_to_equal", column="s", value=1.5), "value = 1.5 is no whole number"),
-        (column("values_to_be_of_type", column="i", type_="LongType"), "i is IntegerType, not LongType"),
+        (
+            column("values_to_be_between", column="day", min_value="soon"),
+            "EXPECTATION_INVALID",
+            "'soon' is no date",
+        ),
+        (
+            column("values_to_be_between", column="at", min_value="2026-13-01"),
+            "EXPECTATION_INVALID",
+            "is no timestamp",
+        ),
+        (
+            column("values_to_be_between", column="i", min=0, max_value=1),
+            "EXPECTATION_INVALID",
+            "has no argument 'min'",
+        ),
+        (
+            column("values_to_be_in_set", column="i", value_set=["a"]),
+            "EXPECTATION_INVALID",
+            "'a' can't be compared with a int",
+        ),
+        (
+            column("values_to_be_in_set", column="b", value_set=[1]),
+            "EXPECTATION_INVALID",
+            "1 can't be compared with a boolean",
+        ),
+        (
+            column("values_to_be_in_set", column="i", value_set=[]),
+            "EXPECTATION_INVALID",
+            "value_set is no list of values",
+        ),
+        (
+            column("values_to_match_regex", column="s", regex="("),
+            "EXPECTATION_INVALID",
+            "'(' is no regular expression",
+        ),
+        (
+            column("values_to_match_regex", column="i", regex="1"),
+            "EXPECTATION_INVALID",
+            "i is int, and this is for strings",
+        ),
+        (
+            column("values_to_match_regex", column="s"),
+            "EXPECTATION_INVALID",
+            "regex is missing; add it to kwargs",
+        ),
+        (
+            column("value_lengths_to_equal", column="s", value=1.5),
+            "EXPECTATION_INVALID",
+            "value = 1.5 is no whole number",
+        ),
+        (
+            column("values_to_be_of_type", column="i", type_="LongType"),
+            "EXPECTATION_INVALID",
+            "i is IntegerType, not LongType",
+        ),
         (
             column("pair_values_to_be_equal", column_A="i", column_B="s"),
+            "EXPECTATION_INVALID",
             "a int can't be compared with a string",
         ),
         (
             column("pair_values_to_be_equal", column_A="i", column_B="d", ignore_row_if="never"),
+            "EXPECTATION_INVALID",
             "ignore_row_if = 'never'; known: both_values_are_missing",
         ),
-        (column("values_to_be_null", column="s", row_condition='col("i") > 1'), "condition_parser = 'spark'"),
+        (
+            column("values_to_be_null", column="s", row_condition='col("i") > 1'),
+            "EXPECTATION_INVALID",
+            "condition_parser = 'spark'",
+        ),
     ],
 )
 def test_what_does_not_fit_the_table_is_refused(
-    spark: SparkSession, tmp_path: Path, expectation: dict[str, Any], says: str
+    spark: SparkSession, tmp_path: Path, expectation: dict[str, Any], code: Code, says: str
 ) -> None:
     (rule,) = suite.read(write(tmp_path, expectation)).rules
-    with pytest.raises(ProjectError) as e:
+    with raises_code(code, table="silver.t") as e:
         predicate.failed(rule, jvm.ddl(COLUMNS))
     assert "silver.t.json: expectation 1" in str(e.value) and says in str(e.value)
 

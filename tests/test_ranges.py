@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from raising import raises_code
 
-from headwater.errors import CommitError, FlowError
 from headwater.storage import log, ranges
 from headwater.storage.ranges import Position, Range
 
@@ -148,8 +147,8 @@ def test_commits_that_add_nothing_are_passed(tmp_path: Path) -> None:
 def test_a_commit_that_takes_rows_away_stops_the_flow(tmp_path: Path) -> None:
     commit(tmp_path, 0, [(1, 1)])
     commit(tmp_path, 1, [(1, 1)], removed=2)
-    with pytest.raises(
-        FlowError, match=r"silver\.t: version 1 \(WRITE\) took rows away .* rebuild"
+    with raises_code(
+        "ROWS_TAKEN_AWAY", table="silver.t", match=r"silver\.t: version 1 \(WRITE\) took rows away .* rebuild"
     ) as refused:
         take(tmp_path, Position(1, 0, 0))
     assert str(tmp_path) in str(refused.value)
@@ -166,7 +165,7 @@ def test_a_cleaned_log_is_refused(tmp_path: Path) -> None:
     for version in range(3):
         commit(tmp_path, version, [(1, 1)])
     (tmp_path / "_delta_log" / f"{1:020d}.json").unlink()
-    with pytest.raises(CommitError, match="version 1 is gone from the log"):
+    with raises_code("LOG_SHORTENED", match="version 1 is gone from the log"):
         take(tmp_path, Position(1, 0, 0))
     found = take(tmp_path, Position(1, 1, 0))
     assert found is not None and names(found) == ["v2-0.parquet"]

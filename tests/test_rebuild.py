@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
 from headwater.common.progress import Board
-from headwater.errors import FlowError, LeaseError, ProjectError
+from headwater.errors import FlowError
 from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
 from headwater.operations import rebuild as rebuilding
@@ -131,7 +132,7 @@ def _fails(reach: Callable[[str, str], None]) -> Callable[[str, str], None]:
         except SystemExit:
             if flow == "rebuild":
                 raise
-            raise FlowError("broken off") from None
+            raise FlowError("broken off", code="STOPPED") from None
 
     return reached
 
@@ -165,8 +166,8 @@ def test_a_run_does_not_go_on_in_what_other_definitions_have_built(case: Case) -
         for name, flow in made.items():
             with pytest.raises(Moved):
                 flow._context.check(name)
-            with pytest.raises(
-                ProjectError, match=rf"{name} was rebuilt by other .* process {os.getpid()} was"
+            with raises_code(
+                "DEFINITIONS_OUTDATED", match=rf"{name} was rebuilt by other .* process {os.getpid()} was"
             ):
                 flow_of(context, name)
             assert (case.lake.flow_folder(name) / "definition.json").read_bytes() == built[name]
@@ -183,23 +184,25 @@ def test_a_flow_begins_only_in_the_generation_whose_lease_is_held(case: Case) ->
         run._begin(context, COUNTS)
     run._follow(context, COUNTS)
     assert run._begin(context, COUNTS).name == COUNTS
-    with pytest.raises(LeaseError, match=rf"{COUNTS}: process {os.getpid()} is writing it"):
+    with raises_code(
+        "LEASE_HELD", table="gold.counts", match=rf"{COUNTS}: process {os.getpid()} is writing it"
+    ):
         Lease(COUNTS, case.lake.flow_folder(COUNTS))
     run._leases[COUNTS].release()
 
 
 def test_what_can_not_be_rebuilt_is_said(case: Case) -> None:
-    with pytest.raises(ProjectError, match=r"bronze\.raw is the history that others are rebuilt from; name"):
+    with raises_code("TABLE_IS_HISTORY", table="bronze.raw"):
         case.rebuild(RAW)
-    with pytest.raises(ProjectError, match=r"unknown table 'gold\.nope'"):
+    with raises_code("UNKNOWN_TABLE", table="gold.nope"):
         case.rebuild("gold.nope")
-    with pytest.raises(ProjectError, match="no rebuild is under way"):
+    with raises_code("NO_REBUILD"):
         abort(case.project())
     assert not case.rebuild(COUNTS, swap=False).swapped
-    with pytest.raises(ProjectError, match=r"a rebuild of gold\.counts, gold\.top is under way"):
+    with raises_code("REBUILD_UNDER_WAY", match=r"a rebuild of gold\.counts, gold\.top is under way"):
         case.rebuild(VISITS)
     case.change("gold/counts.sql", "sum(n) AS total", "max(n) AS total")
-    with pytest.raises(ProjectError, match="a rebuild with other definitions is under way"):
+    with raises_code("REBUILD_UNDER_WAY", match="a rebuild with other definitions is under way"):
         case.rebuild(COUNTS)
     assert abort(case.project()) == [COUNTS, TOP]
     assert rebuilding.rebuild(case.project(), [COUNTS]).swapped

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 from typer.testing import CliRunner
 from visits import COUNTS, DERIVED, ENDED, EPOCH, RAW, TOP, VISITS, Case
 
 from headwater.cli import app
-from headwater.errors import FlowError, ProjectError
 from headwater.operations.rebuild.proofs import standings
 from headwater.operations.rebuild.reconcile import Reconciled, reconcile
 from headwater.operations.rebuild.window import Window
@@ -193,13 +193,15 @@ def test_some_windows_are_compared_from_the_files_that_have_rows_of_them(case: C
     ],
 )
 def test_of_which_tables_windows_can_not_be_computed_alone(case: Case, table: str, why: str) -> None:
-    with pytest.raises(ProjectError, match=f"{table} {why}.*; compare all of it: leave --window away"):
+    with raises_code(
+        "WINDOWS_NOT_COMPARABLE", match=f"{table} {why}.*; compare all of it: leave --window away"
+    ):
         run(case, table, window=Window.parse("2026-01-31/2026-02-01"))
 
 
 @pytest.mark.parametrize("text", ["2026-01-31", "2026-01-31/", "today/2026-01-31", "2026-01-31/2026-01-31"])
 def test_what_is_no_window(text: str) -> None:
-    with pytest.raises(ProjectError, match=f"--window {text}: write two times"):
+    with raises_code("TIME_INVALID", match=f"--window {text} is no span between two times; write two"):
         Window.parse(text)
 
 
@@ -207,7 +209,11 @@ def test_what_is_no_window(text: str) -> None:
 def test_a_file_that_is_gone_is_named(case: Case) -> None:
     path = Path(files(case.lake.place(COUNTS).path)[0])
     path.unlink()
-    with pytest.raises(FlowError, match=rf"gold\.counts: its rows can't be compared: .*{path.name}"):
+    with raises_code(
+        "NOT_COMPARABLE",
+        table="gold.counts",
+        match=rf"gold\.counts: its rows can't be compared: .*{path.name}",
+    ):
         run(case, COUNTS)
 
 
@@ -290,14 +296,14 @@ def test_a_table_that_is_swapped_meanwhile_is_not_judged(case: Case, monkeypatch
         reach(step, flow)
 
     monkeypatch.setattr("headwater.runtime.failpoints.reach", meanwhile)
-    with pytest.raises(FlowError, match=r"gold\.top, or what it reads, was swapped meanwhile; run the same"):
+    with raises_code("SWAPPED_MEANWHILE", table="gold.top"):
         run(case, TOP)
 
 
 def test_what_can_not_be_compared_is_said(case: Case) -> None:
-    with pytest.raises(ProjectError, match=r"bronze\.raw is the history that others are computed from; name"):
+    with raises_code("TABLE_IS_HISTORY", table="bronze.raw"):
         run(case, RAW)
-    with pytest.raises(ProjectError, match=r"unknown table 'gold\.nope'"):
+    with raises_code("UNKNOWN_TABLE", table="gold.nope"):
         run(case, "gold.nope")
 
 

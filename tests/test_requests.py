@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import threading
 import time
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from raising import raises_code
 
 from headwater.errors import FlowError
 from headwater.storage import lease, mailbox
@@ -74,5 +75,6 @@ def test_a_holder_that_ends_without_an_answer_is_not_waited_for(tmp_path: Path) 
 
 def test_why_not_is_raised() -> None:
     assert mailbox.done({"done": 5}) == 5
-    with pytest.raises(FlowError, match="mend it"):
-        mailbox.done({"error": "mend it"})
+    why = FlowError("broken", code="PROCESS_FAILED", table="silver.x", file="silver/x.py", hint="mend it")
+    with raises_code("PROCESS_FAILED", match="^broken; mend it$", table="silver.x", file="silver/x.py"):
+        mailbox.done(json.loads(json.dumps(mailbox.refusal(why))))

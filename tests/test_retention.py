@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from raising import raises_code
 from typer.testing import CliRunner
 from visits import COUNTS, ENDED, RAW, TOP, VISITS, Case, of_new_lake
 
 from headwater import query
 from headwater.cli import app
-from headwater.errors import ConfError, ProjectError
+from headwater.errors.codes import Code
 from headwater.operations import maintain
 from headwater.operations.maintain.compact import compact
 from headwater.operations.rebuild import abort
@@ -104,7 +105,7 @@ def test_a_rebuild_that_would_lose_rows_has_to_be_told(case: Case) -> None:
     lines = {one.table: one.verdict for one in plan(case.project())}
     assert lines[VISITS].effect == "loses" and lines[ENDED].effect == "rebuild"
     assert "bronze.raw has no rows from before 20" in lines[VISITS].why[-1]
-    with pytest.raises(ProjectError, match=r"so silver\.visits would lose .* rebuild --from earliest builds"):
+    with raises_code("HISTORY_GONE", table="silver.visits"):
         case.rebuild(VISITS)
     assert case.everything() == before
     assert case.rebuild(VISITS, since="earliest").swapped
@@ -116,8 +117,8 @@ def test_a_rebuild_reads_what_came_since(case: Case) -> None:
     files = log.snapshot(case.bronze.place.path, case.bronze.version)
     since = datetime.fromtimestamp(files[2].order / 1000, UTC).isoformat()
     assert not case.rebuild(VISITS, since=since, swap=False).swapped
-    with pytest.raises(
-        ProjectError, match=r"a rebuild of silver\.visits, .* is under way, from 20.* on; end"
+    with raises_code(
+        "REBUILD_UNDER_WAY", match=r"a rebuild of silver\.visits, .* is under way, from 20.* on; end"
     ):
         case.rebuild(VISITS)
     assert case.rebuild(VISITS, since=since).swapped  # it goes on where it was
@@ -136,18 +137,18 @@ def test_a_rebuild_reads_what_came_since(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "since", "why"),
+    ("table", "since", "code", "why"),
     [
-        (VISITS, "soon", "write earliest, a time like 2026-01-31T06:00:00Z, or a version"),
-        (VISITS, "99", r"bronze\.raw has the versions 0 to 4"),
-        (TOP, "2026-01-31", r"gold\.top is a view of the whole of gold\.counts"),
+        (VISITS, "soon", "TIME_INVALID", "write earliest, a time like 2026-01-31T06:00:00Z, or a version"),
+        (VISITS, "99", "UNKNOWN_VERSION", r"bronze\.raw has the versions 0 to 4"),
+        (TOP, "2026-01-31", "START_NOT_POSSIBLE", r"gold\.top is a view of the whole of gold\.counts"),
     ],
 )
-def test_from_when_on_it_can_not_be_is_said(case: Case, table: str, since: str, why: str) -> None:
+def test_from_when_on_it_can_not_be_is_said(case: Case, table: str, since: str, code: Code, why: str) -> None:
     case.drain()
-    with pytest.raises(ProjectError, match=f"--from {since}: .*{why}"):
+    with raises_code(code, match=f"--from {since}.*{why}"):
         case.rebuild(table, since=since)
-    with pytest.raises(ProjectError, match="no rebuild is under way"):
+    with raises_code("NO_REBUILD"):
         abort(case.project())
     said = CliRunner().invoke(
         app, ["rebuild", table, "--from", since, "--verify", "--project", str(case.root)]
@@ -167,7 +168,7 @@ def test_rows_of_all_ages_are_not_put_into_one_file(case: Case, monkeypatch: pyt
 @pytest.mark.parametrize("table", ["silver.visits", "gold.top", "quarantine.silver_visits__resolved"])
 def test_only_history_goes_by_its_age(case: Case, table: str) -> None:
     case.write(**{"conf/local.yaml": f"maintain: {{tables: {{{table}: {{retention: 1d}}}}}}\n"})
-    with pytest.raises(ConfError, match=f"{table}: a retention is for bronze tables, quarantines and ops"):
+    with raises_code("CONF_INVALID", match=f"{table}: a retention is for bronze tables, quarantines and ops"):
         case.project()
 
 

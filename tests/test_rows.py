@@ -14,10 +14,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
+from raising import raises_code
 
 from headwater.connectors import decode
 from headwater.connectors.decode.contract import Fields
-from headwater.errors import FlowError
+from headwater.errors import NOWHERE
 from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Contract, Json
@@ -166,7 +167,7 @@ def test_decoded_rows_and_rejects_are_the_same_both_ways(
     spark: SparkSession, tmp_path: Path, values: list[bytes | None], contract: Contract
 ) -> None:
     bronze(tmp_path / "in.parquet", values)
-    schema = decode.fields(Json("a BIGINT", contract), "test")
+    schema = decode.fields(Json("a BIGINT", contract), NOWHERE)
     table = target(tmp_path / "lake", stored.schema(decode.columns(schema, BRONZE)))
     found: list[Any] = []
     for at, rows in enumerate(both(spark, tmp_path / "in.parquet", BRONZE, schema)):
@@ -184,12 +185,12 @@ def test_decoded_rows_and_rejects_are_the_same_both_ways(
 
 def test_a_frozen_contract_stops_both_ways(spark: SparkSession, tmp_path: Path) -> None:
     bronze(tmp_path / "in.parquet", VALUES)
-    schema = decode.fields(Json("a BIGINT", "freeze"), "test")
+    schema = decode.fields(Json("a BIGINT", "freeze"), NOWHERE)
     table = target(tmp_path / "lake", stored.schema(decode.columns(schema, BRONZE)))
     said = []
     for at, rows in enumerate(both(spark, tmp_path / "in.parquet", BRONZE, schema)):
         written(table, rows, at)
-        with pytest.raises(FlowError, match=r"Column\(/a\) .* offset 2; 2 such records") as stopped:
+        with raises_code("CONTRACT_BROKEN", match=r"Column\(/a\) .* offset 2; 2 such records") as stopped:
             rows.counts()
         said.append(str(stopped.value))
     assert said[0] == said[1] and table.version == 0

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
 from pyspark.sql.types import StructType
+from raising import raises_code
 
 from headwater.common.progress import Board
-from headwater.errors import ConfError, FlowError, ProjectError, SinkUnavailable
+from headwater.errors import FlowError, ProjectError
 from headwater.flows.context import Context
 from headwater.flows.publish import PublishFlow
 from headwater.operations.maintain.clean import clean
@@ -61,9 +62,9 @@ class Mine(Sink):
 
     def write(self, changes):
         if (HERE / "down").exists():
-            raise SinkUnavailable("mine: down")
+            raise SinkUnavailable("mine: down", code="SINK_UNAVAILABLE")
         if (HERE / "refuses").exists() and changes.last.generation == 1:
-            raise FlowError("mine: refused")
+            raise FlowError("mine: refused", code="SINK_REFUSES")
         rows = [(at.version, row) for at, table in changes.batches() for row in table.to_pylist()]
         rows = [[version, row[CHANGE], row["host"], row["n"]] for version, row in rows]
         self.log("write", changes.first.version, changes.last.version, rows)
@@ -155,7 +156,7 @@ def test_what_a_sink_did_not_take_is_sent_again(tmp_path: Path) -> None:
     case = Case(tmp_path)
     case.commit(("a", 1))
     (tmp_path / "silver" / "down").touch()
-    with pytest.raises(SinkUnavailable, match="mine: down"):
+    with raises_code("SINK_UNAVAILABLE", match="mine: down"):
         case.run()
     assert [said[0] for said in case.said] == ["open", "close"]
     case.commit(("b", 2))
@@ -206,7 +207,7 @@ def test_what_a_new_generation_has_no_more_goes_from_the_sink(tmp_path: Path) ->
     case.commit(("b", 2))
     case.lake.swap({TABLE: new})
     aside = case.lake.at(TABLE, 1).rename(tmp_path / "aside")
-    with pytest.raises(FlowError, match=r"generation 1, which was sent last, was"):
+    with raises_code("SINK_POSITION_LOST", match=r"generation 1, which was sent last, was"):
         case.run()
     aside.rename(case.lake.at(TABLE, 1))
     assert case.run()[1][3] == [[1, "delete", "a", 1]]
@@ -281,7 +282,7 @@ def test_a_password_in_the_file_is_refused_and_a_reference_is_read(
     case = Case(tmp_path)
     conf = tmp_path / "conf" / "local.yaml"
     conf.write_text(f"{store}: {{dwh: {{{STORES[store]}, password: secret}}}}\n")
-    with pytest.raises(ConfError, match=rf"{store}\.dwh\.password stands in the file itself") as e:
+    with raises_code("SECRET_IN_CONF", match=rf"{store}\.dwh\.password stands in the file itself") as e:
         load_project(case.root)
     assert "secret" not in str(e.value)
     conf.write_text(f"{store}: {{dwh: {{{STORES[store]}, password: 'env:DWH'}}}}\n")
@@ -298,7 +299,7 @@ def test_the_sinks_of_a_connection_that_is_off_do_not_run(tmp_path: Path, store:
     conf.write_text(f"{store}: {{dwh: off}}\n")
     assert [sink.target for sink in load_project(case.root).sinks.values()] == ["mine"]
     conf.write_text(f"{store}: {{dwh: on}}\n")
-    with pytest.raises(ConfError, match=rf"local\.yaml: key '{store}\.dwh"):
+    with raises_code("CONF_INVALID", match=rf"local\.yaml: key '{store}\.dwh"):
         load_project(case.root)
 
 
@@ -321,7 +322,7 @@ def test_a_connection_to_opensearch_is_checked(
     case = Case(tmp_path)
     monkeypatch.setenv("DWH", "secret")
     (tmp_path / "conf" / "local.yaml").write_text(f"opensearch: {{dwh: {options}}}\n")
-    with pytest.raises(ConfError, match=re.escape(says)) as e:
+    with raises_code("CONF_INVALID", match=re.escape(says)) as e:
         load_project(case.root)
     assert "secret" not in str(e.value)
 
@@ -387,7 +388,7 @@ def test_a_batch_that_broke_off_comes_to_its_end_before_another_generation(tmp_p
     shutil.copytree(before.path, new.path)
     case.commit(("b", 2))
     (silver / "down").touch()  # and a part of it may be there
-    with pytest.raises(SinkUnavailable):
+    with raises_code("SINK_UNAVAILABLE"):
         case.run()
     (silver / "down").unlink()
     case.lake.swap({TABLE: new})
@@ -405,7 +406,7 @@ def test_what_was_begun_of_a_generation_ends_first_if_it_can_be_there(tmp_path: 
         (silver / "readings.py").write_text(text)
     case.commit(("a", 1), ("b", 2))
     (silver / "down").touch()
-    with pytest.raises(SinkUnavailable):
+    with raises_code("SINK_UNAVAILABLE"):
         case.run()
     (silver / "down").unlink()
     before = case.target.place
@@ -416,12 +417,16 @@ def test_what_was_begun_of_a_generation_ends_first_if_it_can_be_there(tmp_path: 
     case.lake.swap({TABLE: new})
     if how == "refuses":
         (silver / "refuses").touch()
-        with pytest.raises(FlowError, match=r"^mine: refused; it is of generation 1, which was begun") as e:
+        with raises_code(
+            "SINK_REFUSES", match=r"^mine: refused; it is of generation 1, which was begun"
+        ) as e:
             case.run()
         shutil.rmtree(str(e.value).split("remove ")[1].split(",")[0])
     if how == "removed":
         shutil.rmtree(before.path)
-        with pytest.raises(FlowError, match=r"generation 1, a part of which was sent, was removed, so"):
+        with raises_code(
+            "SINK_POSITION_LOST", match=r"generation 1, a part of which was sent, was removed, so"
+        ):
             case.run()
         return
     said = [said[3] for said in case.run() if said[0] == "write"]

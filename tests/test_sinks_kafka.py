@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 from batches import TABLE, changes, published
 from confluent_kafka.admin import AdminClient, NewTopic
+from raising import raises_code
 
 from headwater.connectors.kafka.tail import records
 from headwater.connectors.sinks.kafka import KafkaTopic
-from headwater.errors import FlowError, SinkUnavailable
 from headwater.run.supervisor import transient
 
 ROW = ("upsert", "a", 1, 1.0)
@@ -52,7 +52,7 @@ def nowhere() -> str:
 def test_a_broker_that_is_away_for_long_is_unavailable_and_is_sent_to_when_it_is_back(broker: str) -> None:
     topic = made(broker)
     sink = opened(nowhere(), topic, **{"message.timeout.ms": 500})
-    with pytest.raises(SinkUnavailable, match=r"^gold\.usage->here: .*timed out") as e:
+    with raises_code("SINK_UNAVAILABLE", table="gold.usage", match=r"^gold\.usage->here: .*timed out") as e:
         sink.write(changes([ROW]))
     assert transient(e.value)
     sink.close()
@@ -68,7 +68,7 @@ def test_a_run_that_ends_waits_no_longer_for_a_broker_that_is_away(most: int) ->
     stop = threading.Event()
     sink = opened(nowhere(), "any", stop, **{"queue.buffering.max.messages": most})
     threading.Timer(0.5, stop.set).start()
-    with pytest.raises(SinkUnavailable):
+    with raises_code("SINK_UNAVAILABLE", table="gold.usage"):
         sink.write(changes([ROW] * 100))
     sink.close()
 
@@ -86,7 +86,7 @@ def test_what_a_topic_never_takes_is_an_error_that_says_what_to_do(
 ) -> None:
     topic = "sink-unknown" if config is None else made(broker, **config)
     sink = opened(broker, topic)
-    with pytest.raises(FlowError, match=r"^gold\.usage->here: ") as e:
+    with raises_code("SINK_REJECTS_ROW", table="gold.usage", match=r"^gold\.usage->here: ") as e:
         sink.write(changes([ROW, ("upsert", "secret" * size, 1, 1.0)]))
     assert topic in str(e.value) and TABLE in str(e.value) and says in str(e.value)
     assert "secret" not in str(e.value)

@@ -19,12 +19,13 @@ from batches import TABLE, changes, published
 from deltalake import DeltaTable
 from opensearch import PASSWORD, Server
 from opensearchpy import OpenSearch
+from raising import raises_code
 from test_sinks import TABLE as READINGS
 from test_sinks import Case
 
 from headwater.connectors.sinks import PROGRESS, Position, Published, documents
 from headwater.connectors.sinks.opensearch import OpenSearchIndex
-from headwater.errors import FlowError, SinkUnavailable
+from headwater.errors import SinkUnavailable
 from headwater.flows.publish import PublishFlow
 from headwater.operations.maintain.clean import clean
 from headwater.operations.maintain.horizon import holds
@@ -163,11 +164,11 @@ class Filled(Case):
         """The documents of the next batch are written, and their version is not."""
 
         def ends(*_: object) -> None:
-            raise SinkUnavailable("gone")
+            raise SinkUnavailable("gone", code="SINK_UNAVAILABLE")
 
         with self._patch.context() as patch:
             patch.setattr(OpenSearchIndex, "_keep", ends)
-            with pytest.raises(SinkUnavailable):
+            with raises_code("SINK_UNAVAILABLE"):
                 self.run()
 
     def rebuilt(self) -> None:
@@ -218,7 +219,7 @@ def test_what_was_begun_and_is_gone_is_said(case: Filled, client: OpenSearch) ->
     path = case.target.place.path
     DeltaTable(path).create_checkpoint()
     clean(path, upto=log.head(path), before=datetime.now(UTC))  # the sink was not defined for a while
-    with pytest.raises(FlowError, match=r"version \d+, a part of which was sent, is gone") as e:
+    with raises_code("SINK_POSITION_LOST", match=r"version \d+, a part of which was sent, is gone") as e:
         case.run()
     client.indices.delete(index=INDEX)
     shutil.rmtree(str(e.value).split("(")[1].split(")")[0])
@@ -381,7 +382,7 @@ def test_an_index_that_does_not_fit_is_refused(
     server: Server, client: OpenSearch, fields: dict[str, Any], says: str
 ) -> None:
     made(client, **fields)
-    with pytest.raises(FlowError, match=says) as e:
+    with raises_code("SINK_TARGET_DIFFERS", match=says) as e:
         opened(server)
     assert f"{TABLE}->here" in str(e.value) and f"DELETE /{INDEX}" in str(e.value)
 
@@ -391,11 +392,11 @@ def test_what_an_index_can_not_be_is_said(server: Server, client: OpenSearch) ->
     made(client, "gold.more")
     for index in (INDEX, "gold.more"):
         client.indices.put_alias(index=index, name="gold.both")
-    with pytest.raises(FlowError, match="it is 2 indices; a sink writes to one"):
+    with raises_code("SINK_TARGET_DIFFERS", match="it is 2 indices; a sink writes to one"):
         opened(server, index="gold.both")
-    with pytest.raises(FlowError, match="must be lowercase"):
+    with raises_code("SINK_REFUSES", match="must be lowercase"):
         opened(server, index="gold.Usage")
-    with pytest.raises(FlowError, match=r"its column 'a\.b' can't be a field's name"):
+    with raises_code("SINK_TARGET_DIFFERS", match=r"its column 'a\.b' can't be a field's name"):
         opened(server, published(("a.b",), pa.schema([("a.b", pa.int32())])))
 
 
@@ -403,9 +404,11 @@ def test_an_index_holds_one_table_in_one_life(server: Server, client: OpenSearch
     sink, _ = opened(server)
     sink.write(changes([("upsert", "a", 1, 1.0)]))
     sink.close()
-    with pytest.raises(FlowError, match=r"it holds gold\.usage"):
+    with raises_code("SINK_TARGET_DIFFERS", match=r"it holds gold\.usage"):
         opened(server, published(name="gold.other"))
-    with pytest.raises(FlowError, match=r"earlier life of gold\.usage.*DELETE /gold\.cpu"):
+    with raises_code(
+        "SINK_TARGET_DIFFERS", table="gold.usage", match=r"earlier life of gold\.usage.*DELETE /gold\.cpu"
+    ):
         opened(server, published(id="b"))
     client.indices.delete(index=INDEX)
     again, at = opened(server, published(id="b"))
@@ -420,7 +423,7 @@ def test_an_index_that_is_removed_is_made_anew_and_filled_from_the_start(
     first, second = changes([("upsert", "a", 1, 1.0)]), changes([("upsert", "b", 1, 1.0)], first=2)
     sink.write(first)
     client.indices.delete(index=INDEX)
-    with pytest.raises(SinkUnavailable, match=r"the index gold\.cpu was removed"):
+    with raises_code("SINK_TARGET_GONE", match=r"the index gold\.cpu was removed"):
         sink.write(second)
     sink.close()
     assert not client.indices.exists(index=INDEX)
@@ -436,7 +439,11 @@ def test_a_rejected_row_is_named_and_comes_again(server: Server, client: OpenSea
     made(client)  # its double takes no NaN
     sink, _ = opened(server)
     batch = changes([("upsert", "a", 1, 1.0), ("upsert", "hidden", 1, math.nan), ("upsert", "c", 1, 3.0)])
-    with pytest.raises(FlowError, match=r"index gold\.cpu in OpenSearch rejects a row of gold\.usage") as e:
+    with raises_code(
+        "SINK_REJECTS_ROW",
+        table="gold.usage",
+        match=r"index gold\.cpu in OpenSearch rejects a row of gold\.usage",
+    ) as e:
         sink.write(batch)
     assert "versions 1 to 1" in str(e.value) and "field [usage] of type [double]" in str(e.value)
     assert "hidden" not in str(e.value) and "NaN" not in str(e.value)
@@ -455,7 +462,7 @@ def test_an_index_that_takes_nothing_now_is_unavailable(server: Server, client: 
     sink, _ = opened(server)
     block = {"index.blocks.read_only_allow_delete": True}  # as OpenSearch does where its disk is full: 429
     client.indices.put_settings(index=INDEX, body=block)
-    with pytest.raises(SinkUnavailable, match="cluster_block_exception"):
+    with raises_code("SINK_UNAVAILABLE", match="cluster_block_exception"):
         sink.write(changes([("upsert", "a", 1, 1.0)]))
     client.indices.put_settings(index=INDEX, body={"index.blocks.read_only_allow_delete": None})
     sink.write(changes([("upsert", "a", 1, 1.0)]))
@@ -464,14 +471,14 @@ def test_an_index_that_takes_nothing_now_is_unavailable(server: Server, client: 
 
 
 def test_one_that_refuses_us_is_an_error_without_the_password(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(FlowError, match="user or password is wrong") as e:
+    with raises_code("SINK_REFUSES", match="user or password is wrong") as e:
         opened(server, password="not it")
     assert "not it" not in str(e.value) and PASSWORD not in str(e.value)
-    with pytest.raises(FlowError, match="no permissions for"):
+    with raises_code("SINK_REFUSES", match="no permissions for"):
         opened(server, index="secret")
-    with pytest.raises(FlowError, match="CERTIFICATE_VERIFY_FAILED"):
+    with raises_code("SINK_REFUSES", match="CERTIFICATE_VERIFY_FAILED"):
         opened(server, ca_certs=None)
-    with pytest.raises(FlowError, match="ca_certs can't be read"):
+    with raises_code("CERTIFICATES_NOT_READABLE"):
         opened(server, ca_certs=str(tmp_path / "none.pem"))
     sink, _ = opened(server, ca_certs=None, verify_certs=False)
     sink.close()
@@ -498,9 +505,9 @@ def test_user_and_password_come_from_the_environment(
 def test_a_server_that_answers_nothing_or_is_down_is_unavailable(server: Server) -> None:
     sink, _ = opened(server, timeout=0.5)
     server.pause()
-    with pytest.raises(SinkUnavailable, match="Timeout"):
+    with raises_code("SINK_UNAVAILABLE", match="Timeout"):
         sink.write(changes([("upsert", "a", 1, 1.0)]))
-    with pytest.raises(SinkUnavailable, match="Timeout"):
+    with raises_code("SINK_UNAVAILABLE", match="Timeout"):
         opened(server, timeout=0.5)
     server.pause(go_on=True)
     sink.close()
@@ -512,7 +519,7 @@ def test_a_server_that_answers_nothing_or_is_down_is_unavailable(server: Server)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         where = f"https://127.0.0.1:{nobody.getsockname()[1]}"
-        with pytest.raises(SinkUnavailable, match="refused"):
+        with raises_code("SINK_UNAVAILABLE", match="refused"):
             opened(server, hosts=(where,))
         # One node of several is enough.
         sink, at = opened(server, hosts=(where, *server.options["hosts"]))

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from batches import changes, published
 from postgres import PASSWORD, Server
+from raising import raises_code
 
 from headwater.connectors.sinks import Position, Published
 from headwater.connectors.sinks.postgres import PostgresTable
-from headwater.errors import FlowError, SinkUnavailable
 
 INTO = "gold.usage"
 
@@ -177,7 +177,7 @@ def test_a_table_that_a_person_made_is_taken_where_it_holds_every_value(server: 
 )
 def test_a_table_that_does_not_fit_is_refused(server: Server, made: str, says: str) -> None:
     server.rows(f"CREATE SCHEMA gold; CREATE TABLE gold.usage ({made})")
-    with pytest.raises(FlowError, match=says) as e:
+    with raises_code("SINK_TARGET_DIFFERS", match=says) as e:
         opened(server)
     assert "DROP TABLE gold.usage" in str(e.value)
 
@@ -195,7 +195,7 @@ def test_a_table_that_does_not_fit_is_refused(server: Server, made: str, says: s
 def test_keys_that_no_index_keeps_unique_are_refused(server: Server, index: str) -> None:
     server.rows("CREATE SCHEMA gold; CREATE TABLE gold.usage (host text, cpu int, usage float8)")
     server.rows(f"ALTER TABLE gold.usage {index}")
-    with pytest.raises(FlowError, match=r"no unique index .* is on exactly host, cpu") as e:
+    with raises_code("SINK_TARGET_DIFFERS", match=r"no unique index .* is on exactly host, cpu") as e:
         opened(server)
     assert "(NULLS NOT DISTINCT, or on columns that are NOT NULL)" in str(e.value)
 
@@ -216,7 +216,7 @@ def test_rows_of_an_earlier_life_are_refused_until_a_person_has_removed_them(ser
     sink, _ = opened(server)
     sink.write(changes([("upsert", "a", 1, 1.0)]))
     sink.close()
-    with pytest.raises(FlowError, match=r"earlier life of gold\.usage") as e:
+    with raises_code("SINK_TARGET_DIFFERS", table="gold.usage", match=r"earlier life of gold\.usage") as e:
         opened(server, published(id="b"))
     server.rows(str(e.value).split("made anew: ")[1])
     again, at = opened(server, published(id="b"))
@@ -229,21 +229,21 @@ def test_a_server_that_is_down_is_unavailable_and_one_that_refuses_is_an_error(
 ) -> None:
     sink, _ = opened(server)
     server.stop()
-    with pytest.raises(SinkUnavailable):
+    with raises_code("SINK_UNAVAILABLE"):
         sink.write(changes([("upsert", "a", 1, 1.0)]))
     sink.close()
-    with pytest.raises(SinkUnavailable):
+    with raises_code("SINK_UNAVAILABLE"):
         opened(server)
     server.start()
     wrong = PostgresTable({**server.options, "password": "not it"}, INTO)
-    with pytest.raises(FlowError, match="password authentication failed") as e:
+    with raises_code("SINK_REFUSES", match="password authentication failed") as e:
         wrong.open(published())
     assert "not it" not in str(e.value) and PASSWORD not in str(e.value)
     sink, at = opened(server)
     assert at == Position(0, -1)
     sink.write(changes([("upsert", "a", 1, 1.0)]))
     server.rows("REVOKE ALL ON gold.usage FROM postgres; ALTER TABLE gold.usage ADD CHECK (usage < 5)")
-    with pytest.raises(FlowError, match="violates check constraint") as e:
+    with raises_code("SINK_REFUSES", match="violates check constraint") as e:
         sink.write(changes([("upsert", "secret", 1, 7.0)], first=2))
     assert "secret" not in str(e.value)
     sink.close()

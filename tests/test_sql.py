@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 
-from headwater.errors import ProjectError
+from headwater.errors.codes import Code
 from headwater.project import sql
 from headwater.project.definitions import Limits, Table
 
@@ -20,10 +21,10 @@ def parse(tmp_path: Path, text: str) -> Table:
     return sql.parse(path)
 
 
-def refusal(tmp_path: Path, text: str) -> str:
-    with pytest.raises(ProjectError) as refused:
+def refusal(code: Code, tmp_path: Path, text: str) -> str:
+    with raises_code(code, file=tmp_path / "t.sql") as refused:
         parse(tmp_path, text)
-    assert str(refused.value).startswith(str(tmp_path / "t.sql")) and "\n" not in str(refused.value)
+    assert str(refused.value).startswith(str(tmp_path / "t.sql"))
     return str(refused.value)
 
 
@@ -128,45 +129,63 @@ def test_names_of_with_clauses_are_no_sources(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "code", "says"),
     [
-        ("CREATE TABLE gold.t AS SELECT 1", "CreateTableAsSelect statement is not supported"),
-        ("SELECT 1", "is not supported; write CREATE STREAMING TABLE"),
-        ("DROP TABLE gold.t", "is not supported"),
-        ("", ""),
-        ("-- nothing", ""),
-        ("CREATE STREAMING TABLE gold.t AS SELEC 1", "PARSE_SYNTAX_ERROR"),
-        (CREATE + "SELECT 1; " + CREATE + "SELECT 2", "PARSE_SYNTAX_ERROR"),
+        (
+            "CREATE TABLE gold.t AS SELECT 1",
+            "STATEMENT_NOT_SUPPORTED",
+            "CreateTableAsSelect statement is not supported",
+        ),
+        ("SELECT 1", "STATEMENT_NOT_SUPPORTED", "is not supported; write CREATE STREAMING TABLE"),
+        ("DROP TABLE gold.t", "STATEMENT_NOT_SUPPORTED", "is not supported"),
+        ("", "SQL_INVALID", ""),
+        ("-- nothing", "SQL_INVALID", ""),
+        ("CREATE STREAMING TABLE gold.t AS SELEC 1", "SQL_INVALID", "PARSE_SYNTAX_ERROR"),
+        (CREATE + "SELECT 1; " + CREATE + "SELECT 2", "SQL_INVALID", "PARSE_SYNTAX_ERROR"),
     ],
 )
-def test_other_statements_are_refused_by_name(tmp_path: Path, text: str, says: str) -> None:
-    assert says in refusal(tmp_path, text)
+def test_other_statements_are_refused_by_name(tmp_path: Path, text: str, code: Code, says: str) -> None:
+    assert says in refusal(code, tmp_path, text)
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "says"),
+    ("key", "value", "code", "says"),
     [
         (
             "headwater.emitt",
             "update",
+            "UNKNOWN_PROPERTY",
             "unknown table property 'headwater.emitt'; known: headwater.allowed_lateness, headwater.emit, ",
         ),
-        ("retention", "1", "unknown table property 'retention'"),
-        ("headwater.emit", "append", "headwater.emit = 'append'; known: update, final"),
-        ("headwater.publish.on", "close", "headwater.publish.on = 'close'; known: update, final"),
-        ("headwater.parallelism", "0", "headwater.parallelism = '0'; write a whole number of 1 or more"),
+        ("retention", "1", "UNKNOWN_PROPERTY", "unknown table property 'retention'"),
+        ("headwater.emit", "append", "PROPERTY_INVALID", "headwater.emit = 'append'; known: update, final"),
+        (
+            "headwater.publish.on",
+            "close",
+            "PROPERTY_INVALID",
+            "headwater.publish.on = 'close'; known: update, final",
+        ),
+        (
+            "headwater.parallelism",
+            "0",
+            "PROPERTY_INVALID",
+            "headwater.parallelism = '0'; write a whole number of 1 or more",
+        ),
         (
             "headwater.max_rows_per_batch",
             "many",
+            "PROPERTY_INVALID",
             "headwater.max_rows_per_batch = 'many'; write a whole number",
         ),
     ],
 )
-def test_properties_that_cannot_be_are_refused(tmp_path: Path, key: str, value: str, says: str) -> None:
+def test_properties_that_cannot_be_are_refused(
+    tmp_path: Path, key: str, value: str, code: Code, says: str
+) -> None:
     text = (
         f"CREATE STREAMING TABLE gold.t TBLPROPERTIES ('{key}' = '{value}') AS SELECT n FROM STREAM silver.s"
     )
-    found = refusal(tmp_path, text)
+    found = refusal(code, tmp_path, text)
     assert ": gold.t: " in found and says in found
 
 

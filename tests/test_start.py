@@ -11,12 +11,13 @@ import duckdb
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from raising import raises_code
 
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import create_topics
 from headwater.connectors.produce import Topic
-from headwater.errors import ConfError, FlowError
+from headwater.errors import FlowError
 from headwater.flows.reading import check, starting
 from headwater.project.load import Project, load_project
 from headwater.run.supervisor import Options, Run
@@ -93,7 +94,7 @@ def test_a_source_without_a_checkpoint_goes_on_from_what_its_table_has(
                 reach(at, flow)
                 if at == step:
                     monkeypatch.setattr(failpoints, "reach", reach)
-                    raise FlowError("a crash")
+                    raise FlowError("a crash", code="STOPPED")
 
             monkeypatch.setattr(failpoints, "reach", crash)
             taken(project, code=1)
@@ -122,24 +123,27 @@ def test_a_group_that_can_not_be_taken_over_is_refused(client: dict[str, str], t
     topic = "start-refused"
     create_topics(client, [Topic(topic, 2)])
     produce(client, topic, [1, 2], 0)
-    with pytest.raises(ConfError, match="group:nobody: the group has committed no offset of start-refused"):
+    with raises_code("GROUP_WITHOUT_OFFSETS"):
         starting("group:nobody", client, topic, tmp_path)
     stand(client, "ahead", topic, 5)
-    with pytest.raises(
-        ConfError, match="stands at offset 5 of partition 0 of start-refused, and Kafka has 0 to 2"
+    with raises_code(
+        "GROUP_OFFSETS_EXPIRED",
+        match="stands at offset 5 of partition 0 of start-refused, and Kafka has 0 to 2",
     ):
         starting("group:ahead", client, topic, tmp_path)
     stand(client, "behind", topic, 0)
     admin = AdminClient(client)  # which has to live as long as what it is asked for
     (removed,) = admin.delete_records([TopicPartition(topic, 0, 1)]).values()
     assert removed.result().low_watermark == 1
-    with pytest.raises(ConfError, match="offset 0 of partition 0 of start-refused, and Kafka has 1 to"):
+    with raises_code(
+        "GROUP_OFFSETS_EXPIRED", match="offset 0 of partition 0 of start-refused, and Kafka has 1 to"
+    ):
         starting("group:behind", client, topic, tmp_path)
 
 
 @pytest.mark.parametrize("start", ["group:", "yesterday", ""])
 def test_other_words_are_refused(start: str) -> None:
-    with pytest.raises(ConfError, match="earliest, latest, a time like"):
+    with raises_code("START_INVALID", match="earliest, latest, a time like"):
         check(start)
 
 

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 from visits import COUNTS, DERIVED, ENDED, FILES, TOP, VISITS, Case
 
-from headwater.errors import ProjectError
 from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
@@ -118,7 +118,7 @@ def test_a_row_that_is_other_is_found_and_nothing_swapped(case: Case) -> None:
     assert not done.swapped
     found = {one.table: (one.gone, one.new) for one in done.differences if one}
     assert found == {VISITS: (len(rows), len(rows))}
-    with pytest.raises(ProjectError, match=r"a rebuild of .* is under way"):
+    with raises_code("REBUILD_UNDER_WAY", match=r"a rebuild of .* is under way"):
         case.rebuild(COUNTS, verify=True)
     again = case.rebuild(VISITS, verify=True)  # it is compared at the same versions
     assert again.differences == done.differences
@@ -130,7 +130,9 @@ def test_what_did_not_stop_at_a_cut_is_not_verified(case: Case) -> None:
     case.send(random.Random(13))
     case.drain()
     case.rebuild(COUNTS, swap=False)
-    with pytest.raises(ProjectError, match="has not stopped where it could be compared; swap it without"):
+    with raises_code(
+        "REBUILD_UNDER_WAY", match="has not stopped where it could be compared; swap it without"
+    ):
         case.rebuild(COUNTS, verify=True)
     abort(case.project())
     assert case.rebuild(COUNTS, verify=True).swapped

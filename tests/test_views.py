@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 
 from headwater import query
 from headwater.common.progress import Board
-from headwater.errors import FlowError, ProjectError
+from headwater.errors import ProjectError
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
@@ -261,7 +262,11 @@ def test_rows_that_keys_do_not_tell_apart_stop_it(interpreted: SparkSession, tmp
     same = "CREATE MATERIALIZED VIEW gold.top AS SELECT item FROM silver.sales"
     case = Case(tmp_path, interpreted, **{"gold/top.sql": same})
     case.sell((1, 1.0), (1, 2.0), (2, 1.0))
-    with pytest.raises(FlowError, match=r"top\.sql: gold\.top has 1 keys that several rows share \(item\)"):
+    with raises_code(
+        "KEYS_SHARED",
+        table="gold.top",
+        match=r"top\.sql: gold\.top has 1 keys that several rows share \(item\)",
+    ):
         case.flow(TOP).step()
     assert case.seen() == []
 
@@ -286,5 +291,7 @@ def test_what_can_be_no_view_is_refused(
 
 def test_a_stream_can_not_aggregate_a_view(interpreted: SparkSession, tmp_path: Path) -> None:
     below = "CREATE STREAMING TABLE gold.below AS SELECT count(*) AS n FROM STREAM gold.top"
-    with pytest.raises(ProjectError, match="rows change in place; do that in a CREATE MATERIALIZED VIEW"):
+    with raises_code(
+        "INPUT_ROWS_CHANGE", match="rows change in place; do that in a CREATE MATERIALIZED VIEW"
+    ):
         Case(tmp_path, interpreted, **{"gold/top.sql": TOP_SQL, "gold/below.sql": below})

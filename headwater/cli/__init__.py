@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import sys
 
@@ -62,11 +63,16 @@ app.command("graph")(project.graph)
 
 
 def main() -> None:
-    """Run the command line; an error made on purpose is one red line and its exit code."""
+    """Run the command line; an error made on purpose is one red line and its exit code.
+
+    With `--json` it is one line of JSON on standard output, too.
+    """
     try:
         app()
     except HeadwaterError as e:
-        typer.secho(f"headwater: {e}", fg="red", err=True)
+        if "--json" in sys.argv:
+            print(json.dumps({"event": "error", "error": str(e), **e.data()}, ensure_ascii=False))
+        typer.secho(f"headwater: {e} [{e.code}]", fg="red", err=True)
         _leave(e.exit_code)
     except SystemExit as e:
         _leave(e.code if isinstance(e.code, int) else 1 if e.code else 0)

@@ -98,7 +98,10 @@ def _embedded(project: Path | None, env: str) -> EmbeddedBroker:
     conf = load(root, env)
     if conf.kafka != "embedded":
         raise BrokerError(
-            f"conf/{env}.yaml names a Kafka cluster: it has no embedded broker; use another --env"
+            f"conf/{env}.yaml names a Kafka cluster: it has no embedded broker",
+            code="BROKER_NOT_EMBEDDED",
+            file=f"conf/{env}.yaml",
+            hint="use another --env",
         )
     return kafka.embedded_broker(root, conf)
 

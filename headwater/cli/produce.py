@@ -66,7 +66,12 @@ def produce(
         client = kafka.client_options(settings, kafka.ensure_running(root, settings))
         for outcome in broker.create_topics(client, generator.topics):
             if outcome.differs:
-                raise BrokerError(f"{outcome.differs}; delete the topic or change generators/{name}.py")
+                raise BrokerError(
+                    outcome.differs,
+                    code="TOPIC_DIFFERS",
+                    file=f"generators/{name}.py",
+                    hint=f"delete the topic or change generators/{name}.py",
+                )
         sent = producing.run_producer(records, client=client, rate=rate, count=count, stop=stop)
     if as_json:
         timing = {"seconds": round(sent.seconds, 3), "rate": round(sent.rate, 1)}

@@ -55,7 +55,7 @@ def milliseconds(text: str) -> int:
     try:
         return parse(text) // 1000
     except ValueError as e:
-        raise ConfError(f"interval {e}") from None
+        raise ConfError(f"interval {e}", code="INTERVAL_INVALID") from None
 
 
 def _short(unit: str) -> str:

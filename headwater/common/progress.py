@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from headwater.common.report import BatchReport
+from headwater.errors import Data
 
 
 @dataclass
@@ -63,16 +64,17 @@ class Board:
             if self._lines is not None:
                 print(json.dumps({"event": "batch", **report.json()}), file=self._lines, flush=True)
 
-    def state(self, name: str, state: str, error: str = "") -> None:
+    def state(self, name: str, state: str, error: str = "", data: Data | None = None) -> None:
         """A flow started, waits, is trying again, failed or ended; a failure is said at once."""
         with self._lock:
             flow = self.flows.setdefault(name, FlowState())
             said = flow.state == state and flow.error == error
             flow.state, flow.error = state, error
             if error and not said:
-                self._say(f"{name} {state}: {error}")
+                code = f" [{data['code']}]" if data else ""
+                self._say(f"{name} {state}: {error}{code}")
             if self._lines is not None and not said:
-                event = {"event": "state", "flow": name, "state": state, "error": error}
+                event = {"event": "state", "flow": name, "state": state, "error": error, **(data or {})}
                 print(json.dumps(event), file=self._lines, flush=True)
 
     def validated(self, table: str, version: int, seconds: float, missed: dict[str, str]) -> None:

@@ -99,7 +99,11 @@ class Backfill:
                 done.amiss |= taken.batch.amiss
                 if stopped():
                     raise FlowError(
-                        f"stopped after {done.files} files; run the same again, it goes on from there"
+                        f"stopped after {done.files} files",
+                        code="STOPPED",
+                        table=self._topic.name,
+                        file=self._topic.file,
+                        hint="run the same again, it goes on from there",
                     )
         if done.records or done.amiss:
             intake.committer.target(ledger_name(self._topic.name)).checkpoint()

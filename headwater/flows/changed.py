@@ -73,8 +73,11 @@ class ChangedFlow(RangedFlow):
             if others is not None and any(others):
                 raise FlowError(
                     f"{self._definition.file}: {self.name} makes rows with other keys than those of "
-                    f"{self._stream}, or several of one ({', '.join(self._analysed.keys)}); keep them, or "
-                    "read it by a CREATE MATERIALIZED VIEW"
+                    f"{self._stream}, or several of one ({', '.join(self._analysed.keys)})",
+                    code="KEYS_NOT_KEPT",
+                    table=self._definition.name,
+                    file=self._definition.file,
+                    hint="keep them, or read it by a CREATE MATERIALIZED VIEW",
                 )
             gone = connection.execute(
                 f"SELECT {columns} FROM made WHERE false UNION ALL BY NAME "

@@ -63,7 +63,7 @@ class Context:
     trigger: str | None = None
     heads: Heads = field(default_factory=Heads)
     stop: threading.Event = field(default_factory=threading.Event)
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, FlowError] = field(default_factory=dict)
     opened: dict[str, int] = field(default_factory=dict)
 
     def open(self, table: Table) -> Target:
@@ -97,7 +97,7 @@ class Context:
         self.check(table)
         return Target.shared(place)
 
-    def refuse(self, table: str, why: str) -> None:
+    def refuse(self, table: str, why: FlowError) -> None:
         """Let the flow of a table stop before its next batch."""
         self.refused[table] = why
         self.heads.announce()
@@ -126,7 +126,7 @@ class Context:
             Moved: it is another one.
         """
         if table in self.refused:
-            raise FlowError(self.refused[table])
+            raise self.refused[table]
         if table in self.opened and self.lake.place(table).generation != self.opened[table]:
             raise Moved(table)
 

@@ -12,7 +12,7 @@ from dataclasses import asdict
 import pyarrow as pa
 from py4j.protocol import Py4JNetworkError
 
-from headwater.errors import CommitError, HeadwaterError, describe
+from headwater.errors import CommitError, FlowError, HeadwaterError, describe
 from headwater.flows import bisect
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
@@ -53,18 +53,25 @@ class DerivedFlow(RangedFlow):
     def resolve(self, request: Request) -> Answer:
         """Do what is asked for with the open records of the quarantine."""
         if self._replay is None:
-            return {"error": f"{self.name} decodes no raw records, so it has no quarantine"}
+            why = f"{self.name} decodes no raw records, so it has no quarantine"
+            return mailbox.refusal(FlowError(why, code="NOTHING_DECODED", table=self.name))
         if request.digest != self._context.project.digest:
-            return {
-                "error": f"{self._context.project.root}: definitions or suites have changed since process "
-                f"{os.getpid()}, which writes {self.name}, was started; start that one again, then ask again"
-            }
+            refused = FlowError(
+                f"{self._context.project.root}: definitions or suites have changed since process "
+                f"{os.getpid()}, which writes {self.name}, was started",
+                code="DEFINITIONS_OUTDATED",
+                table=self.name,
+                file=self._context.project.root,
+                hint="start that one again, then ask again",
+            )
+            return mailbox.refusal(refused)
         try:
             return {"done": asdict(self._replay(request))}
         except HeadwaterError as e:
-            return {"error": str(e)}
+            return mailbox.refusal(e)
         except Exception as e:  # what it means for the flow, its own next batch tells
-            return {"error": f"{self._definition.file}: {describe(e)}"}
+            file, why = self._definition.file, f"{self._definition.file}: {describe(e)}"
+            return mailbox.refusal(FlowError(why, code="REQUEST_FAILED", table=self.name, file=file))
 
     def _turn(self) -> bool:
         """Do what other processes ask for, then one batch; whether there was one."""
@@ -119,7 +126,9 @@ class DerivedFlow(RangedFlow):
     def _same(self, intent: Intent, wanted: int, found: int, how: str) -> None:
         if wanted != found:
             raise CommitError(
-                f"{self.name}: batch {intent.sequence}: of {wanted} rows {found} are {how}; that is a defect"
+                f"{self.name}: batch {intent.sequence}: of {wanted} rows {found} are {how}; that is a defect",
+                code="BATCH_NOT_REPEATED",
+                table=self.name,
             )
 
     def _open_quarantine(self, name: str) -> Target:

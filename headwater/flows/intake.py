@@ -136,7 +136,10 @@ class Intake:
             folder = self._lake.at(name, 1).parent
             raise CommitError(
                 f"{place.name}: {name} knows of {noted + 1} batches, the table of {mine + 1}, so what was "
-                f"taken is not known; restore both, or start anew: remove {place.path.parent} and {folder}"
+                "taken is not known",
+                code="LEDGER_DISAGREES",
+                table=place.name,
+                hint=f"restore both, or start anew: remove {place.path.parent} and {folder}",
             )
 
     @property

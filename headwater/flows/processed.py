@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from headwater.common import scratch
 from headwater.common.scratch import quoted
 from headwater.connectors.decode import SOURCE
-from headwater.errors import FlowError, describe
+from headwater.errors import FlowError, Where, describe
 from headwater.flows.context import Context
 from headwater.flows.rows import Counts, read
 from headwater.flows.timed import TimedFlow
@@ -68,7 +68,7 @@ class ProcessFlow(TimedFlow):
         self._keys = ", ".join(map(quoted, self._process.keys))
         self._kept = self._analysed.state
         self._columns = self._applied.columns.fieldNames()
-        self._where = f"{table.file}: {table.name}"
+        self._where = Where.of(table.file, table.name)
         self.committer = self._commits({state_name(self.name): self._change})
         self._state = self.committer.target(state_name(self.name))
 
@@ -226,7 +226,11 @@ class ProcessFlow(TimedFlow):
         except Exception as e:
             what = f"row {at}" if at else f"timer of {dict(keyed.key)} at {keyed.now.isoformat()}"
             raise FlowError(
-                f"{self._where} failed on the {what}: {describe(e)}; mend it and run again"
+                f"{self._where} failed on the {what}: {describe(e)}",
+                code="PROCESS_FAILED",
+                table=self._where.table,
+                file=self._where.file,
+                hint="mend it and run again",
             ) from e
 
     def _left(self, keyed: Keyed) -> Row:
@@ -242,11 +246,16 @@ class ProcessFlow(TimedFlow):
             FlowError: they do not fit.
         """
         found = list(rows)
-        unknown_columns(found, columns.names, f"{self._where} {what}")
+        unknown_columns(found, columns.names, self._where)
         try:
             return pa.Table.from_pylist(found, columns)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as e:
-            raise FlowError(f"{self._where} {what} a row that does not fit its columns: {describe(e)}") from e
+            raise FlowError(
+                f"{self._where} {what} a row that does not fit its columns: {describe(e)}",
+                code="PROCESS_ROW_INVALID",
+                table=self._where.table,
+                file=self._where.file,
+            ) from e
 
     def _changes(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
         """What changes in the state: its columns, and whether a row goes."""

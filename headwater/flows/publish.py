@@ -93,8 +93,11 @@ class PublishFlow:
             if place == live:
                 raise
             raise FlowError(
-                f"{e}; it is of generation {place.generation}, which was begun before the one that is live; "
-                f"to pass it over, empty the target, remove {self._begun.parent}, and run again"
+                f"{e}; it is of generation {place.generation}, which was begun before the one that is live",
+                code=e.code,
+                table=e.table,
+                file=e.file,
+                hint=f"to pass it over, empty the target, remove {self._begun.parent}, and run again",
             ) from None
         return True
 
@@ -115,8 +118,11 @@ class PublishFlow:
 
     def _unknown(self, why: str) -> FlowError:
         return FlowError(
-            f"{self.name}: {why}, so what has to change is not known; empty the target, remove what says "
-            f"where it is ({self._begun.parent}), and run again"
+            f"{self.name}: {why}, so what has to change is not known",
+            code="SINK_POSITION_LOST",
+            table=self._sink.table,
+            file=self._sink.file,
+            hint=f"empty the target, remove what says where it is ({self._begun.parent}), and run again",
         )
 
     def _target(self) -> Target:
@@ -142,8 +148,11 @@ class PublishFlow:
         made = sink.make()
         if not isinstance(made, Target):
             raise FlowError(
-                f"{sink.file}: {sink.name}: make gave a {type(made).__name__}; "
-                "give a headwater.connectors.sinks.Sink"
+                f"{sink.file}: {sink.name}: make gave a {type(made).__name__}",
+                code="NOT_A_SINK",
+                table=sink.table,
+                file=sink.file,
+                hint="give a headwater.connectors.sinks.Sink",
             )
         return made
 

@@ -91,8 +91,10 @@ class RangedFlow:
         held = log.last(log.flows(place.path), self.name) if place else -1
         if place is not None and held > max(mine, left.sequence if left else -1):
             raise CommitError(
-                f"{self.name}: {name} is of an earlier life of it; remove {place.path.parent}* too: what it "
-                f"holds comes again from {self._stream}"
+                f"{self.name}: {name} is of an earlier life of it",
+                code="TABLE_OF_EARLIER_LIFE",
+                table=name,
+                hint=f"remove {place.path.parent}* too: what it holds comes again from {self._stream}",
             )
 
     def step(self) -> bool:

@@ -23,7 +23,9 @@ def milliseconds(start: str) -> int:
         return int(times.parse(start).timestamp() * 1000)
     except ValueError:
         raise ConfError(
-            f"--start {start}: write earliest, latest, a time like 2026-01-31T06:00:00Z or {GROUP}NAME"
+            f"--start {start} is no place to begin at",
+            code="START_INVALID",
+            hint=f"write earliest, latest, a time like 2026-01-31T06:00:00Z or {GROUP}NAME",
         ) from None
 
 
@@ -72,13 +74,16 @@ def _of_group(group: str, client: KafkaOptions, topic: str) -> dict[str, int]:
     committed = kafka.committed(client, group, topic)
     if not any(own is not None for own, _, _ in committed.values()):
         raise ConfError(
-            f"--start {GROUP}{group}: the group has committed no offset of {topic}; "
-            "look at its name, or write earliest, latest or a time"
+            f"--start {GROUP}{group}: the group has committed no offset of {topic}",
+            code="GROUP_WITHOUT_OFFSETS",
+            hint="look at its name, or write earliest, latest or a time",
         )
     for partition, (own, low, high) in committed.items():
         if own is not None and not low <= own <= high:
             raise ConfError(
                 f"--start {GROUP}{group}: the group stands at offset {own} of partition {partition} of "
-                f"{topic}, and Kafka has {low} to {high}; write earliest, latest or a time"
+                f"{topic}, and Kafka has {low} to {high}",
+                code="GROUP_OFFSETS_EXPIRED",
+                hint="write earliest, latest or a time",
             )
     return {str(partition): low if own is None else own for partition, (own, low, _) in committed.items()}

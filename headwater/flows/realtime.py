@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.connectors import decode, kafka
-from headwater.errors import ProjectError
+from headwater.errors import ProjectError, Where
 from headwater.flows.context import Context
 from headwater.flows.reading import starting
 from headwater.flows.reporting import Reporting
@@ -33,14 +33,24 @@ def records(raw: DataFrame, alert: Alert) -> DataFrame:
     Raises:
         ProjectError: the definition does not fit its source, or its key is no column of it.
     """
-    where = f"{alert.file}: {alert.name}"
+    where = Where.of(alert.file, alert.name)
     try:
         rows = alert(decode.native(raw, alert.decode, where))
     except (AnalysisException, TypeError, AttributeError) as e:
-        raise ProjectError(f"{where}: {str(e).strip().splitlines()[0]}; mend the definition") from None
+        raise ProjectError(
+            f"{where}: {str(e).strip().splitlines()[0]}",
+            code="DEFINITION_FAILED",
+            table=where.table,
+            file=where.file,
+            hint="mend the definition",
+        ) from None
     if alert.key is not None and alert.key not in rows.columns:
         raise ProjectError(
-            f"{where}: its key {alert.key} is no column of it; known: {', '.join(rows.columns)}"
+            f"{where}: its key {alert.key} is no column of it",
+            code="KEY_UNKNOWN",
+            table=where.table,
+            file=where.file,
+            hint=f"known: {', '.join(rows.columns)}",
         )
     key = F.col(alert.key) if alert.key else F.lit(None)
     return rows.select(key.cast("string").alias("key"), F.to_json(F.struct("*")).alias("value"))

@@ -121,9 +121,10 @@ class SourceFlow:
             )
             return {"done": asdict(done)}
         except HeadwaterError as e:
-            return {"error": str(e)}
+            return mailbox.refusal(e)
         except Exception as e:
-            return {"error": f"{self._topic.file}: {self.name}: {describe(e)}"}
+            file, why = self._topic.file, f"{self._topic.file}: {self.name}: {describe(e)}"
+            return mailbox.refusal(FlowError(why, code="REQUEST_FAILED", table=self.name, file=file))
 
     def _outgrown(self) -> bool:
         return self._bound > 2 * self._admitted()
@@ -165,7 +166,12 @@ class SourceFlow:
     def _batch(self, frame: DataFrame, number: int) -> None:
         with self._busy:
             if self._context.stop.is_set():
-                raise FlowError(f"{self.name}: stopped before batch {number}")
+                raise FlowError(
+                    f"{self.name}: stopped before batch {number}",
+                    code="STOPPED",
+                    table=self.name,
+                    file=self._topic.file,
+                )
             try:
                 self._commit(frame, number)
             except Exception as e:
@@ -239,8 +245,11 @@ class SourceFlow:
         written = self.name in self._table.flows
         if not written and any((self._checkpoint / "commits").glob("[0-9]*")):
             raise FlowError(
-                f"{self.name}: the checkpoint {self._checkpoint} is of a table that is gone; remove it too, "
-                "and run again to read the topic from the start"
+                f"{self.name}: the checkpoint {self._checkpoint} is of a table that is gone",
+                code="CHECKPOINT_ORPHANED",
+                table=self.name,
+                file=self._checkpoint,
+                hint="remove it too, and run again to read the topic from the start",
             )
         numbering = self._folder / "numbering.json"
         if not (self._checkpoint / "metadata").is_file():

@@ -82,7 +82,7 @@ class Upstream:
             BrokerError: Kafka can't be asked, as by a rebuild.
         """
         if not self._context.bootstrap:
-            raise BrokerError("Kafka has no part in this run")
+            raise BrokerError("Kafka has no part in this run", code="KAFKA_NOT_IN_RUN")
         asked, ends = self._ends
         if time.monotonic() - asked > _FRESH:
             client = kafka.client_options(self._context.project.conf, self._context.bootstrap)

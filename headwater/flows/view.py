@@ -229,7 +229,11 @@ class ViewFlow:
             if twice is not None and twice[0]:
                 raise FlowError(
                     f"{self._definition.file}: {self.name} has {twice[0]} keys that several rows share "
-                    f"({', '.join(self._analysed.keys)}); say in headwater.keys what tells its rows apart"
+                    f"({', '.join(self._analysed.keys)})",
+                    code="KEYS_SHARED",
+                    table=self._definition.name,
+                    file=self._definition.file,
+                    hint="say in headwater.keys what tells its rows apart",
                 )
             changes = connection.execute(
                 f"SELECT new.*, false AS {GONE} FROM new LEFT JOIN (SELECT *, true AS _here FROM held) old "

@@ -11,7 +11,7 @@ from headwater.connectors.files import adopted, formats
 from headwater.connectors.files.file import File
 from headwater.connectors.files.ledger import Ledger
 from headwater.connectors.files.source import source, whole
-from headwater.errors import HeadwaterError, ProjectError, describe
+from headwater.errors import FlowError, HeadwaterError, ProjectError, describe
 from headwater.flows.backfill import Backfill, Backfilled
 from headwater.planner import analysis
 from headwater.planner.changes import accept
@@ -96,11 +96,20 @@ def backfill(project: Project, table: str, pattern: str, form: Format | None = N
 def _topic(project: Project, table: str) -> Topic:
     found = project.definition(table)
     if isinstance(found, Files):
-        raise ProjectError(f"{found.file}: {table} takes what lies at {found.pattern}: put the files there")
+        raise ProjectError(
+            f"{found.file}: {table} takes what lies at {found.pattern}",
+            code="BACKFILL_NEEDS_TOPIC",
+            table=table,
+            file=found.file,
+            hint="put the files there",
+        )
     if not isinstance(found, Topic):
         raise ProjectError(
-            f"{found.file}: {table} follows from {', '.join(found.sources)}; history enters a table of "
-            f"bronze: {', '.join(project.topics) or 'there is none'}"
+            f"{found.file}: {table} follows from {', '.join(found.sources)}",
+            code="BACKFILL_NEEDS_TOPIC",
+            table=table,
+            file=found.file,
+            hint=f"history enters a table of bronze: {', '.join(project.topics) or 'there is none'}",
         )
     return found
 
@@ -112,7 +121,11 @@ def _found(project: Project, pattern: str, ledger: Ledger) -> list[File]:
         taken = [path for path, known in ledger.files.items() if known.pattern == pattern]
         adopted.check_as_taken(Path(pattern), taken)
     if not found:
-        raise ProjectError(f"no file is named {pattern} (files that begin with _ or . are left alone)")
+        raise ProjectError(
+            f"no file is named {pattern} (files that begin with _ or . are left alone)",
+            code="NO_FILES",
+            file=pattern,
+        )
     return found
 
 
@@ -128,6 +141,7 @@ def _here(project: Project, lake: Lake, topic: Topic, pattern: str, form: Format
     except HeadwaterError:
         raise
     except Exception as e:
-        return {"error": f"{topic.file}: {topic.name}: {describe(e)}"}
+        why = f"{topic.file}: {topic.name}: {describe(e)}"
+        raise FlowError(why, code="REQUEST_FAILED", table=topic.name, file=topic.file) from e
     finally:
         mine.release()

@@ -54,21 +54,38 @@ def find(project: Project, name: str) -> Dropped:
         below = [each for each in project.below([name]) if each != name]
         read = f", which {', '.join(below)} read" if below else ""
         raise ProjectError(
-            f"{project.definition(name).file}: the project defines {name}{read}; remove the definition first"
+            f"{project.definition(name).file}: the project defines {name}{read}",
+            code="TABLE_DEFINED",
+            table=name,
+            file=project.definition(name).file,
+            hint="remove the definition first",
         )
     loose = without_definition(project, places)
     if name not in loose:
         owner = next((each for each in [*project.names(), *loose] if name in beside(each)), None)
         why = f"stands beside {owner}, and goes with it" if owner else "is no table that can be dropped"
-        raise ProjectError(f"{name} {why}; without a definition are: {', '.join(loose) or 'none'}")
+        raise ProjectError(
+            f"{name} {why}",
+            code="TABLE_NOT_DROPPABLE",
+            table=name,
+            hint=f"without a definition are: {', '.join(loose) or 'none'}",
+        )
     under_way = Plan.read(lake)
     if under_way is not None and name in under_way.tables:
-        raise ProjectError(f"{name} is being rebuilt; end that first: headwater rebuild --abort")
+        raise ProjectError(
+            f"{name} is being rebuilt",
+            code="REBUILD_UNDER_WAY",
+            table=name,
+            hint="end that first: headwater rebuild --abort",
+        )
     readers = _readers(project, places, name)
     if readers:
         raise ProjectError(
             f"{', '.join(readers)} has read {name}, and would go on in the middle of another table of that "
-            f"name; remove it first (headwater drop {readers[0]}), or rebuild it if it reads {name} no more"
+            "name",
+            code="TABLE_HAS_READERS",
+            table=name,
+            hint=f"remove it first (headwater drop {readers[0]}), or rebuild it if it reads {name} no more",
         )
     tables = tuple(each for each in (name, *beside(name)) if each in places)
     states = [summary.of(places[each]) for each in tables]

@@ -50,7 +50,10 @@ def resolve(
     held = Quarantine(lake, table)
     if rule is not None and rule not in (known := held.rules()):
         raise ProjectError(
-            f"{table}: no open record fails '{rule}'; they fail: {', '.join(known) or 'nothing'}"
+            f"{table}: no open record fails '{rule}'",
+            code="NO_SUCH_RECORD",
+            table=table,
+            hint=f"they fail: {', '.join(known) or 'nothing'}",
         )
     if not held.exists():
         return Resolution()

@@ -28,7 +28,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headwater.errors import ProjectError
+from headwater.errors import ProjectError, Where
 from headwater.runtime import catalyst, jvm
 from headwater.storage import stored
 from headwater.storage.names import PARTIAL
@@ -107,7 +107,7 @@ class Aggregate:
         return {name: value for name, value in values.items() if name not in self.keys}
 
 
-def find(frame: DataFrame, where: str) -> Aggregate | None:
+def find(frame: DataFrame, where: Where) -> Aggregate | None:
     """How `frame` aggregates; None when it does not.
 
     Raises:
@@ -126,7 +126,7 @@ def find(frame: DataFrame, where: str) -> Aggregate | None:
     return Aggregate(tuple(outputs), "" if window is None else "time" if _is_of_time(window) else "session")
 
 
-def rows(frame: DataFrame, where: str) -> DataFrame:
+def rows(frame: DataFrame, where: Where) -> DataFrame:
     """The rows that `frame` aggregates, and what groups them; the window, if any, is `WINDOW` too."""
     taken = _take(frame, where)
     found = catalyst.frame(frame.sparkSession, taken.below)
@@ -135,7 +135,7 @@ def rows(frame: DataFrame, where: str) -> DataFrame:
 
 def partial(
     frame: DataFrame,
-    where: str,
+    where: Where,
     marked: Callable[[DataFrame], DataFrame] | None = None,
     *,
     bounds: bool = False,
@@ -196,7 +196,7 @@ def partial(
     return found.selectExpr(*outputs, *(BOUNDS if bounds else ()), *((LATE, ROWS) if marked else ()))
 
 
-def schema(frame: DataFrame, where: str, *, bounds: bool = False) -> pa.Schema:
+def schema(frame: DataFrame, where: Where, *, bounds: bool = False) -> pa.Schema:
     """The columns of `partial`, as Arrow has them."""
     return stored.schema(partial(frame, where, bounds=bounds).schema)
 
@@ -216,7 +216,7 @@ class _Taken:
 
 
 @lru_cache(maxsize=4)
-def _take(frame: DataFrame, where: str) -> _Taken:
+def _take(frame: DataFrame, where: Where) -> _Taken:
     """An aggregate, taken apart; of one batch's frame that is asked for more than once, and takes 15 ms."""
     plan = catalyst.analysed(frame)
     above: list[Any] = []
@@ -227,8 +227,11 @@ def _take(frame: DataFrame, where: str) -> _Taken:
     if catalyst.kind(plan) != "Aggregate":
         what = {**catalyst.ACROSS_ROWS, **_OTHERS}.get(catalyst.kind(plan), catalyst.kind(plan))
         raise ProjectError(
-            f"{where}: {what} above or beside GROUP BY can't be maintained; aggregate at the top, and filter "
-            "in a table below"
+            f"{where}: {what} above or beside GROUP BY can't be maintained",
+            code="AGGREGATE_NOT_OUTERMOST",
+            table=where.table,
+            file=where.file,
+            hint="aggregate at the top, and filter in a table below",
         )
     grouping = list(jvm.items(plan.groupingExpressions()))
     columns = [_column(e, where) for e in jvm.items(plan.aggregateExpressions())]
@@ -237,32 +240,51 @@ def _take(frame: DataFrame, where: str) -> _Taken:
     return _Taken(grouping, columns, plan.child())
 
 
-def _check(taken: _Taken, where: str) -> None:
+def _check(taken: _Taken, where: Where) -> None:
     """Refuse an aggregate whose groups can't be told from its columns, or that is none of plain groups."""
     if catalyst.kind(taken.below) == "Expand":
         raise ProjectError(
-            f"{where}: ROLLUP, CUBE and GROUPING SETS are not supported; make a table for each"
+            f"{where}: ROLLUP, CUBE and GROUPING SETS are not supported",
+            code="GROUPING_SETS_NOT_SUPPORTED",
+            table=where.table,
+            file=where.file,
+            hint="make a table for each",
         )
     if any(catalyst.kind(node) == "Aggregate" for node in catalyst.nodes(taken.below)):
-        raise ProjectError(f"{where}: an aggregate of an aggregate; make the inner one a table of its own")
+        raise ProjectError(
+            f"{where}: an aggregate of an aggregate",
+            code="AGGREGATE_OF_AGGREGATE",
+            table=where.table,
+            file=where.file,
+            hint="make the inner one a table of its own",
+        )
     covered = [e for _, kind, e in taken.columns if kind == "key"]
     window = taken.window
     if window is not None and not _is_of_time(window):
         for name, kind, inner in taken.columns:
             if kind == "key" and not _of_window(inner, kind, window) and _mentions(inner, window):
                 raise ProjectError(
-                    f"{where}: {name} = {inner.sql()} computes with a session, "
-                    "which still grows; do that in a view"
+                    f"{where}: {name} = {inner.sql()} computes with a session, which still grows",
+                    code="COMPUTES_WITH_SESSION",
+                    table=where.table,
+                    file=where.file,
+                    hint="do that in a view",
                 )
     for group in taken.grouping:
         if not any(_tells(e, group) for e in covered):
-            raise ProjectError(f"{where}: GROUP BY {group.sql()} is not among its columns; add it to SELECT")
+            raise ProjectError(
+                f"{where}: GROUP BY {group.sql()} is not among its columns",
+                code="GROUP_NOT_SELECTED",
+                table=where.table,
+                file=where.file,
+                hint="add it to SELECT",
+            )
 
 
 _OTHERS = {"Filter": "a filter (HAVING, or WHERE with a subquery)", "Join": "a join", "Union": "UNION"}
 
 
-def _column(expression: Any, where: str) -> tuple[str, str, Any]:
+def _column(expression: Any, where: Where) -> tuple[str, str, Any]:
     name = str(expression.name())
     inner = expression.child() if catalyst.kind(expression) == "Alias" else expression
     aggregates = [e for e in catalyst.within(inner) if catalyst.kind(e) == "AggregateExpression"]
@@ -271,7 +293,11 @@ def _column(expression: Any, where: str) -> tuple[str, str, Any]:
     text = str(inner.sql())
     if catalyst.kind(inner) != "AggregateExpression":
         raise ProjectError(
-            f"{where}: {name} = {text} computes with an aggregate; do that in a query or a table below"
+            f"{where}: {name} = {text} computes with an aggregate",
+            code="COMPUTES_WITH_AGGREGATE",
+            table=where.table,
+            file=where.file,
+            hint="do that in a query or a table below",
         )
     function = inner.aggregateFunction()
     kind = _KINDS.get(catalyst.kind(function))
@@ -284,13 +310,27 @@ def _column(expression: Any, where: str) -> tuple[str, str, Any]:
         or len(children) != (3 if kind in _BY_K else 2 if kind in _BY else 1)
     ):
         raise ProjectError(
-            f"{where}: {name} = {text} can't be maintained from new rows alone; "
-            f"known: {', '.join(_KINDS.values())}"
+            f"{where}: {name} = {text} can't be maintained from new rows alone",
+            code="AGGREGATE_NOT_MAINTAINABLE",
+            table=where.table,
+            file=where.file,
+            hint=f"known: {', '.join(_KINDS.values())}",
         )
     if kind == "avg" and "decimal" in str(function.dataType().sql()).lower():
-        raise ProjectError(f"{where}: {name} = {text}: avg of DECIMAL is not supported; keep sum and count")
+        raise ProjectError(
+            f"{where}: {name} = {text}: avg of DECIMAL is not supported",
+            code="AGGREGATE_NOT_MAINTAINABLE",
+            table=where.table,
+            file=where.file,
+            hint="keep sum and count",
+        )
     if kind in _BY and any(_is_nested(child) for child in children):
-        raise ProjectError(f"{where}: {name} = {text}: of a STRUCT, ARRAY or MAP it can't be maintained")
+        raise ProjectError(
+            f"{where}: {name} = {text}: of a STRUCT, ARRAY or MAP it can't be maintained",
+            code="AGGREGATE_NOT_MAINTAINABLE",
+            table=where.table,
+            file=where.file,
+        )
     return name, kind, inner
 
 
@@ -298,7 +338,7 @@ def _is_nested(expression: Any) -> bool:
     return catalyst.kind(expression.dataType()).startswith(("StructType", "ArrayType", "MapType"))
 
 
-def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: str) -> tuple[str, str, Any]:
+def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: Where) -> tuple[str, str, Any]:
     """A column of a projection above the aggregate: one of the aggregate's, or a field of one, renamed."""
     name = str(expression.name())
     inner = expression.child() if catalyst.kind(expression) == "Alias" else expression
@@ -310,7 +350,11 @@ def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: str) -
         if kind == "key":
             return name, kind, inner.withNewChildren(jvm.gateway().jvm.PythonUtils.toSeq([source]))
     raise ProjectError(
-        f"{where}: {name} = {inner.sql()} computes with an aggregate's columns; do that in a query"
+        f"{where}: {name} = {inner.sql()} computes with an aggregate's columns",
+        code="COMPUTES_WITH_AGGREGATE",
+        table=where.table,
+        file=where.file,
+        hint="do that in a query",
     )
 
 

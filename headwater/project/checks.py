@@ -39,7 +39,11 @@ def check_names(declared: Iterable[Declaration]) -> None:
         if declaration.name in seen:
             first = seen[declaration.name].file
             raise ProjectError(
-                f"{declaration.file}: {declaration.name} is also declared in {first}; rename one"
+                f"{declaration.file}: {declaration.name} is also declared in {first}",
+                code="NAME_TWICE",
+                table=declaration.name,
+                file=declaration.file,
+                hint="rename one",
             )
         seen[declaration.name] = declaration
 
@@ -50,7 +54,13 @@ def _check_intervals(definition: Topic | Files | Table) -> None:
         milliseconds(definition.skew if isinstance(definition, Table) else "0s")
         milliseconds(definition.idle_timeout if isinstance(definition, Table) else "0s")
     except ConfError as e:
-        raise ProjectError(f"{definition.file}: {definition.name}: {e}") from None
+        raise ProjectError(
+            f"{definition.file}: {definition.name}: {e}",
+            code="INTERVAL_INVALID",
+            table=definition.name,
+            file=definition.file,
+            hint=e.hint,
+        ) from None
 
 
 def check(
@@ -74,11 +84,19 @@ def check(
         _check_intervals(table)
         if table.on_error not in ("bisect", "stop"):
             raise ProjectError(
-                f"{table.file}: {table.name}: on_error = '{table.on_error}'; known: bisect, stop"
+                f"{table.file}: {table.name}: on_error = '{table.on_error}'",
+                code="PROPERTY_INVALID",
+                table=table.name,
+                file=table.file,
+                hint="known: bisect, stop",
             )
         if table.emit not in get_args(Emit):
             raise ProjectError(
-                f"{table.file}: {table.name}: emit = '{table.emit}'; known: {', '.join(get_args(Emit))}"
+                f"{table.file}: {table.name}: emit = '{table.emit}'",
+                code="PROPERTY_INVALID",
+                table=table.name,
+                file=table.file,
+                hint=f"known: {', '.join(get_args(Emit))}",
             )
         for source in table.sources:
             _known(table, source, [*flows, *references])
@@ -90,7 +108,11 @@ def check(
         _known(sink, sink.table, list(tables))
         if sink.on not in get_args(Emit):
             raise ProjectError(
-                f"{sink.file}: {sink.name}: on = '{sink.on}'; known: {', '.join(get_args(Emit))}"
+                f"{sink.file}: {sink.name}: on = '{sink.on}'",
+                code="PROPERTY_INVALID",
+                table=sink.table,
+                file=sink.file,
+                hint=f"known: {', '.join(get_args(Emit))}",
             )
     try:
         order = TopologicalSorter({n: t.sources for n, t in tables.items()}).static_order()
@@ -98,7 +120,13 @@ def check(
     except CycleError as e:
         cycle = list(dict.fromkeys(e.args[1]))
         first = tables[cycle[0]]
-        raise ProjectError(f"{first.file}: {' → '.join([*cycle, cycle[0]])} is a cycle; cut it") from None
+        raise ProjectError(
+            f"{first.file}: {' → '.join([*cycle, cycle[0]])} is a cycle",
+            code="DEFINITIONS_CYCLE",
+            table=first.name,
+            file=first.file,
+            hint="cut it",
+        ) from None
 
 
 def _check_streams(
@@ -111,39 +139,74 @@ def _check_streams(
         return
     if len(streams) != 1:
         raise ProjectError(
-            f"{table.file}: {table.name} reads {len(streams)} streams ({', '.join(streams)}); "
-            "a table reads one, joined with reference tables"
+            f"{table.file}: {table.name} reads {len(streams)} streams ({', '.join(streams)})",
+            code="SEVERAL_STREAMS",
+            table=table.name,
+            file=table.file,
+            hint="a table reads one, joined with reference tables",
         )
     if table.sql and table.sql.streams != tuple(streams):
-        raise ProjectError(f"{table.file}: {table.name} reads {streams[0]} as a table; write FROM STREAM")
+        raise ProjectError(
+            f"{table.file}: {table.name} reads {streams[0]} as a table",
+            code="STREAM_MISSING",
+            table=table.name,
+            file=table.file,
+            hint="write FROM STREAM",
+        )
     if table.decode and streams[0] not in raw:
-        raise ProjectError(f"{table.file}: {table.name} decodes {streams[0]}, which is no bronze table")
+        raise ProjectError(
+            f"{table.file}: {table.name} decodes {streams[0]}, which is no bronze table",
+            code="NOT_BRONZE",
+            table=table.name,
+            file=table.file,
+        )
     if streams[0] in raw and not table.decode and table.sql:
         raise ProjectError(
-            f"{table.file}: {table.name} reads undecoded {streams[0]}; read a silver table, "
-            "or decode it in Python"
+            f"{table.file}: {table.name} reads undecoded {streams[0]}",
+            code="READS_UNDECODED",
+            table=table.name,
+            file=table.file,
+            hint="read a silver table, or decode it in Python",
         )
 
 
 def _check_view(table: Table, inputs: list[str]) -> None:
     if not inputs:
-        raise ProjectError(f"{table.file}: {table.name} reads no table; name one that is written to")
+        raise ProjectError(
+            f"{table.file}: {table.name} reads no table",
+            code="VIEW_READS_NOTHING",
+            table=table.name,
+            file=table.file,
+            hint="name one that is written to",
+        )
     if table.sql and table.sql.streams:
         raise ProjectError(
-            f"{table.file}: {table.name} is a view, which reads whole tables; leave out STREAM, or write "
-            "CREATE STREAMING TABLE"
+            f"{table.file}: {table.name} is a view, which reads whole tables",
+            code="VIEW_READS_STREAM",
+            table=table.name,
+            file=table.file,
+            hint="leave out STREAM, or write CREATE STREAMING TABLE",
         )
 
 
 def _check_files(bronze: Files) -> None:
     if bronze.format not in get_args(Format):
         known = ", ".join(get_args(Format))
-        raise ProjectError(f"{bronze.file}: {bronze.name}: format = '{bronze.format}'; known: {known}")
+        raise ProjectError(
+            f"{bronze.file}: {bronze.name}: format = '{bronze.format}'",
+            code="PROPERTY_INVALID",
+            table=bronze.name,
+            file=bronze.file,
+            hint=f"known: {known}",
+        )
     scheme, separator, rest = bronze.pattern.partition("://")
     if separator and (scheme + separator != SCHEME or not all(rest.partition("/")[::2])):
         raise ProjectError(
             f"{bronze.file}: {bronze.name}: files are named by a path, or as s3://<bucket>/<key>, "
-            f"not {bronze.pattern}"
+            f"not {bronze.pattern}",
+            code="FILES_PATTERN_INVALID",
+            table=bronze.name,
+            file=bronze.file,
         )
 
 
@@ -158,7 +221,11 @@ def check_buckets(files: Mapping[str, Files], known: Sequence[str], conf: Path) 
         if name is not None and name not in known:
             raise ProjectError(
                 f"{bronze.file}: {bronze.name} takes files of the bucket '{name}', of which the environment "
-                f"says nothing; add it under 's3' in {conf}; {_hint(name, [*known])}"
+                "says nothing",
+                code="UNKNOWN_BUCKET",
+                table=bronze.name,
+                file=bronze.file,
+                hint=f"add it under 's3' in {conf}; {_hint(name, [*known])}",
             )
 
 
@@ -171,8 +238,11 @@ def check_connections(sinks: Mapping[str, Sink], known: Mapping[str, list[str]],
     for sink in sinks.values():
         if isinstance(sink, StoreSink) and sink.connection not in known[sink.store]:
             raise ProjectError(
-                f"{sink.file}: {sink.table} is kept in '{sink.connection}', which is no connection; add it "
-                f"under '{sink.store}' in {conf}; {_hint(sink.connection, known[sink.store])}"
+                f"{sink.file}: {sink.table} is kept in '{sink.connection}', which is no connection",
+                code="UNKNOWN_CONNECTION",
+                table=sink.table,
+                file=sink.file,
+                hint=f"add it under '{sink.store}' in {conf}; {_hint(sink.connection, known[sink.store])}",
             )
 
 
@@ -184,14 +254,24 @@ def check_suites(suites: Mapping[str, Suite], tables: list[str]) -> None:
     """
     for suite in suites.values():
         if suite.table not in tables:
-            raise ProjectError(f"{suite.file}: no table '{suite.table}'; {_hint(suite.table, tables)}")
+            raise ProjectError(
+                f"{suite.file}: no table '{suite.table}'",
+                code="SUITE_WITHOUT_TABLE",
+                table=suite.table,
+                file=suite.file,
+                hint=f"{_hint(suite.table, tables)}",
+            )
 
 
 def _known(declaration: Declaration, source: str, known: list[str]) -> None:
     if source in known:
         return
     raise ProjectError(
-        f"{declaration.file}: {declaration.name} reads '{source}', which is unknown; {_hint(source, known)}"
+        f"{declaration.file}: {declaration.name} reads '{source}', which is unknown",
+        code="UNKNOWN_SOURCE",
+        table=declaration.name,
+        file=declaration.file,
+        hint=f"{_hint(source, known)}",
     )
 
 

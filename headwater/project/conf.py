@@ -216,15 +216,22 @@ def load(project: Path, env: str) -> Conf:
     path = project / "conf" / f"{env}.yaml"
     if not path.is_file():
         known = sorted(p.stem for p in path.parent.glob("*.yaml"))
-        raise ConfError(f"{path}: no such environment; known: {', '.join(known) or 'none'}; use --env")
+        raise ConfError(
+            f"{path}: no such environment",
+            code="UNKNOWN_ENVIRONMENT",
+            file=path,
+            hint=f"known: {', '.join(known) or 'none'}; use --env",
+        )
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         _refuse_secrets(raw, path)
         conf = Conf.model_validate(_resolve_secrets(raw, path))
     except yaml.YAMLError as e:
-        raise ConfError(f"{path}: not valid YAML: {' '.join(str(e).split())}") from None
+        raise ConfError(
+            f"{path}: not valid YAML: {' '.join(str(e).split())}", code="CONF_INVALID", file=path
+        ) from None
     except ValidationError as e:
-        raise ConfError(f"{path}: {_first_problem(e)}") from None
+        raise ConfError(f"{path}: {_first_problem(e)}", code="CONF_INVALID", file=path) from None
     return conf.model_copy(update={"lake": (project / conf.lake).resolve()})
 
 
@@ -256,7 +263,10 @@ def _refuse_secrets(raw: Any, path: Path) -> None:
                 secret = options.get(key) if isinstance(options, dict) else None
                 if secret is not None and not str(secret).startswith(("env:", "file:")):
                     raise ConfError(
-                        f"{path}: {store}.{name}.{key} stands in the file itself; write env:NAME or file:PATH"
+                        f"{path}: {store}.{name}.{key} stands in the file itself",
+                        code="SECRET_IN_CONF",
+                        file=path,
+                        hint="write env:NAME or file:PATH",
                     )
 
 
@@ -268,7 +278,12 @@ def _resolve_secrets(value: Any, path: Path) -> Any:
     if value.startswith("env:"):
         name = value.removeprefix("env:")
         if name not in os.environ:
-            raise ConfError(f"{path}: environment variable {name} is not set; set it or change the reference")
+            raise ConfError(
+                f"{path}: environment variable {name} is not set",
+                code="SECRET_MISSING",
+                file=path,
+                hint="set it or change the reference",
+            )
         return os.environ[name]
     if value.startswith("file:"):
         return _read_secret(Path(value.removeprefix("file:")).expanduser(), path)
@@ -277,10 +292,25 @@ def _resolve_secrets(value: Any, path: Path) -> Any:
 
 def _read_secret(secret: Path, path: Path) -> str:
     if not secret.is_file():
-        raise ConfError(f"{path}: secret file {secret} does not exist; write it with mode 0600")
+        raise ConfError(
+            f"{path}: secret file {secret} does not exist",
+            code="SECRET_MISSING",
+            file=secret,
+            hint="write it with mode 0600",
+        )
     if secret.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfError(f"{path}: secret file {secret} can be read by others; run: chmod 600 {secret}")
+        raise ConfError(
+            f"{path}: secret file {secret} can be read by others",
+            code="SECRET_EXPOSED",
+            file=secret,
+            hint=f"run: chmod 600 {secret}",
+        )
     lines = secret.read_text(encoding="utf-8").splitlines()
     if not lines or not lines[0]:
-        raise ConfError(f"{path}: secret file {secret} is empty; its first line is the secret")
+        raise ConfError(
+            f"{path}: secret file {secret} is empty",
+            code="SECRET_MISSING",
+            file=secret,
+            hint="its first line is the secret",
+        )
     return lines[0]

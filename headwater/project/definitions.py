@@ -178,7 +178,9 @@ class Table(Declaration):
         """Call the definition itself, as a test does with batch DataFrames."""
         if self.function is None:
             how = "a process; call it with headwater.drive" if self.process else "SQL; run it with spark.sql"
-            raise ProjectError(f"{self.file}: {self.name} is {how}")
+            raise ProjectError(
+                f"{self.file}: {self.name} is {how}", code="NOT_A_FUNCTION", table=self.name, file=self.file
+            )
         return self.function(*frames)
 
 

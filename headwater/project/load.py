@@ -70,7 +70,12 @@ class Project:
         """
         found = self.raw.get(name) or self.tables.get(name)
         if found is None:
-            raise ProjectError(f"unknown table '{name}'; known: {', '.join(self.names())}")
+            raise ProjectError(
+                f"unknown table '{name}'",
+                code="UNKNOWN_TABLE",
+                table=name,
+                hint=f"known: {', '.join(self.names())}",
+            )
         return found
 
     def above(self, names: list[str]) -> list[str]:
@@ -145,7 +150,13 @@ def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
     if path.suffix == ".sql":
         table = sql.parse(path)
         if not table.name.startswith(f"{layer}."):
-            raise ProjectError(f"{path}: table '{table.name}' is in folder {layer}; name it {layer}.<name>")
+            raise ProjectError(
+                f"{path}: table '{table.name}' is in folder {layer}",
+                code="WRONG_FOLDER",
+                table=table.name,
+                file=path,
+                hint=f"name it {layer}.<name>",
+            )
         yield table
         return
     seen: set[int] = set()
@@ -187,8 +198,11 @@ def _fed(tables: dict[str, Table]) -> dict[str, Table]:
         target = found.get(flow.into or "")
         if target is None or target.declared:
             raise ProjectError(
-                f"{flow.file}: {flow.name} inserts into {flow.into}, which is no table for flows; "
-                f"declare it: CREATE STREAMING TABLE {flow.into}"
+                f"{flow.file}: {flow.name} inserts into {flow.into}, which is no table for flows",
+                code="FLOW_WITHOUT_TABLE",
+                table=flow.into,
+                file=flow.file,
+                hint=f"declare it: CREATE STREAMING TABLE {flow.into}",
             )
         own = replace(flow, limits=target.limits, keys=target.keys)
         sources = tuple(dict.fromkeys([*target.sources, *flow.sources]))
@@ -196,8 +210,11 @@ def _fed(tables: dict[str, Table]) -> dict[str, Table]:
     for table in found.values():
         if not table.declared and not table.flows:
             raise ProjectError(
-                f"{table.file}: nothing feeds {table.name}; write AS SELECT …, or CREATE FLOW … AS "
-                f"INSERT INTO {table.name} BY NAME SELECT …"
+                f"{table.file}: nothing feeds {table.name}",
+                code="TABLE_NOT_FED",
+                table=table.name,
+                file=table.file,
+                hint=f"write AS SELECT …, or CREATE FLOW … AS INSERT INTO {table.name} BY NAME SELECT …",
             )
     return found
 
@@ -254,5 +271,7 @@ def _module(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as e:
         line = next((f":{e.lineno}" for _ in "1" if isinstance(e, SyntaxError)), "")
-        raise ProjectError(f"{path}{line}: {type(e).__name__}: {e}; mend the file") from e
+        raise ProjectError(
+            f"{path}{line}: {type(e).__name__}: {e}", code="MODULE_FAILED", file=path, hint="mend the file"
+        ) from e
     return module

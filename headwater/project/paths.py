@@ -20,8 +20,10 @@ def find_project(start: Path | None = None) -> Path:
         if _is_project(folder):
             return folder
     raise ProjectError(
-        f"{origin}: no project here or above (a folder with conf/ and one of bronze/, silver/, gold/); "
-        "use --project, or run: headwater init DIR"
+        f"{origin}: no project here or above (a folder with conf/ and one of bronze/, silver/, gold/)",
+        code="NO_PROJECT",
+        file=origin,
+        hint="go into one, or use --project",
     )
 
 

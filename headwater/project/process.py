@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headwater.errors import FlowError
+from headwater.errors import FlowError, Where
 
 Row = Mapping[str, Any]
 Function = Callable[["Row | None", "Keyed"], Iterable[Row] | None]
@@ -113,7 +113,7 @@ def _elapse(process: Process, keyed: Keyed, upto: datetime, ttl: timedelta | Non
         keyed.state = None
 
 
-def unknown_columns(rows: Iterable[Row], columns: Sequence[str], where: str) -> None:
+def unknown_columns(rows: Iterable[Row], columns: Sequence[str], where: Where) -> None:
     """Check that rows have no other columns than these.
 
     Raises:
@@ -123,4 +123,10 @@ def unknown_columns(rows: Iterable[Row], columns: Sequence[str], where: str) -> 
     for row in rows:
         if not known.issuperset(row):
             extra = ", ".join(sorted(set(row) - known))
-            raise FlowError(f"{where} gives a column {extra}; it declares {', '.join(columns)}")
+            raise FlowError(
+                f"{where} gives a column {extra}",
+                code="PROCESS_ROW_INVALID",
+                table=where.table,
+                file=where.file,
+                hint=f"it declares {', '.join(columns)}",
+            )

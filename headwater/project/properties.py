@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast, get_args
 
-from headwater.errors import ProjectError
+from headwater.errors import ProjectError, Where
 from headwater.project.definitions import Emit, Limits, Table
 
 KNOWN = (
@@ -32,10 +32,16 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
     Raises:
         ProjectError: an unknown property or a value that it can't have.
     """
-    where = f"{table.file}: {table.name}"
+    where = Where.of(table.file, table.name)
     for key in properties:
         if key not in KNOWN and not key.startswith("delta."):
-            raise ProjectError(f"{where}: unknown table property '{key}'; known: {', '.join(KNOWN)}, delta.*")
+            raise ProjectError(
+                f"{where}: unknown table property '{key}'",
+                code="UNKNOWN_PROPERTY",
+                table=where.table,
+                file=where.file,
+                hint=f"known: {', '.join(KNOWN)}, delta.*",
+            )
     keys = tuple(key.strip() for key in properties.get("headwater.keys", "").split(",") if key.strip())
     return replace(
         table,
@@ -58,12 +64,18 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
     )
 
 
-def _emit(where: str, properties: Mapping[str, str], key: str) -> Emit:
+def _emit(where: Where, properties: Mapping[str, str], key: str) -> Emit:
     found = properties.get(key, "update")
     for known in get_args(Emit):
         if found == known:
             return cast(Emit, known)
-    raise ProjectError(f"{where}: {key} = '{found}'; known: {', '.join(get_args(Emit))}")
+    raise ProjectError(
+        f"{where}: {key} = '{found}'",
+        code="PROPERTY_INVALID",
+        table=where.table,
+        file=where.file,
+        hint=f"known: {', '.join(get_args(Emit))}",
+    )
 
 
 def _kept(table: Table, text: str | None) -> tuple[str, str] | None:
@@ -74,10 +86,16 @@ def _kept(table: Table, text: str | None) -> tuple[str, str] | None:
     return connection, into or table.name
 
 
-def _whole(where: str, properties: Mapping[str, str], key: str) -> int | None:
+def _whole(where: Where, properties: Mapping[str, str], key: str) -> int | None:
     text = properties.get(key)
     if text is None:
         return None
     if not text.isdigit() or int(text) < 1:
-        raise ProjectError(f"{where}: {key} = '{text}'; write a whole number of 1 or more")
+        raise ProjectError(
+            f"{where}: {key} = '{text}'",
+            code="PROPERTY_INVALID",
+            table=where.table,
+            file=where.file,
+            hint="write a whole number of 1 or more",
+        )
     return int(text)

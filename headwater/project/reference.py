@@ -64,16 +64,24 @@ class Reference:
         """
         ddl = self.path.with_suffix(".ddl")
         if not ddl.is_file():
-            raise ProjectError(f"{ddl}: missing; write the columns of {self.path.name} (hostname STRING, …)")
+            raise ProjectError(
+                f"{ddl}: missing",
+                code="DDL_MISSING",
+                file=ddl,
+                hint=f"write the columns of {self.path.name} (hostname STRING, …)",
+            )
         try:
             columns = jvm.ddl(" ".join(ddl.read_text(encoding="utf-8").split()))
         except ValueError as e:
-            raise ProjectError(f"{ddl}: not a list of columns: {e}") from None
+            raise ProjectError(f"{ddl}: not a list of columns: {e}", code="DDL_INVALID", file=ddl) from None
         with self.path.open(encoding="utf-8") as lines:
             header = [name.strip() for name in next(lines, "").split(",")]
         if header != columns.fieldNames():
             raise ProjectError(
-                f"{self.path}: its header is not {','.join(columns.fieldNames())}; mend the file"
+                f"{self.path}: its header is not {','.join(columns.fieldNames())}",
+                code="REFERENCE_HEADER_DIFFERS",
+                file=self.path,
+                hint="mend the file",
             )
         return columns
 
@@ -91,7 +99,12 @@ class Reference:
         try:
             return spark.createDataFrame(rows.toArrow(), schema)  # in memory: joining it needs no job
         except Exception as e:
-            raise FlowError(f"{self.path}: a row does not fit {self.path.stem}.ddl; mend the file") from e
+            raise FlowError(
+                f"{self.path}: a row does not fit {self.path.stem}.ddl",
+                code="REFERENCE_ROW_INVALID",
+                file=self.path,
+                hint="mend the file",
+            ) from e
 
     def _kept(self, lake: Path, digest: str) -> Path:
         return lake / "_reference" / self.name / f"{digest}.csv"

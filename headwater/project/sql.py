@@ -36,14 +36,19 @@ def parse(path: Path) -> Table:
     try:
         plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(text)
     except (Py4JJavaError, PySparkException) as e:
-        raise ProjectError(f"{path}: {jvm.first_line(e)}; mend the statement") from None
+        raise ProjectError(
+            f"{path}: {jvm.first_line(e)}", code="SQL_INVALID", file=path, hint="mend the statement"
+        ) from None
     statement = plan.getClass().getSimpleName()
     if statement == _FLOW:
         return _flow(path, text, plan)
     if statement not in ("CreateStreamingTableAsSelect", _VIEW, _FED):
         raise ProjectError(
-            f"{path}: a {statement} statement is not supported; write CREATE STREAMING TABLE or CREATE "
-            "MATERIALIZED VIEW … AS SELECT …, or CREATE FLOW … AS INSERT INTO …"
+            f"{path}: a {statement} statement is not supported",
+            code="STATEMENT_NOT_SUPPORTED",
+            file=path,
+            hint="write CREATE STREAMING TABLE or CREATE MATERIALIZED VIEW … AS SELECT …, or CREATE FLOW … "
+            "AS INSERT INTO …",
         )
     name = ".".join(jvm.items(plan.name().nameParts()))
     table = Table(name=name, file=path, comment=_text(plan.tableSpec().comment()), sources=())
@@ -57,7 +62,13 @@ def _flow(path: Path, text: str, plan: Any) -> Table:
     """One of several flows into a table."""
     name, insert = ".".join(jvm.items(plan.name().nameParts())), plan.flowOperation()
     if not insert.byName():
-        raise ProjectError(f"{path}: {name} inserts by position; write INSERT INTO … BY NAME SELECT …")
+        raise ProjectError(
+            f"{path}: {name} inserts by position",
+            code="INSERT_BY_POSITION",
+            table=name,
+            file=path,
+            hint="write INSERT INTO … BY NAME SELECT …",
+        )
     into = ".".join(jvm.items(insert.table().multipartIdentifier()))
     at = insert.query().origin()
     query = text[int(at.startIndex().get()) : int(at.stopIndex().get()) + 1]

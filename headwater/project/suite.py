@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headwater.common import durations
-from headwater.errors import ProjectError
+from headwater.errors import ProjectError, Where
 
 Action = Literal["warn", "drop", "quarantine", "fail"]
 Scope = Literal["batch", "table"]
@@ -71,7 +71,7 @@ class Rule:
     type: str
     kwargs: Mapping[str, Any]
     action: Action
-    where: str
+    where: Where
     said: bool = False
     scope: Scope = "batch"
     window: int = 1_000
@@ -166,20 +166,36 @@ def read(file: Path) -> Suite:
     try:
         found = _File.model_validate(json.loads(file.read_text(encoding="utf-8")))
     except ValueError as e:  # ValidationError is one
-        raise ProjectError(f"{file}: {_reason(e)}") from None
+        raise ProjectError(
+            f"{file}: {_reason(e)}", code="SUITE_INVALID", table=file.stem, file=file
+        ) from None
     rules: dict[str, Rule] = {}
     for at, expectation in enumerate(found.expectations, start=1):
-        rule = _rule(expectation, f"{file}: expectation {at}")
+        rule = _rule(expectation, Where(f"{file}: expectation {at}", file, file.stem))
         if rule.id in rules:
-            raise ProjectError(f"{rule.where}: a second one is called {rule.id}; give it an id of its own")
+            raise ProjectError(
+                f"{rule.where}: a second one is called {rule.id}",
+                code="EXPECTATION_TWICE",
+                table=rule.where.table,
+                file=rule.where.file,
+                hint="give it an id of its own",
+            )
         rules[rule.id] = rule
     every = found.meta.every if found.meta else None
     try:
         too_often = every is not None and durations.parse(every) < _SHORTEST
     except ValueError as e:
-        raise ProjectError(f"{file}: meta.every: {e}") from None
+        raise ProjectError(
+            f"{file}: meta.every: {e}", code="SUITE_INVALID", table=file.stem, file=file
+        ) from None
     if too_often:
-        raise ProjectError(f"{file}: meta.every = '{every}' is less than a second; write one such as 1h")
+        raise ProjectError(
+            f"{file}: meta.every = '{every}' is less than a second",
+            code="SUITE_INVALID",
+            table=file.stem,
+            file=file,
+            hint="write one such as 1h",
+        )
     return Suite(file.stem, file, tuple(rules.values()), every)
 
 
@@ -201,8 +217,12 @@ def of_whole_table(suite: Suite) -> Suite:
     for rule in suite.rules:
         if rule.said and rule.action in ("drop", "quarantine"):
             raise ProjectError(
-                f"{rule.where}: {rule.id} has the action {rule.action}, but rows of {suite.table} are judged "
-                "after they are written; write warn or fail, or expect it of a silver table"
+                f"{rule.where}: {rule.id} has the action {rule.action}, but rows of {suite.table} are "
+                "judged after they are written",
+                code="ACTION_NOT_POSSIBLE",
+                table=rule.where.table,
+                file=rule.where.file,
+                hint="write warn or fail, or expect it of a silver table",
             )
     rules = [replace(rule, action="warn" if rule.action == "warn" else "fail") for rule in suite.rules]
     return replace(suite, rules=tuple(rules))
@@ -223,32 +243,64 @@ def without_batches(suite: Suite, found: dict[str, Any]) -> tuple[Suite, dict[st
     return replace(suite, rules=rules), {**found, "expectations": expectations}
 
 
-def _rule(expectation: _Expectation, where: str) -> Rule:
+def _rule(expectation: _Expectation, where: Where) -> Rule:
     kwargs, meta = dict(expectation.kwargs), expectation.meta or _Meta()
     mostly = kwargs.get("mostly", 1)
     if isinstance(mostly, bool) or not isinstance(mostly, int | float) or not 0 <= mostly <= 1:
-        raise ProjectError(f"{where}: mostly = {mostly!r}; write a share from 0 to 1")
+        raise ProjectError(
+            f"{where}: mostly = {mostly!r}",
+            code="EXPECTATION_INVALID",
+            table=where.table,
+            file=where.file,
+            hint="write a share from 0 to 1",
+        )
     if mostly == 1:
         kwargs.pop("mostly", None)
     routes = not _of_many(expectation.type, mostly)
     if meta.action in ("drop", "quarantine") and not routes:
         what = "a share of rows" if mostly < 1 else "many rows at once"
-        raise ProjectError(f"{where}: it is about {what}, so no row is to {meta.action}; write warn or fail")
+        raise ProjectError(
+            f"{where}: it is about {what}, so no row is to {meta.action}",
+            code="ACTION_NOT_POSSIBLE",
+            table=where.table,
+            file=where.file,
+            hint="write warn or fail",
+        )
     critical: Action = "quarantine" if routes else "fail"
     scope = meta.scope or ("table" if expectation.type.startswith(OF_MANY) else "batch")
     if meta.max_age is not None:
         if (scope, expectation.type) != ("batch", "expect_column_max_to_be_between"):
             raise ProjectError(
-                f"{where}: meta.max_age is for expect_column_max_to_be_between with meta.scope = 'batch'"
+                f"{where}: meta.max_age is for expect_column_max_to_be_between with meta.scope = 'batch'",
+                code="EXPECTATION_INVALID",
+                table=where.table,
+                file=where.file,
             )
         if meta.action == "fail":
-            raise ProjectError(f"{where}: a backlog is old however often it is tried; write action warn")
+            raise ProjectError(
+                f"{where}: a backlog is old however often it is tried",
+                code="ACTION_NOT_POSSIBLE",
+                table=where.table,
+                file=where.file,
+                hint="write action warn",
+            )
         critical = "warn"
     if meta.within and expectation.type not in ORDERED:
-        raise ProjectError(f"{where}: meta.within is for {' and '.join(ORDERED)}")
+        raise ProjectError(
+            f"{where}: meta.within is for {' and '.join(ORDERED)}",
+            code="EXPECTATION_INVALID",
+            table=where.table,
+            file=where.file,
+        )
     name = expectation.id or _name(expectation)
     if name in RESERVED:
-        raise ProjectError(f"{where}: the id '{name}' is a rule of the engine; give it another")
+        raise ProjectError(
+            f"{where}: the id '{name}' is a rule of the engine",
+            code="EXPECTATION_INVALID",
+            table=where.table,
+            file=where.file,
+            hint="give it another",
+        )
     return Rule(
         id=name,
         type=expectation.type,

@@ -118,7 +118,11 @@ def microseconds(text: str, table: Table) -> int:
         )
     except (Py4JJavaError, PySparkException):
         raise ProjectError(
-            f"{table.file}: {table.name}: '{text}' is no interval; write one such as 10 seconds"
+            f"{table.file}: {table.name}: '{text}' is no interval",
+            code="INTERVAL_INVALID",
+            table=table.name,
+            file=table.file,
+            hint="write one such as 10 seconds",
         ) from None
     months, days, rest = (int(get_field(found, name)) for name in ("months", "days", "microseconds"))
     return (months * 31 + days) * _DAY + rest  # a month is 31 days, as Spark's watermarks have it

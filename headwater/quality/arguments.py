@@ -76,8 +76,11 @@ class Arguments:
         unused = set(self._rule.kwargs) - self.used - {*_CONDITION, "mostly"}
         if unused:
             raise ProjectError(
-                f"{self._rule.where}: {self._rule.type} has no argument '{sorted(unused)[0]}'; "
-                f"known: {', '.join(sorted(self.used))}"
+                f"{self._rule.where}: {self._rule.type} has no argument '{sorted(unused)[0]}'",
+                code="EXPECTATION_INVALID",
+                table=self._rule.where.table,
+                file=self._rule.where.file,
+                hint=f"known: {', '.join(sorted(self.used))}",
             )
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -190,4 +193,9 @@ class Arguments:
         return _COMPARISONS[operator](column, self.literal(value, of))
 
     def wrong(self, what: str) -> ProjectError:
-        return ProjectError(f"{self._rule.where}: {self._rule.type}: {what}")
+        return ProjectError(
+            f"{self._rule.where}: {self._rule.type}: {what}",
+            code="EXPECTATION_INVALID",
+            table=self._rule.where.table,
+            file=self._rule.where.file,
+        )

@@ -80,9 +80,12 @@ class Gate:
         self.keyed.sort(key=lambda one: one.rule.action == "warn")  # after those that keep rows out
         if len(holding := [one.rule for one in self.keyed if one.rule.action != "warn"]) > 1:
             raise ProjectError(
-                f"{holding[1].where}: {holding[1].id} keeps rows out by what others hold, as {holding[0].id} "
-                "does: which of them stay would depend on how batches are cut; let one of the two warn, or "
-                "expect it of a table that reads this one"
+                f"{holding[1].where}: {holding[1].id} keeps rows out by what others hold, as "
+                f"{holding[0].id} does: which of them stay would depend on how batches are cut",
+                code="EXPECTATIONS_DEPEND",
+                table=holding[1].where.table,
+                file=holding[1].where.file,
+                hint="let one of the two warn, or expect it of a table that reads this one",
             )
         alone = {one.alone for one in self.keyed}
         self.alone = None if () in alone else sorted(alone)  # all by which rows of the table are looked up
@@ -222,20 +225,23 @@ class Gate:
         Raises:
             FlowError: it names the rules, their counts, and shows a row without its values.
         """
-        said = [
-            f"{one.rule.id} ({findings.missed[one.rule.id]}, {one.rule.where})"
-            for one in self.measures
-            if one.rule.action == "fail" and one.rule.id in findings.missed
-        ]
+        broken = [one.rule for one in self.measures if one.rule.action == "fail"]
+        broken = [rule for rule in broken if rule.id in findings.missed]
+        said = [f"{rule.id} ({findings.missed[rule.id]}, {rule.where})" for rule in broken]
         like = ""
         if tally.sample is not None:
             failed = [rule for rule in self.rules if rule.action == "fail" and rule.id in tally.failed]
             said += [f"{rule.id} ({tally.failed[rule.id]} rows, {rule.where})" for rule in failed]
             like = f"one looks like {_masked(json.loads(tally.sample), failed)}; "
-        if said:
+            broken += failed
+        if broken:
             raise FlowError(
-                f"{self._table}: batch {batch} fails {', '.join(said)}; {like}nothing of the batch "
-                "is in the table: mend the rows' source, the definition or the suite, then run again"
+                f"{self._table}: batch {batch} fails {', '.join(said)}; {like}nothing of the batch is in "
+                "the table",
+                code="EXPECTATION_FAILED",
+                table=self._table,
+                file=broken[0].where.file,
+                hint="mend the rows' source, the definition or the suite, then run again",
             )
 
     def _strongest(self) -> Column:

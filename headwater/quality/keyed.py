@@ -142,12 +142,20 @@ def compile(rule: Rule, columns: StructType) -> Keyed:
     """
     if rule.type in ORDERED and not rule.within:
         raise ProjectError(
-            f"{rule.where}: {rule.id}: a table has no order, the records of one key have; name what tells "
-            "keys apart, as meta.within = ['id'], or write meta.scope = 'table' for headwater quality run"
+            f"{rule.where}: {rule.id}: a table has no order, the records of one key have",
+            code="ORDER_WITHOUT_KEYS",
+            table=rule.where.table,
+            file=rule.where.file,
+            hint="name what tells keys apart, as meta.within = ['id'], or write meta.scope = 'table' for "
+            "headwater quality run",
         )
     if SOURCE not in columns.fieldNames():
         raise ProjectError(
-            f"{rule.where}: {rule.id} needs the column {SOURCE} to tell which row was first; keep it"
+            f"{rule.where}: {rule.id} needs the column {SOURCE} to tell which row was first",
+            code="REQUIRED_COLUMN_MISSING",
+            table=rule.where.table,
+            file=rule.where.file,
+            hint="keep it",
         )
     arguments = Arguments(rule, columns)
     return _ordered(rule, arguments, columns) if rule.type in ORDERED else _unique(rule, arguments, columns)

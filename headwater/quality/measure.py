@@ -75,8 +75,12 @@ def compile(rule: Rule, columns: StructType, taken: Column) -> Measure:
         return Measure(rule, metrics, lambda _, __: None)
     if rule.type not in _KINDS:
         raise ProjectError(
-            f"{rule.where}: {rule.type} can't be judged on batches; leave its scope at 'table', where "
-            f"headwater quality run judges it; known: {', '.join(sorted(_KINDS))}"
+            f"{rule.where}: {rule.type} can't be judged on batches",
+            code="EXPECTATION_NOT_FOR_BATCHES",
+            table=rule.where.table,
+            file=rule.where.file,
+            hint="leave its scope at 'table', where headwater quality run judges it; known: "
+            f"{', '.join(sorted(_KINDS))}",
         )
     arguments = Arguments(rule, columns)
     condition = arguments.condition()

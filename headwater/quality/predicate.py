@@ -44,8 +44,12 @@ def judged(rule: Rule, columns: StructType) -> tuple[Column, Column]:
     """
     if rule.type not in _COMPILERS:
         raise ProjectError(
-            f"{rule.where}: {rule.type} can't be told from single rows; write meta.scope = 'table', for "
-            f"headwater quality run to judge it; known: {', '.join(sorted(_COMPILERS))}"
+            f"{rule.where}: {rule.type} can't be told from single rows",
+            code="EXPECTATION_NOT_FOR_BATCHES",
+            table=rule.where.table,
+            file=rule.where.file,
+            hint="write meta.scope = 'table', for headwater quality run to judge it; known: "
+            f"{', '.join(sorted(_COMPILERS))}",
         )
     arguments = Arguments(rule, columns)
     fails = _COMPILERS[rule.type](arguments)

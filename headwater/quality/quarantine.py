@@ -192,8 +192,11 @@ def check(project: Project, table: str) -> None:
     definition = project.definition(table)
     if table not in tables(project):
         raise ProjectError(
-            f"{definition.file}: {table} decodes no raw records, so it has no quarantine; those that have: "
-            f"{', '.join(tables(project)) or 'none'}"
+            f"{definition.file}: {table} decodes no raw records, so it has no quarantine",
+            code="NOTHING_DECODED",
+            table=table,
+            file=definition.file,
+            hint=f"those that have: {', '.join(tables(project)) or 'none'}",
         )
 
 

@@ -34,8 +34,9 @@ def versions(tables: Sequence[Source], at: str | None, option: str = "--at") -> 
     else:
         names = ", ".join(table.name for table in versioned) or "none"
         raise QueryError(
-            f"{option} {at} is a version of one table, but the query names {len(versioned)} ({names}); "
-            f"write a time: {option} 2026-01-31T06:00:00Z"
+            f"{option} {at} is a version of one table, but the query names {len(versioned)} ({names})",
+            code="VERSION_AMBIGUOUS",
+            hint=f"write a time: {option} 2026-01-31T06:00:00Z",
         )
     return {table.name: found.get(table.name) for table in tables}
 
@@ -44,13 +45,23 @@ def _parsed(at: str, option: str) -> datetime:
     try:
         return times.parse(at)
     except ValueError:
-        raise QueryError(f"{option} {at}: write a version or a time like 2026-01-31T06:00:00Z") from None
+        raise QueryError(
+            f"{option} {at} is no version and no time",
+            code="TIME_INVALID",
+            hint="write a version or a time like 2026-01-31T06:00:00Z",
+        ) from None
 
 
 def _existing(table: Source, version: int) -> int:
     first, newest = log.first(table.path), log.head(table.path)
     if not first <= version <= newest:
-        raise QueryError(f"{table.name} has no version {version}; it has {first} to {newest}")
+        raise QueryError(
+            f"{table.name} has no version {version}",
+            code="UNKNOWN_VERSION",
+            table=table.name,
+            file=table.path,
+            hint=f"it has {first} to {newest}",
+        )
     return version
 
 
@@ -63,6 +74,10 @@ def _version_at(table: Source, moment: datetime, option: str) -> int:
         begin = log.read(table.path, first).at
         raise QueryError(
             f"{table.name} begins at {begin:%Y-%m-%dT%H:%M:%S.%fZ}, which is after "
-            f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}; write a later {option}"
+            f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            code="UNKNOWN_VERSION",
+            table=table.name,
+            file=table.path,
+            hint=f"write a later {option}",
         )
     return found[index - 1]

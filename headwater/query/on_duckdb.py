@@ -68,7 +68,7 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
             _make_views(connection, named or sources.tables.values(), versions)
             rows = connection.execute(statement, dict(params)).fetchall()
         except duckdb.Error as e:
-            raise QueryError(reason(e)) from None
+            raise QueryError(reason(e), code="QUERY_FAILED") from None
         return Result(tuple(str(column[0]) for column in connection.description or ()), rows)
 
 
@@ -129,7 +129,11 @@ def _type(table: Source, column: str, kind: DataType) -> str:
         return name
     if name not in _TYPES:
         raise QueryError(
-            f"{table.path}: column {column} is {name}, which DuckDB can't read from CSV; use Spark"
+            f"{table.path}: column {column} is {name}, which DuckDB can't read from CSV",
+            code="COLUMN_NOT_READABLE",
+            table=table.name,
+            file=table.path,
+            hint="use Spark",
         )
     return _TYPES[name]
 
@@ -138,13 +142,19 @@ def _one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.St
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as e:
-        raise QueryError(reason(e)) from None
+        raise QueryError(reason(e), code="QUERY_FAILED") from None
     if len(statements) != 1:
         count = len(statements) or "none"
-        raise QueryError(f"a query is one SELECT statement, and this has {count}; write one")
+        raise QueryError(
+            f"a query is one SELECT statement, and this has {count}",
+            code="QUERY_NOT_ONE_SELECT",
+            hint="write one",
+        )
     kind = statements[0].type
     if kind != duckdb.StatementType.SELECT:
-        raise QueryError(f"queries only read: {kind.name} is refused; write a SELECT")
+        raise QueryError(
+            f"queries only read: {kind.name} is refused", code="QUERY_NOT_ONE_SELECT", hint="write a SELECT"
+        )
     return statements[0]
 
 
@@ -154,7 +164,9 @@ def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
     assert row is not None
     tree = json.loads(row[0])
     if tree["error"]:
-        raise QueryError("queries only read: this is no SELECT; write one")
+        raise QueryError(
+            "queries only read: this is no SELECT", code="QUERY_NOT_ONE_SELECT", hint="write one"
+        )
     return tree
 
 

@@ -54,9 +54,9 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
     try:
         table = spark.sql(text, args=dict(params)).toArrow()
     except PySparkException as e:
-        raise QueryError(_reason(str(e))) from None
+        raise QueryError(_reason(str(e)), code="QUERY_FAILED") from None
     except Py4JJavaError as e:  # of what is sent to Python, PySpark makes no error of its own
-        raise QueryError(_reason(_root(e.java_exception))) from None
+        raise QueryError(_reason(_root(e.java_exception)), code="QUERY_FAILED") from None
     columns = [column.to_pylist(maps_as_pydicts="lossy") for column in table.columns]
     return Result(tuple(table.column_names), list(zip(*columns, strict=True)))
 
@@ -92,14 +92,16 @@ def _parse(sql: str) -> Any:
     try:
         plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(sql)
     except Py4JJavaError as e:
-        raise QueryError(_reason(str(e.java_exception.getMessage()))) from None
+        raise QueryError(_reason(str(e.java_exception.getMessage())), code="QUERY_FAILED") from None
     except PySparkException as e:  # what PySpark makes of it once a session was started
-        raise QueryError(_reason(str(e))) from None
+        raise QueryError(_reason(str(e)), code="QUERY_FAILED") from None
     gateway = jvm.gateway()
     for node in _nodes(plan):
         kind = str(node.getClass().getSimpleName())
         if kind in _NO_QUERY_NAMES or any(is_instance_of(gateway, node, name) for name in _NO_QUERY):
-            raise QueryError(f"queries only read: {kind} is refused; write a SELECT")
+            raise QueryError(
+                f"queries only read: {kind} is refused", code="QUERY_NOT_ONE_SELECT", hint="write a SELECT"
+            )
     return plan
 
 

@@ -31,9 +31,11 @@ def parse(given: Iterable[str], option: str = "--param") -> dict[str, Any]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise QueryError(f"{option} {text}: write name=value")
+            raise QueryError(
+                f"{option} {text} has no name or no value", code="PARAMETER_INVALID", hint="write name=value"
+            )
         if name in values:
-            raise QueryError(f"{option} {name} is given twice; give it once")
+            raise QueryError(f"{option} {name} is given twice", code="PARAMETER_INVALID", hint="give it once")
         values[name] = _value(value)
     return values
 
@@ -46,13 +48,23 @@ def check(wanted: Collection[str], given: Mapping[str, Any]) -> None:
     """
     for name in sorted(wanted):
         if not name.isidentifier():
-            raise QueryError(f"the query has the parameter ${name}; give parameters names, as in $hostname")
+            raise QueryError(
+                f"the query has the parameter ${name}",
+                code="PARAMETER_INVALID",
+                hint="give parameters names, as in $hostname",
+            )
         if name not in given:
-            raise QueryError(f"the query has the parameter ${name}; add: --param {name}=VALUE")
+            raise QueryError(
+                f"the query has the parameter ${name}, which is not given",
+                code="PARAMETER_MISSING",
+                hint=f"add: --param {name}=VALUE",
+            )
     for name in given:
         if name not in wanted:
             known = ", ".join(f"${n}" for n in sorted(wanted)) or "none"
-            raise QueryError(f"--param {name} is not in the query; it has: {known}")
+            raise QueryError(
+                f"--param {name} is not in the query", code="UNKNOWN_PARAMETER", hint=f"it has: {known}"
+            )
 
 
 def for_spark(sql: str) -> tuple[str, set[str]]:

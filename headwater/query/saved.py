@@ -37,11 +37,18 @@ def resolve(root: Path, text: str) -> str:
         return known[word].sql
     if "." in word:
         raise QueryError(
-            f"'{word}' is no saved query; for a table: headwater query 'SELECT * FROM {word} LIMIT 10'"
+            f"'{word}' is no saved query",
+            code="UNKNOWN_QUERY",
+            hint=f"for a table: headwater query 'SELECT * FROM {word} LIMIT 10'",
         )
     near = difflib.get_close_matches(word, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
-    raise QueryError(f"{root / 'queries' / word}.sql: no such saved query; {hint}")
+    raise QueryError(
+        f"{root / 'queries' / word}.sql: no such saved query",
+        code="UNKNOWN_QUERY",
+        file=root / "queries" / f"{word}.sql",
+        hint=hint,
+    )
 
 
 def _read(path: Path) -> Saved:

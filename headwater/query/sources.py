@@ -96,26 +96,31 @@ class Sources:
         found = []
         for name in dict.fromkeys(names):
             if name.lower() not in known:
-                raise QueryError(self._why_not(name, [source.name for source in known.values()]))
+                raise self._why_not(name, [source.name for source in known.values()])
             found.append(known[name.lower()])
         return found
 
-    def _why_not(self, name: str, readable: list[str]) -> str:
+    def _why_not(self, name: str, readable: list[str]) -> QueryError:
         """Why there is no such table; this alone loads the definitions, which takes seconds with SQL ones."""
         from headwater.project.load import load_project
         from headwater.storage.names import late_name, quarantine_name
 
         loaded = load_project(self.root, self._env)
         if name in loaded.names():
-            return f"{name} holds nothing yet; run: headwater run {name} --once"
+            run = f"run: headwater run {name} --once"
+            return QueryError(f"{name} holds nothing yet", code="TABLE_EMPTY", table=name, hint=run)
         for table in loaded.tables:
             if name == quarantine_name(table):
-                return f"{name} holds nothing: {table} has rejected no row yet"
+                why = f"{name} holds nothing: {table} has rejected no row yet"
+                return QueryError(why, code="NOTHING_SET_ASIDE", table=name)
             if name == late_name(table):
-                return f"{name} holds nothing: no row came too late for {table} yet"
+                why = f"{name} holds nothing: no row came too late for {table} yet"
+                return QueryError(why, code="NOTHING_SET_ASIDE", table=name)
         if name in loaded.alerts:
-            return f"{name} is an alert, which goes to the topic {loaded.alerts[name].topic} and to no table"
+            alert = loaded.alerts[name]
+            why = f"{name} is an alert, which goes to the topic {alert.topic} and to no table"
+            return QueryError(why, code="NOT_A_TABLE", table=name, file=alert.file)
         known = [*readable, *(n for n in loaded.names() if n not in readable)]
         near = [n for n in known if n.endswith(f".{name}")] or difflib.get_close_matches(name, known, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
-        return f"unknown table '{name}'; {hint}"
+        return QueryError(f"unknown table '{name}'", code="UNKNOWN_TABLE", table=name, hint=hint)

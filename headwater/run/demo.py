@@ -104,7 +104,9 @@ def _fed(project: Project, generator: Generator) -> list[str]:
     tables = [name for name in project.names() if fed & set(project.above([name]))]
     if not tables:
         raise ProjectError(
-            f"no table reads {', '.join(sorted(topics))}; add one in {project.root / 'bronze'}"
+            f"no table reads {', '.join(sorted(topics))}",
+            code="GENERATOR_FEEDS_NOTHING",
+            hint=f"add one in {project.root / 'bronze'}",
         )
     return tables
 

@@ -57,13 +57,13 @@ class Upkeep:
 
     def _answer(self, name: str, flow: Committing | None) -> None:
         for _, answer in mailbox.take(self._context.lake.flow_folder(name), maintain.KIND):
-            done = self._maintain(flow) if flow else f"{name} has failed; mend it and start its run again"
-            if isinstance(done, str):
-                mailbox.reply(answer, {"error": done})
+            done = self._maintain(flow) if flow else _failed(name)
+            if isinstance(done, FlowError):
+                mailbox.reply(answer, mailbox.refusal(done))
             else:
                 mailbox.reply(answer, {"done": [asdict(one) for one in done]})
 
-    def _maintain(self, flow: Committing) -> list[Maintained] | str:
+    def _maintain(self, flow: Committing) -> list[Maintained] | FlowError:
         project, lake = self._context.project, self._context.lake
         return self._try(
             flow.name, lambda: maintain.targets_of(project, lake, flow.name, self._targets(flow))
@@ -77,15 +77,26 @@ class Upkeep:
         """
         places, table = self._context.lake.places(), flow.committer.table.place
         if places.get(table.name) != table:
-            raise FlowError(f"{table.name} has another generation now, which its flow has not begun")
+            raise FlowError(
+                f"{table.name} has another generation now, which its flow has not begun",
+                code="SWAPPED_MEANWHILE",
+                table=table.name,
+            )
         return [Target.shared(places[name]) for name in (table.name, *beside(table.name)) if name in places]
 
-    def _try(self, what: str, do: Callable[[], list[Maintained]]) -> list[Maintained] | str:
+    def _try(self, what: str, do: Callable[[], list[Maintained]]) -> list[Maintained] | FlowError:
         """What was done, or why not: the flows go on, and the next time may do better."""
         try:
             return do()
         except Exception as e:
-            said = f"{what} could not be maintained: {describe(e)}"
+            why = FlowError(
+                f"{what} could not be maintained: {describe(e)}", code="NOT_MAINTAINED", table=what
+            )
             if not self._context.stop.is_set():
-                self._context.board.say(said)
-            return said
+                self._context.board.say(str(why))
+            return why
+
+
+def _failed(name: str) -> FlowError:
+    hint = "mend it and start its run again"
+    return FlowError(f"{name} has failed", code="FLOW_HAS_FAILED", table=name, hint=hint)

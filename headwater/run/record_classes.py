@@ -63,7 +63,11 @@ def make() -> Path:
         jvm.end()
         for program in class_archive.PROGRAMS:
             if not class_archive.made(program).is_file():
-                raise HeadwaterError(f"{class_archive.file(program)}: Java wrote no archive of its classes")
+                raise HeadwaterError(
+                    f"{class_archive.file(program)}: Java wrote no archive of its classes",
+                    code="CLASS_ARCHIVE_NOT_MADE",
+                    file=class_archive.file(program),
+                )
             for earlier in folder.glob(f"headwater-{program}-*.jsa"):
                 earlier.unlink()
             class_archive.made(program).rename(class_archive.file(program))
@@ -88,7 +92,10 @@ def _run(root: Path) -> None:
             producer.flush(60)
             board = Board(notices=StringIO())
             if Run(project, Options(once=True), board)():
-                raise HeadwaterError(f"a first run has failed: {[f.error for f in board.flows.values()]}")
+                raise HeadwaterError(
+                    f"a first run has failed: {[f.error for f in board.flows.values()]}",
+                    code="CLASS_ARCHIVE_NOT_MADE",
+                )
         query.run("SELECT count(*) FROM silver.readings", project=root, engine="spark")
     finally:
         broker.stop()
@@ -98,4 +105,4 @@ if __name__ == "__main__":
     try:
         print(make())
     except HeadwaterError as e:
-        sys.exit(f"headwater: {e}")
+        sys.exit(f"headwater: {e} [{e.code}]")

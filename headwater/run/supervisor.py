@@ -19,7 +19,7 @@ from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import Topic as KafkaTopic
 from headwater.connectors.kafka.broker import create_topics, list_topics
-from headwater.errors import HeadwaterError, LeaseError, Unavailable, describe
+from headwater.errors import FlowError, HeadwaterError, LeaseError, Unavailable, data_of, describe
 from headwater.flows import reading, realtime
 from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Committing, Flow, flow_of
@@ -194,16 +194,23 @@ class Run:
                 if self._stop.is_set():
                     return
                 if isinstance(e, Py4JNetworkError) or _jvm_is_gone(context):
-                    self.board.state(name, "failed", "the JVM has ended; run again to go on where it stopped")
+                    gone = FlowError(
+                        "the JVM has ended",
+                        code="JVM_ENDED",
+                        table=name,
+                        hint="run again to go on where it stopped",
+                    )
+                    self.board.state(name, "failed", str(gone), gone.data())
                     self._jvm_gone.set()
                     self._stop.set()
                     return
                 if not transient(e):
-                    self.board.state(name, "failed", self._located(name, e))
+                    self.board.state(name, "failed", self._located(name, e), data_of(e))
                     return
                 tries = 0 if self.board.batches(name) > done else tries + 1
                 wait = min(BACKOFF[1], BACKOFF[0] * 2 ** min(tries, 10)) * random.uniform(0.5, 1.0)
-                self.board.state(name, "waiting", f"{describe(e)}; trying again in {wait:.0f} s")
+                said = f"{describe(e)}; trying again in {wait:.0f} s"
+                self.board.state(name, "waiting", said, data_of(e))
                 self._stop.wait(wait)
 
     def _begin(self, context: Context, name: str) -> Flow:
@@ -252,7 +259,7 @@ class Run:
         """Validate what is due when all is drained; a table that was refused has failed."""
         schedule.step()
         for name, why in context.refused.items():
-            self.board.state(name, "failed", why)
+            self.board.state(name, "failed", str(why), why.data())
 
     def _keep_house(self, context: Context) -> None:
         """What is due beside the flows: checkpoints of the Delta logs, which would hold up a commit, and
@@ -262,8 +269,9 @@ class Run:
                 flow.committer.checkpoint(context.project.conf.maintain.checkpoint)
         for name in self.board.failed():
             for _, answer in mailbox.take(context.lake.flow_folder(name)):
-                why = f"{name} has failed in process {os.getpid()}; mend it and start that one again"
-                mailbox.reply(answer, {"error": why})
+                why, hint = f"{name} has failed in process {os.getpid()}", "mend it and start that one again"
+                refused = FlowError(why, code="FLOW_HAS_FAILED", table=name, hint=hint)
+                mailbox.reply(answer, mailbox.refusal(refused))
 
 
 def with_signals(stop: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from headwater.common import durations
-from headwater.errors import describe
+from headwater.errors import FlowError, describe
 from headwater.flows.context import Context
 from headwater.operations.validation import results
 from headwater.project.paths import engine_folder
@@ -79,6 +79,11 @@ class Schedule:
             said = ", ".join(f"{rule} ({found[rule]})" for rule in stops)
             context.refuse(
                 name,
-                f"{name}: version {validation.version} fails {said}; nothing more is written to it: mend its "
-                f"rows, its definition or quality/{name}.json, then run again",
+                FlowError(
+                    f"{name}: version {validation.version} fails {said}; nothing more is written to it",
+                    code="EXPECTATION_FAILED",
+                    table=name,
+                    file=f"quality/{name}.json",
+                    hint=f"mend its rows, its definition or quality/{name}.json, then run again",
+                ),
             )

@@ -29,7 +29,11 @@ def home() -> Path:
             return candidate
         rejected.append(f"{candidate} ({'version unknown' if version is None else f'Java {version}'})")
     found = ", ".join(rejected) or "no Java"
-    raise SetupError(f"Java 17 or 21 is needed, found {found}; run: {INSTALL} (or set JAVA_HOME)")
+    raise SetupError(
+        f"Java 17 or 21 is needed, found {found}",
+        code="JAVA_MISSING",
+        hint=f"run: {INSTALL} (or set JAVA_HOME)",
+    )
 
 
 def java() -> Path:

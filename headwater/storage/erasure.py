@@ -62,5 +62,8 @@ def refuse(lake: Lake) -> None:
     """
     if (lake.root / NOTE).exists():
         raise ProjectError(
-            f"{lake.root}: an erase is under way, or was killed half-way: headwater erase ends it"
+            f"{lake.root}: an erase is under way, or was killed half-way",
+            code="ERASE_UNDER_WAY",
+            file=lake.root,
+            hint="headwater erase ends it",
         )

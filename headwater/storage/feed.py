@@ -30,7 +30,10 @@ def files(commit: Commit, table: Path) -> tuple[DataFile, ...]:
     if commit.removed and not commit.changes:
         raise FlowError(
             f"version {commit.version} ({commit.operation}) of {table} took rows away and kept no record of "
-            "which; rebuild what reads it"
+            "which",
+            code="ROWS_TAKEN_AWAY",
+            file=table,
+            hint="rebuild what reads it",
         )
     return commit.changes or commit.added
 

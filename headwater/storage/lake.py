@@ -119,7 +119,10 @@ class Lake:
         places = self.places()
         if name not in places:
             raise ProjectError(
-                f"{name} holds nothing yet: no flow has written it; run: headwater run {name} --once"
+                f"{name} holds nothing yet: no flow has written it",
+                code="TABLE_EMPTY",
+                table=name,
+                hint=f"run: headwater run {name} --once",
             )
         return places[name]
 

@@ -47,7 +47,13 @@ class Lease:
         if not _locked(self._fd, LOOKING):
             pid = _holder(path).get("pid", "unknown")
             os.close(self._fd)
-            raise LeaseError(f"{table}: process {pid} is writing it; stop that one first (kill {pid})")
+            raise LeaseError(
+                f"{table}: process {pid} is writing it",
+                code="LEASE_HELD",
+                table=table,
+                file=path,
+                hint=f"stop that one first (kill {pid})",
+            )
         try:
             self._jvm_lock = _lock_in_jvm(table, path)
         except LeaseError:
@@ -99,7 +105,11 @@ def _lock_in_jvm(table: str, path: Path) -> Any:
             channel.close()
             holder = _holder(path).get("jvm", "unknown")
             raise LeaseError(
-                f"{table}: the JVM {holder} of an ended run still lives; end it first (kill {holder})"
+                f"{table}: the JVM {holder} of an ended run still lives",
+                code="LEASE_HELD_BY_JVM",
+                table=table,
+                file=path,
+                hint=f"end it first (kill {holder})",
             )
         time.sleep(0.05)
     return lock

@@ -127,7 +127,10 @@ def read(table: Path, version: int) -> Commit:
         actions = [json.loads(line) for line in path.read_bytes().splitlines() if line]
     except FileNotFoundError:
         raise CommitError(
-            f"{path}: version {version} is gone from the log; rebuild the tables below"
+            f"{path}: version {version} is gone from the log",
+            code="LOG_SHORTENED",
+            file=path,
+            hint="rebuild the tables below",
         ) from None
     added, changes, left, removed, info, batches = [], [], [], 0, {}, {}
     for action in actions:
@@ -174,7 +177,11 @@ def write(table: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> No
     try:
         os.link(half, path)  # as a rename, but never over another
     except FileExistsError:
-        raise CommitError(f"{path}: something else made version {version}; only headwater may") from None
+        raise CommitError(
+            f"{path}: something else made version {version}; only headwater may",
+            code="WRITTEN_BY_OTHERS",
+            file=path,
+        ) from None
     finally:
         half.unlink()
 

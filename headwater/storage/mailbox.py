@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headwater.common import json_file
-from headwater.errors import FlowError
+from headwater.errors import FlowError, HeadwaterError
 from headwater.storage import lease
 
 POLL = 0.05  # seconds
@@ -48,7 +48,7 @@ class Request:
     format: str = "json"
 
 
-Answer = dict[str, Any]  # {"done": …}, or {"error": why not}
+Answer = dict[str, Any]  # {"done": …}, or {"error": why not, "code": …, "table": …, "file": …, "hint": …}
 
 
 def ask(folder: Path, request: Request, kind: str = "requests") -> Answer | None:
@@ -94,6 +94,11 @@ def reply(to: Path, answer: Answer) -> None:
     json_file.write(to, answer)
 
 
+def refusal(error: HeadwaterError) -> Answer:
+    """The answer that what was asked for was not done."""
+    return {"error": error.message, **error.data()}
+
+
 def done(answer: Answer) -> Any:
     """What was done.
 
@@ -101,5 +106,6 @@ def done(answer: Answer) -> Any:
         FlowError: it was not.
     """
     if "error" in answer:
-        raise FlowError(str(answer["error"]))
+        said = {name: answer[name] for name in ("code", "table", "file", "hint")}
+        raise FlowError(answer["error"], **said)
     return answer["done"]

@@ -156,8 +156,11 @@ def _steps(table: Path, name: str, start: Position, upto: Position | None, chang
     for commit in log.commits(table, after=at.version, upto=head):
         if commit.removed and not changes:
             raise FlowError(
-                f"{name}: version {commit.version} ({commit.operation}) took rows away from {table}, "
-                "which is read as append-only; rebuild the tables below it"
+                f"{name}: version {commit.version} ({commit.operation}) took rows away from {table}, which "
+                "is read as append-only",
+                code="ROWS_TAKEN_AWAY",
+                table=name,
+                hint="rebuild the tables below it",
             )
         before, after = (Position(at.generation, version) for version in (commit.version - 1, commit.version))
         files = _counted(feed.files(commit, table)) if changes else commit.added

@@ -79,8 +79,12 @@ class Target:
         if self.version > 0 and not newest.ours:
             raise CommitError(
                 f"{place.name}: something else made version {self.version} ({newest.operation}) of "
-                f"{place.path}; only headwater may write there: find that writer, then start the table and "
-                f"those below it anew: remove {place.path.parent}"
+                f"{place.path}; only headwater may write there",
+                code="WRITTEN_BY_OTHERS",
+                table=place.name,
+                file=place.path,
+                hint="find that writer, then start the table and those below it anew: remove "
+                f"{place.path.parent}",
             )
         self.flows: dict[str, Any] = newest.flows
         self._checkpoint = log.checkpoint(place.path)
@@ -124,8 +128,11 @@ class Target:
         if old != new:
             changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
             raise ProjectError(
-                f"{file}: {self.place.name} now differs from its table in {', '.join(changed)}; undo the "
-                f"change, or build the table and those below it anew: headwater rebuild"
+                f"{file}: {self.place.name} now differs from its table in {', '.join(changed)}",
+                code="DEFINITION_CHANGED",
+                table=self.place.name,
+                file=file,
+                hint="undo the change, or build the table and those below it anew: headwater rebuild",
             )
 
     def add(self, columns: pa.Schema) -> list[str]:
@@ -414,8 +421,12 @@ class Target:
                 commit(properties)
             except CommitFailedError as e:
                 raise CommitError(
-                    f"{self.place.name}: {self.place.path} is past version {self.version}, so something else "
-                    "wrote to it; only headwater may: find that writer, then run again"
+                    f"{self.place.name}: {self.place.path} is past version {self.version}, so something "
+                    "else wrote to it; only headwater may",
+                    code="WRITTEN_BY_OTHERS",
+                    table=self.place.name,
+                    file=self.place.path,
+                    hint="find that writer, then run again",
                 ) from e
             self._table.update_incremental()
             self.flows = flows

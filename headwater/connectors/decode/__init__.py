@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 from headwater.connectors.decode import strict
 from headwater.connectors.decode.contract import RESCUED, Fields
 from headwater.connectors.decode.parser import parser
-from headwater.errors import ProjectError
+from headwater.errors import ProjectError, Where
 from headwater.project.definitions import Contract, Json
 from headwater.runtime import jvm
 from headwater.storage.places import PLACE
@@ -46,7 +46,7 @@ _SIMPLE = (StringType, DoubleType, FloatType, IntegralType, BooleanType, Decimal
 
 
 @cache
-def fields(decoder: Json, where: str) -> Fields:
+def fields(decoder: Json, where: Where) -> Fields:
     """What the decoder takes.
 
     Raises:
@@ -55,26 +55,41 @@ def fields(decoder: Json, where: str) -> Fields:
     """
     if decoder.contract not in get_args(Contract):
         raise ProjectError(
-            f"{where}: hw.json has contract='{decoder.contract}'; known: {', '.join(get_args(Contract))}"
+            f"{where}: hw.json has contract='{decoder.contract}'",
+            code="PROPERTY_INVALID",
+            table=where.table,
+            file=where.file,
+            hint=f"known: {', '.join(get_args(Contract))}",
         )
     try:
         schema = jvm.ddl(decoder.schema)
     except ValueError as e:
-        raise ProjectError(f"{where}: the schema of hw.json is not Spark DDL: {e}") from None
+        raise ProjectError(
+            f"{where}: the schema of hw.json is not Spark DDL: {e}",
+            code="DDL_INVALID",
+            table=where.table,
+            file=where.file,
+        ) from None
     taken = Fields(schema, decoder.contract, where, decoder.timestamp)
     own = [StructField(decoder.timestamp, TimestampType())] if decoder.timestamp else []
     if decoder.timestamp and decoder.timestamp.lower() in map(str.lower, schema.names):
         raise ProjectError(
-            f"{where}: hw.json has a field '{decoder.timestamp}' and gives Kafka's timestamp that name; take "
-            "another for one of them"
+            f"{where}: hw.json has a field '{decoder.timestamp}' and gives Kafka's timestamp that name",
+            code="COLUMN_TWICE",
+            table=where.table,
+            file=where.file,
+            hint="take another for one of them",
         )
     for field in [*schema, *own]:
         if field.name.lower() in (*_CARRIED, MALFORMED, RESCUED):
             raise ProjectError(
-                f"{where}: hw.json field '{field.name}' is the name of a column that every row has; "
-                "leave it out"
+                f"{where}: hw.json field '{field.name}' is the name of a column that every row has",
+                code="COLUMN_RESERVED",
+                table=where.table,
+                file=where.file,
+                hint="leave it out",
             )
-        _supported(field.dataType, f"{where}: hw.json field '{field.name}'")
+        _supported(field.dataType, where.said(f"{where}: hw.json field '{field.name}'"))
     return taken
 
 
@@ -141,7 +156,7 @@ def found() -> Column:
     return F.collect_list(F.when(F.col(MALFORMED).isNotNull(), place))
 
 
-def native(raw: DataFrame, decoder: Json, where: str) -> DataFrame:
+def native(raw: DataFrame, decoder: Json, where: Where) -> DataFrame:
     """Well-formed rows only, decoded by Spark's `from_json`: for real-time flows, which run no Python.
 
     Columns: the declared fields, `_source`, its cluster empty, and Kafka's timestamp where it is asked for;
@@ -184,11 +199,17 @@ def _decode_batches(taken: Fields, batches: Iterator[pa.RecordBatch]) -> Iterato
         yield from pa.table(columns).combine_chunks().to_batches()
 
 
-def _supported(kind: DataType, where: str) -> None:
+def _supported(kind: DataType, where: Where) -> None:
     if isinstance(kind, ArrayType):
         _supported(kind.elementType, where)
     elif isinstance(kind, StructType):
         for field in kind:
-            _supported(field.dataType, f"{where}.{field.name}")
+            _supported(field.dataType, where.said(f"{where}.{field.name}"))
     elif not isinstance(kind, _SIMPLE):
-        raise ProjectError(f"{where}: {kind.simpleString()} is not supported; take it as STRING or a STRUCT")
+        raise ProjectError(
+            f"{where}: {kind.simpleString()} is not supported",
+            code="FIELD_NOT_SUPPORTED",
+            table=where.table,
+            file=where.file,
+            hint="take it as STRING or a STRUCT",
+        )

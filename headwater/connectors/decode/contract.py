@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.connectors.decode import unknown
-from headwater.errors import FlowError
+from headwater.errors import NOWHERE, FlowError, Where
 from headwater.project.definitions import Contract
 
 RESCUED = "_rescued"
@@ -33,7 +33,7 @@ class Fields:
 
     declared: StructType
     contract: Contract = "evolve"
-    where: str = ""
+    where: Where = NOWHERE
     timestamp: str | None = None
 
     @property
@@ -57,8 +57,11 @@ class Fields:
             raise FlowError(
                 f"{self.where}: {reason.removeprefix(BREACH)} (topic {topic}, partition {partition}, offset "
                 f"{offset}; {len(broken)} such records in the batch) breaks contract='freeze'; nothing of "
-                "the batch is in the table: change the fields of hw.json, or write contract='quarantine', "
-                "then run again"
+                "the batch is in the table",
+                code="CONTRACT_BROKEN",
+                table=self.where.table,
+                file=self.where.file,
+                hint="change the fields of hw.json, or write contract='quarantine', then run again",
             )
 
 

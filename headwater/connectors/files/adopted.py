@@ -38,7 +38,10 @@ def files(table: Path) -> list[str]:
         unlike.append(f"its files lack the columns that it is partitioned by ({listed})")
     if unlike:
         raise ProjectError(
-            f"{table}: {'; '.join(unlike)}: write its rows to a table of their own and take that one"
+            f"{table}: {'; '.join(unlike)}",
+            code="NOT_ADOPTABLE",
+            file=table,
+            hint="write its rows to a table of their own and take that one",
         )
     return [os.path.abspath(file.path) for file in log.snapshot(table, found.version())]
 
@@ -54,5 +57,7 @@ def check_as_taken(table: Path, taken: Iterable[str]) -> None:
     if gone:
         raise ProjectError(
             f"{table} was rewritten after {len(gone)} of its files were taken ({gone[0]}), so rows in new "
-            "ones may be here already; nothing is taken"
+            "ones may be here already; nothing is taken",
+            code="ADOPTED_TABLE_REWRITTEN",
+            file=table,
         )

@@ -155,8 +155,10 @@ class Bucket:
         except OSError as e:
             said = f"{what}: {' '.join(str(e).split())}"
             if any(code in said for code in _REFUSED):
-                raise FlowError(f"{said}; see s3.{self.name} in conf/<env>.yaml") from None
-            raise StoreUnavailable(said) from None
+                raise FlowError(
+                    f"{said}", code="STORE_REFUSES", file=what, hint=f"see s3.{self.name} in conf/<env>.yaml"
+                ) from None
+            raise StoreUnavailable(said, code="STORE_UNAVAILABLE", file=what) from None
 
 
 def _has_content(info: FileInfo) -> bool:

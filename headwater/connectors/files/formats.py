@@ -70,7 +70,11 @@ def of(paths: Iterable[str]) -> Format:
     found = {_ENDINGS.get(Path(name).suffix) for name in names}
     form = next(iter(found))
     if len(found) > 1 or form is None:
-        raise ProjectError(f"the names of these files say no one format: say --format {', '.join(FORMATS)}")
+        raise ProjectError(
+            "the names of these files say no one format",
+            code="FORMAT_UNKNOWN",
+            hint=f"say --format {', '.join(FORMATS)}",
+        )
     return form
 
 

@@ -31,8 +31,10 @@ def source(pattern: str, root: Path, conf: Conf) -> Source:
     if name not in conf.s3:
         known = ", ".join(sorted(conf.s3)) or "none"
         raise ConfError(
-            f"{pattern}: the environment says nothing of this bucket; add it under 's3' in conf/<env>.yaml; "
-            f"known: {known}"
+            f"{pattern}: the environment says nothing of this bucket",
+            code="UNKNOWN_BUCKET",
+            file=pattern,
+            hint=f"add it under 's3' in conf/<env>.yaml; known: {known}",
         )
     return Bucket(pattern, conf.s3[name])
 

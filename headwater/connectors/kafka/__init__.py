@@ -61,8 +61,9 @@ def client_options(conf: Conf, bootstrap: str) -> KafkaOptions:
     for option, counterparts in COUNTERPARTS.items():
         if option in java and not any(each in conf.librdkafka for each in counterparts):
             raise ConfError(
-                f"conf: 'kafka' has {option}, which only Kafka's Java client knows; "
-                f"say the same under 'librdkafka' ({' or '.join(counterparts)})"
+                f"conf: 'kafka' has {option}, which only Kafka's Java client knows",
+                code="KAFKA_OPTION_OF_JAVA",
+                hint=f"say the same under 'librdkafka' ({' or '.join(counterparts)})",
             )
     shared = {name: value for name, value in java.items() if name in SHARED}
     return {**shared, **conf.librdkafka, "bootstrap.servers": bootstrap}
@@ -85,7 +86,11 @@ def ensure_running(project: Path, conf: Conf) -> str:
         return embedded_broker(project, conf).start()
     servers = conf.kafka.get("bootstrap.servers")
     if not isinstance(servers, str) or not servers:
-        raise ConfError("conf: 'kafka' has no bootstrap.servers; add host:port, or say `kafka: embedded`")
+        raise ConfError(
+            "conf: 'kafka' has no bootstrap.servers",
+            code="BOOTSTRAP_MISSING",
+            hint="add host:port, or say `kafka: embedded`",
+        )
     _warn_if_readable_by_others(servers, str(conf.kafka.get("security.protocol", "PLAINTEXT")))
     return servers
 

@@ -64,7 +64,11 @@ def records(options: Options, topic: str, start: Start, *, follow: bool) -> Iter
         yield from _until_end(consumer, {each.partition for each in begin}, topic)
     except KafkaException as e:
         servers = options.get("bootstrap.servers")
-        raise BrokerError(f"topic {topic} on {servers}: {kafka_error(e).str()}; is Kafka running?") from e
+        raise BrokerError(
+            f"topic {topic} on {servers}: {kafka_error(e).str()}",
+            code="TOPIC_NOT_READABLE",
+            hint="is Kafka running?",
+        ) from e
     finally:
         consumer.close()
 
@@ -108,7 +112,7 @@ def _begin(consumer: Consumer, topic: str, start: Start) -> list[TopicPartition]
     there = consumer.list_topics(timeout=TIMEOUT).topics
     if topic not in there:
         known = ", ".join(sorted(name for name in there if not name.startswith("__"))) or "none"
-        raise BrokerError(f"topic {topic} does not exist; there are: {known}")
+        raise BrokerError(f"topic {topic} does not exist", code="UNKNOWN_TOPIC", hint=f"there are: {known}")
     partitions = sorted(there[topic].partitions)
     if isinstance(start, datetime):
         at = int(start.timestamp() * 1000)
@@ -140,7 +144,11 @@ def _until_end(consumer: Consumer, reading: set[int], topic: str) -> Iterator[Me
         elif error.code() == KafkaError._PARTITION_EOF:
             reading.discard(message.partition() or 0)
         else:
-            raise BrokerError(f"topic {topic}: {error.str()}; look at the broker and its log")
+            raise BrokerError(
+                f"topic {topic}: {error.str()}",
+                code="TOPIC_NOT_READABLE",
+                hint="look at the broker and its log",
+            )
 
 
 def _fields(message: Message) -> dict[str, object]:

@@ -153,7 +153,9 @@ def kept(options: Options, topic: str) -> Kept | None:
     try:
         settings = client.describe_configs([resource], request_timeout=TIMEOUT)[resource].result()
     except KafkaException as e:
-        raise BrokerError(f"topic {topic}: its settings can't be read: {kafka_error(e).str()}") from e
+        raise BrokerError(
+            f"topic {topic}: its settings can't be read: {kafka_error(e).str()}", code="TOPIC_NOT_READABLE"
+        ) from e
     first = {partition: at for (_, partition), at in _offsets(client, there, OffsetSpec.earliest()).items()}
     return Kept(first, settings["cleanup.policy"].value, int(settings["retention.ms"].value))
 
@@ -173,8 +175,10 @@ def unanswered(what: str, exception: KafkaException) -> BrokerError:
         exception: what the client raised.
     """
     error = kafka_error(exception)
-    kind = BrokerError if error.code() in _FINAL else BrokerUnavailable
-    return kind(f"{what}: no answer from Kafka: {error.str()}; is it running?")
+    said = f"{what}: no answer from Kafka: {error.str()}"
+    if error.code() in _FINAL:
+        return BrokerError(said, code="BROKER_REFUSES", hint="is it running?")
+    return BrokerUnavailable(said, code="BROKER_UNAVAILABLE", hint="is it running?")
 
 
 def _create(client: AdminClient, topic: Topic) -> bool:
@@ -188,7 +192,9 @@ def _create(client: AdminClient, topic: Topic) -> bool:
         if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
         raise BrokerError(
-            f"topic {topic.name} could not be made: {error.str()}; make it, or change it"
+            f"topic {topic.name} could not be made: {error.str()}",
+            code="TOPIC_NOT_CREATED",
+            hint="make it, or change it",
         ) from e
     return True
 
@@ -204,7 +210,9 @@ def _once_usable(client: AdminClient, options: Options, names: set[str]) -> dict
 
     if not until(usable, within=TIMEOUT):
         raise BrokerError(
-            f"topics {', '.join(sorted(names))}: no leader within {TIMEOUT:.0f} s; look at the broker"
+            f"topics {', '.join(sorted(names))}: no leader within {TIMEOUT:.0f} s",
+            code="TOPIC_WITHOUT_LEADER",
+            hint="look at the broker",
         )
     return there
 

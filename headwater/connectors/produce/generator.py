@@ -30,7 +30,12 @@ def load_generator(project: Path, name: str) -> Generator:
     folder = project / "generators"
     known = sorted(p.stem for p in folder.glob("*.py") if not p.stem.startswith("_"))
     if name not in known:
-        raise ProjectError(f"{folder}: no generator '{name}'; known: {', '.join(known) or 'none'}")
+        raise ProjectError(
+            f"{folder}: no generator '{name}'",
+            code="UNKNOWN_GENERATOR",
+            file=folder,
+            hint=f"known: {', '.join(known) or 'none'}",
+        )
     path = folder / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"headwater_generators_{name}", path)
     assert spec is not None
@@ -40,8 +45,18 @@ def load_generator(project: Path, name: str) -> Generator:
     try:
         spec.loader.exec_module(module)
     except Exception as e:
-        raise ProjectError(f"{path}: failed to load: {type(e).__name__}: {e}; mend the file") from e
+        raise ProjectError(
+            f"{path}: failed to load: {type(e).__name__}: {e}",
+            code="MODULE_FAILED",
+            file=path,
+            hint="mend the file",
+        ) from e
     for offered in ("topics", "records"):
         if not hasattr(module, offered):
-            raise ProjectError(f"{path}: defines no '{offered}'; a generator offers `topics` and `records`")
+            raise ProjectError(
+                f"{path}: defines no '{offered}'",
+                code="GENERATOR_INCOMPLETE",
+                file=path,
+                hint="a generator offers `topics` and `records`",
+            )
     return cast(Generator, module)

@@ -57,9 +57,17 @@ class Faults:
         for share in fields(self):
             value = getattr(self, share.name)
             if not 0 <= value <= 1:  # refuses NaN too
-                raise ProjectError(f"faults: {share.name} is {value}; give a fraction from 0 to 1")
+                raise ProjectError(
+                    f"faults: {share.name} is {value}",
+                    code="FAULTS_INVALID",
+                    hint="give a fraction from 0 to 1",
+                )
         if self.total > 1 + 1e-9:
-            raise ProjectError(f"faults: the fractions add up to {self.total:g}; lower them to 1 in all")
+            raise ProjectError(
+                f"faults: the fractions add up to {self.total:g}",
+                code="FAULTS_INVALID",
+                hint="lower them to 1 in all",
+            )
 
     @property
     def total(self) -> float:
@@ -75,7 +83,9 @@ class Faults:
         if (total := self.total + self.each * (kinds - 1)) > 1 + 1e-9:
             raise ProjectError(
                 f"faults: {kinds} kinds of bad records at {self.each:g} each, with the others, add up to "
-                f"{total:g}; lower them to 1 in all"
+                f"{total:g}",
+                code="FAULTS_INVALID",
+                hint="lower them to 1 in all",
             )
         return replace(
             self,

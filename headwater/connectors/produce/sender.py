@@ -151,7 +151,7 @@ class _Sender:
         self, records: Iterator[Record], *, rate: float | None, count: int | None, stop: Callable[[], bool]
     ) -> Sent:
         if (rate or 0) < 0 or (count or 0) < 0:
-            raise ProjectError(f"rate {rate}, count {count}: neither can be negative")
+            raise ProjectError(f"rate {rate}, count {count}: neither can be negative", code="RATE_INVALID")
         begin = time.monotonic()
         try:
             self._send_all(records, rate or None, sys.maxsize if count is None else count, stop)
@@ -159,7 +159,11 @@ class _Sender:
                 self._raise_failures()
             self._raise_failures()
         except KafkaException as e:
-            raise BrokerError(f"broker {self._servers}: {e.args[0]}; is it up, with room on disk?") from e
+            raise BrokerError(
+                f"broker {self._servers}: {e.args[0]}",
+                code="RECORDS_NOT_DELIVERED",
+                hint="is it up, with room on disk?",
+            ) from e
         return Sent(time.monotonic() - begin, self._ledger)
 
     def _send_all(
@@ -214,6 +218,7 @@ class _Sender:
             self._producer.flush(1)  # what was waiting, and is given up now, is reported too
             n = len(self._failures)
             raise BrokerError(
-                f"topic {topic}: {n} record(s) not delivered to {self._servers}: {error.str()}; "
-                "check the broker's log and the topic's settings, then run again"
+                f"topic {topic}: {n} record(s) not delivered to {self._servers}: {error.str()}",
+                code="RECORDS_NOT_DELIVERED",
+                hint="check the broker's log and the topic's settings, then run again",
             )

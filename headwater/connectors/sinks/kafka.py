@@ -114,14 +114,25 @@ class KafkaTopic(Sink):
         if self._errors:
             raise self._wrong(self._errors[0])
         if self._stop.is_set() and len(producer):
-            raise SinkUnavailable(f"{self._table.sink}: the run ends before the broker has all rows")
+            raise SinkUnavailable(
+                f"{self._table.sink}: the run ends before the broker has all rows",
+                code="SINK_UNAVAILABLE",
+                table=self._table.name,
+            )
 
     def _wrong(self, error: KafkaError) -> HeadwaterError:
         if error.code() not in _MEND:
-            return SinkUnavailable(f"{self._table.sink}: the broker did not take all rows: {error.str()}")
+            return SinkUnavailable(
+                f"{self._table.sink}: the broker did not take all rows: {error.str()}",
+                code="SINK_UNAVAILABLE",
+                table=self._table.name,
+            )
         return FlowError(
             f"{self._table.sink}: the topic {self._topic} does not take a row of {self._table.name}: "
-            f"{error.str()}; {_MEND[error.code()]}"
+            f"{error.str()}",
+            code="SINK_REJECTS_ROW",
+            table=self._table.name,
+            hint=_MEND[error.code()],
         )
 
 

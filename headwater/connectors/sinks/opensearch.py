@@ -85,7 +85,10 @@ class OpenSearchIndex(Sink):
             if version.get("distribution") != "opensearch" or int(version["number"].split(".")[0]) < OLDEST:
                 raise FlowError(
                     f"{table.sink}: the server is {version.get('distribution', 'Elasticsearch')} "
-                    f"{version['number']}; OpenSearch {OLDEST} or later is needed"
+                    f"{version['number']}",
+                    code="SERVER_NOT_SUPPORTED",
+                    table=table.name,
+                    hint=f"OpenSearch {OLDEST} or later is needed",
                 )
             self._uuid = self._prepare(client)
             return self._position(client)
@@ -131,7 +134,10 @@ class OpenSearchIndex(Sink):
             )
         except (ImproperlyConfigured, OSError) as e:
             raise FlowError(
-                f"{self._table.sink}: ca_certs can't be read: {e}; mend the environment"
+                f"{self._table.sink}: ca_certs can't be read: {e}",
+                code="CERTIFICATES_NOT_READABLE",
+                table=self._table.name,
+                hint="mend the environment",
             ) from None
 
     @contextmanager
@@ -143,13 +149,21 @@ class OpenSearchIndex(Sink):
             status, said = e.status_code, _reason(e)
             untrusted = "CERTIFICATE_VERIFY_FAILED" in str(e.error)
             if not untrusted and (not isinstance(status, int) or _passing(status)):
-                raise SinkUnavailable(f"{self._table.sink}: {said}") from None
+                raise SinkUnavailable(
+                    f"{self._table.sink}: {said}", code="SINK_UNAVAILABLE", table=self._table.name
+                ) from None
             raise FlowError(
-                f"{self._table.sink}: OpenSearch refuses {self._index}: {said}; mend what it names, then run "
-                "again"
+                f"{self._table.sink}: OpenSearch refuses {self._index}: {said}",
+                code="SINK_REFUSES",
+                table=self._table.name,
+                hint="mend what it names, then run again",
             ) from None
         except OpenSearchException as e:
-            raise FlowError(f"{self._table.sink}: no OpenSearch answers there: {type(e).__name__}") from None
+            raise FlowError(
+                f"{self._table.sink}: no OpenSearch answers there: {type(e).__name__}",
+                code="SERVER_NOT_SUPPORTED",
+                table=self._table.name,
+            ) from None
 
     def _prepare(self, client: OpenSearch) -> str:
         """Have the index, and that of the positions; the id that OpenSearch gave the index."""
@@ -164,7 +178,11 @@ class OpenSearchIndex(Sink):
             _create(client, self._index, {"mappings": mapping})
             found = self._found(client)
             if found is None:
-                raise SinkUnavailable(f"{self._table.sink}: the index {self._index} is gone again")
+                raise SinkUnavailable(
+                    f"{self._table.sink}: the index {self._index} is gone again",
+                    code="SINK_TARGET_GONE",
+                    table=self._table.name,
+                )
         self._check(client, found["mappings"])
         return str(found["settings"]["index"]["uuid"])
 
@@ -199,7 +217,12 @@ class OpenSearchIndex(Sink):
         """An index that was removed would be made by the first row, without mapping and earlier rows."""
         found = self._found(client)
         if found is None or found["settings"]["index"]["uuid"] != self._uuid:
-            raise SinkUnavailable(f"{self._table.sink}: the index {self._index} was removed; it is made anew")
+            raise SinkUnavailable(
+                f"{self._table.sink}: the index {self._index} was removed",
+                code="SINK_TARGET_GONE",
+                table=self._table.name,
+                hint="it is made anew",
+            )
 
     def _position(self, client: OpenSearch) -> Position:
         try:
@@ -247,17 +270,25 @@ class OpenSearchIndex(Sink):
             return  # it is gone already, or newer
         said = f"{error.get('type')}: {_without_values(str(error.get('reason')))}"
         if _passing(status):
-            raise SinkUnavailable(f"{self._table.sink}: {said}")
+            raise SinkUnavailable(
+                f"{self._table.sink}: {said}", code="SINK_UNAVAILABLE", table=self._table.name
+            )
         versions = f"versions {changes.first.version} to {changes.last.version}"
         raise FlowError(
             f"{self._table.sink}: the index {self._index} in OpenSearch rejects a row of {self._table.name} "
-            f"({versions}): {said}; mend the index's mapping, or let it be made anew: DELETE /{self._index}"
+            f"({versions}): {said}",
+            code="SINK_REJECTS_ROW",
+            table=self._table.name,
+            hint=f"mend the index's mapping, or let it be made anew: DELETE /{self._index}",
         )
 
     def _wrong(self, what: str) -> FlowError:
         return FlowError(
             f"{self._table.sink}: the index {self._index} in OpenSearch does not fit {self._table.name}: "
-            f"{what}; mend it, or let it be made anew: DELETE /{self._index}"
+            f"{what}",
+            code="SINK_TARGET_DIFFERS",
+            table=self._table.name,
+            hint=f"mend it, or let it be made anew: DELETE /{self._index}",
         )
 
 

@@ -82,7 +82,10 @@ class PostgresTable(Sink):
             version = self._connection.info.server_version
             if version < OLDEST:
                 raise FlowError(
-                    f"{table.sink}: the server is PostgreSQL {version // 10000}; 15 or later is needed"
+                    f"{table.sink}: the server is PostgreSQL {version // 10000}",
+                    code="SERVER_NOT_SUPPORTED",
+                    table=table.name,
+                    hint="15 or later is needed",
                 )
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
@@ -121,10 +124,14 @@ class PostgresTable(Sink):
         except psycopg.Error as e:
             said = e.diag.message_primary or (str(e).splitlines() or [type(e).__name__])[0]
             if isinstance(e, psycopg.OperationalError | psycopg.InterfaceError) and not _refused(e):
-                raise SinkUnavailable(f"{self._table.sink}: {said}") from None
+                raise SinkUnavailable(
+                    f"{self._table.sink}: {said}", code="SINK_UNAVAILABLE", table=self._table.name
+                ) from None
             raise FlowError(
-                f"{self._table.sink}: PostgreSQL refuses {self._schema}.{self._name}: {said}; mend what it "
-                "names, then run again"
+                f"{self._table.sink}: PostgreSQL refuses {self._schema}.{self._name}: {said}",
+                code="SINK_REFUSES",
+                table=self._table.name,
+                hint="mend what it names, then run again",
             ) from None
 
     def _prepare(self, cursor: psycopg.Cursor[Any]) -> None:
@@ -274,8 +281,10 @@ class PostgresTable(Sink):
     def _wrong(self, what: str) -> FlowError:
         named = f"{self._schema}.{self._name}"
         return FlowError(
-            f"{self._table.sink}: the table {named} in PostgreSQL does not fit {self._table.name}: {what}; "
-            f"mend it, or let it be made anew: DROP TABLE {named}"
+            f"{self._table.sink}: the table {named} in PostgreSQL does not fit {self._table.name}: {what}",
+            code="SINK_TARGET_DIFFERS",
+            table=self._table.name,
+            hint=f"mend it, or let it be made anew: DROP TABLE {named}",
         )
 
 

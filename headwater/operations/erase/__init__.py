@@ -154,32 +154,46 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
         LeaseError: another process is making or removing a savepoint.
     """
     if unfinished(project) is not None:
-        raise ProjectError("another erase was killed half-way; headwater erase ends that one first")
+        raise ProjectError(
+            "another erase was killed half-way",
+            code="ERASE_UNDER_WAY",
+            hint="headwater erase ends that one first",
+        )
     under_way = Plan.read(lake)
     if under_way is not None and not rebuild.is_swapped(lake, under_way):
         raise ProjectError(
-            "a rebuild is under way; end it, or remove what it built: headwater rebuild --abort"
+            "a rebuild is under way",
+            code="REBUILD_UNDER_WAY",
+            hint="end it, or remove what it built: headwater rebuild --abort",
         )
     _check_savepoints(lake)
     loose = without_definition(project, lake.places())
     if loose:
         raise ProjectError(
-            f"{', '.join(loose)} may have what was made of the records, and no definition to make it by; "
-            "remove it first: headwater drop TABLE"
+            f"{', '.join(loose)} may have what was made of the records, and no definition to make it by",
+            code="TABLE_WITHOUT_DEFINITION",
+            table=loose[0],
+            hint="remove it first: headwater drop TABLE",
         )
     for name in found.records:
         for flow in (name, backfill_name(name)):
             begun = IntentFile(lake.flow_folder(flow, name)).read()
             if begun is not None and not begun.sealed:
                 raise ProjectError(
-                    f"{flow} was killed in a batch; let it end first: headwater run {name} --once"
+                    f"{flow} was killed in a batch",
+                    code="BATCH_BROKEN_OFF",
+                    table=name,
+                    hint=f"let it end first: headwater run {name} --once",
                 )
     below = made_of(project, list(found.records))
     for sink in project.sinks.values():
         if sink.table in below and publish.begun(lake, sink.name).generation:
             raise ProjectError(
-                f"{sink.name} was broken off in a batch, so what it has is not known; let it end first: "
-                f"headwater run {sink.table} --once"
+                f"{sink.name} was broken off in a batch, so what it has is not known",
+                code="BATCH_BROKEN_OFF",
+                table=sink.table,
+                file=sink.file,
+                hint=f"let it end first: headwater run {sink.table} --once",
             )
     if since != EARLIEST:
         check_whole(lake, project, below, history_of(project, below))
@@ -196,8 +210,9 @@ def _check_savepoints(lake: Lake) -> None:
     kept = [savepoint.name for savepoint in all_of(lake)]
     if kept:
         raise ProjectError(
-            f"the savepoints {', '.join(kept)} have what was made of the records, and could bring it back; "
-            "remove them first: headwater savepoint drop NAME"
+            f"the savepoints {', '.join(kept)} have what was made of the records, and could bring it back",
+            code="SAVEPOINTS_HOLD_RECORDS",
+            hint="remove them first: headwater savepoint drop NAME",
         )
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from headwater.common import scratch
 from headwater.connectors import decode
 from headwater.connectors.decode.contract import Fields
-from headwater.errors import ProjectError
+from headwater.errors import ProjectError, Where
 from headwater.project.bronze import BRONZE
 from headwater.project.load import Project
 from headwater.storage import stored
@@ -81,7 +81,7 @@ class _Condition:
             except duckdb.Error as e:
                 wrong.append(" ".join(str(e).split("\n\nLINE ")[0].split()))
         if not self._decoders:
-            raise ProjectError(f"--where {where}: {wrong[0]}")
+            raise ProjectError(f"--where {where}: {wrong[0]}", code="CONDITION_INVALID")
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Array, int]:
         """Of which rows of a bronze table it is true by any decoder; how many others none can decode."""
@@ -91,7 +91,9 @@ class _Condition:
             try:
                 found = self._true(read)
             except duckdb.Error as e:
-                raise ProjectError(f"--where {self._where}: {' '.join(str(e).split())}") from None
+                raise ProjectError(
+                    f"--where {self._where}: {' '.join(str(e).split())}", code="CONDITION_INVALID"
+                ) from None
             for at in found:
                 true[at] = True
             unknown = [a and b for a, b in zip(unknown, malformed, strict=True)]
@@ -131,11 +133,16 @@ def _decoders(project: Project, table: str) -> dict[str, list[Fields]]:
         for raw in (source for source in flow.sources if source in project.raw and flow.decode is not None):
             if table in (raw, flow.name, flow.into):
                 assert flow.decode is not None
-                found.setdefault(raw, []).append(decode.fields(flow.decode, f"{flow.file}: {flow.name}"))
+                found.setdefault(raw, []).append(decode.fields(flow.decode, Where.of(flow.file, flow.name)))
     if not found:
         above = [project.tables[name] for name in project.above([table]) if name in project.tables]
         known = [each.name for each in above if each.decode or any(flow.decode for flow in each.flows)]
-        raise ProjectError(f"{table} decodes no records; name one that does: {', '.join(known) or 'none'}")
+        raise ProjectError(
+            f"{table} decodes no records",
+            code="NOTHING_DECODED",
+            table=table,
+            hint=f"name one that does: {', '.join(known) or 'none'}",
+        )
     return found
 
 

@@ -50,7 +50,10 @@ def search(lake: Lake, places: pa.Table) -> Searched:
                 if left:
                     raise FlowError(
                         f"{path} still has {left} of the records; that is a defect: nothing was announced as "
-                        "erased, and headwater erase tries again"
+                        "erased",
+                        code="RECORDS_LEFT",
+                        file=path,
+                        hint="headwater erase tries again",
                     )
     return Searched(named, others)
 
@@ -67,8 +70,10 @@ def _opened(path: Path) -> pq.ParquetFile:
         return pq.ParquetFile(path)
     except pa.ArrowInvalid as e:
         raise FlowError(
-            f"{path} is no whole Parquet file, so nobody knows what it has; restore it, or remove it if no "
-            "table has it: headwater erase tries again"
+            f"{path} is no whole Parquet file, so nobody knows what it has",
+            code="FILE_DAMAGED",
+            file=path,
+            hint="restore it, or remove it if no table has it: headwater erase tries again",
         ) from e
 
 

@@ -139,7 +139,7 @@ def abort(project: Project) -> list[str]:
     lake = Lake(project.conf.lake)
     plan = Plan.read(lake)
     if plan is None:
-        raise ProjectError("no rebuild is under way")
+        raise ProjectError("no rebuild is under way", code="NO_REBUILD")
     shadow = Shadow(lake, plan)
     names = [name for name in project.names() if name in plan.tables]
     with held(shadow, names):
@@ -187,8 +187,9 @@ def _swap(project: Project, lake: Lake, shadow: Shadow, plan: Plan, builder: Bui
                 return seconds, time.monotonic() - began
         seconds += builder(Now(project, shadow, names))
     raise FlowError(
-        f"the flows of {', '.join(names)} did not come to rest within {REST:.0f} s, so nothing was swapped; "
-        "run the same again when less is to be done"
+        f"the flows of {', '.join(names)} did not come to rest within {REST:.0f} s, so nothing was swapped",
+        code="FLOWS_NOT_AT_REST",
+        hint="run the same again when less is to be done",
     )
 
 
@@ -218,8 +219,11 @@ def _planned(project: Project, lake: Lake, tables: Sequence[str], since: str, ve
         project.definition(name)
         if name in project.raw:
             raise ProjectError(
-                f"{name} is the history that others are rebuilt from; name a table below it: "
-                f"{', '.join(t for t in project.below([name]) if t != name) or 'there is none'}"
+                f"{name} is the history that others are rebuilt from",
+                code="TABLE_IS_HISTORY",
+                table=name,
+                hint="name a table below it: "
+                f"{', '.join(t for t in project.below([name]) if t != name) or 'there is none'}",
             )
     names = project.below(list(tables))
     under_way = Plan.read(lake)
@@ -239,25 +243,29 @@ def _planned(project: Project, lake: Lake, tables: Sequence[str], since: str, ve
         return plan
     if under_way.savepoint:
         raise ProjectError(
-            f"the restore of savepoint {under_way.savepoint} is under way, or was killed; run it again, or "
-            "headwater rebuild --abort removes what it made"
+            f"the restore of savepoint {under_way.savepoint} is under way, or was killed",
+            code="RESTORE_UNDER_WAY",
+            hint="run it again, or headwater rebuild --abort removes what it made",
         )
     before = [name for name in project.names() if name in under_way.tables]
     if before != names or under_way.digest != project.digest:
         what = "with other definitions" if before == names else f"of {', '.join(before)}"
         raise ProjectError(
-            f"a rebuild {what} is under way; end that one first (headwater rebuild --abort removes what it "
-            "built)"
+            f"a rebuild {what} is under way",
+            code="REBUILD_UNDER_WAY",
+            hint="end that one first (headwater rebuild --abort removes what it built)",
         )
     if under_way.since != since:
         raise ProjectError(
-            f"a rebuild of {', '.join(before)} is under way, from {under_way.since or 'the start'} on; "
-            "end that one first (headwater rebuild --abort removes what it built)"
+            f"a rebuild of {', '.join(before)} is under way, from {under_way.since or 'the start'} on",
+            code="REBUILD_UNDER_WAY",
+            hint="end that one first (headwater rebuild --abort removes what it built)",
         )
     if verify and under_way.cut is None:
         raise ProjectError(
-            f"a rebuild of {', '.join(before)} is under way that has not stopped where it could be compared; "
-            "swap it without --verify, or begin again (headwater rebuild --abort removes what it built)"
+            f"a rebuild of {', '.join(before)} is under way that has not stopped where it could be compared",
+            code="REBUILD_UNDER_WAY",
+            hint="swap it without --verify, or begin again (headwater rebuild --abort removes what it built)",
         )
     return under_way
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headwater.common.progress import Board
-from headwater.errors import FlowError, describe
+from headwater.errors import FlowError, HeadwaterError, describe
+from headwater.errors.codes import Code
 from headwater.flows.bounds import Bounds
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow, flow_of
@@ -168,7 +169,9 @@ class Builder:
                 self._tell()
         if self._errors:
             name, error = next(iter(self._errors.items()))
-            raise FlowError(f"building {name} stopped: {describe(error)}; then run the same again")
+            code: Code = error.code if isinstance(error, HeadwaterError) else "BUILD_FAILED"
+            why = f"building {name} stopped: {describe(error)}"
+            raise FlowError(why, code=code, table=name, hint="then run the same again")
         return time.monotonic() - began
 
     def rows(self) -> int:

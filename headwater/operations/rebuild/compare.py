@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from headwater.common import scratch
 from headwater.common.scratch import comparable, quoted
-from headwater.errors import FlowError
+from headwater.errors import FlowError, first_line
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, files
 from headwater.storage.names import (
@@ -139,7 +139,9 @@ def compare(name: str, live: Side, built: Side, limit: int = 0) -> Difference:
                 found: list[dict[str, Any]] = connection.execute(text).to_arrow_table().to_pylist()
                 return found
             except duckdb.Error as e:
-                raise FlowError(f"{name}: its rows can't be compared: {e}") from e
+                raise FlowError(
+                    f"{name}: its rows can't be compared: {first_line(e)}", code="NOT_COMPARABLE", table=name
+                ) from e
 
         def only(one: Side, other: Side) -> tuple[int, tuple[dict[str, Any], ...]]:
             if not one.files:

@@ -144,7 +144,9 @@ class Cut(Bounds):
         """
         if len(self._come(name)) < len(self._stops[name]):
             raise CommitError(
-                f"{name} was not built as far as version {self.versions[name]}; that is a defect"
+                f"{name} was not built as far as version {self.versions[name]}; that is a defect",
+                code="NOT_BUILT_SO_FAR",
+                table=name,
             )
         return self._reached[name][-1]
 
@@ -254,7 +256,10 @@ class Cut(Bounds):
             if live is not None and at.generation not in (0, live.generation):
                 raise FlowError(
                     f"{name} has read generation {at.generation} of {stream}, of which {live.generation} is "
-                    f"live; run it first: headwater run {name} --once"
+                    "live",
+                    code="INPUT_SWAPPED",
+                    table=name,
+                    hint=f"run it first: headwater run {name} --once",
                 )
         mine = commit.flows.get(name, {})
         references = {

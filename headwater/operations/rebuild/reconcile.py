@@ -114,10 +114,19 @@ def reconcile(
 
 def _check(project: Project, lake: Lake, name: str) -> None:
     if name in project.alerts:
-        raise ProjectError(f"{name} is an alert: what was sent in real time is kept nowhere to compare with")
+        raise ProjectError(
+            f"{name} is an alert: what was sent in real time is kept nowhere to compare with",
+            code="NOT_A_TABLE",
+            table=name,
+        )
     project.definition(name)
     if name in project.topics:
-        raise ProjectError(f"{name} is the history that others are computed from; name a table below it")
+        raise ProjectError(
+            f"{name} is the history that others are computed from",
+            code="TABLE_IS_HISTORY",
+            table=name,
+            hint="name a table below it",
+        )
     lake.place(name)
 
 
@@ -206,7 +215,12 @@ class _Reconciling:
             FlowError: they are not.
         """
         if self._all_places() != self._places:
-            raise FlowError(f"{self._name}, or what it reads, was swapped meanwhile; run the same again")
+            raise FlowError(
+                f"{self._name}, or what it reads, was swapped meanwhile",
+                code="SWAPPED_MEANWHILE",
+                table=self._name,
+                hint="run the same again",
+            )
 
     def _why_all(self, proof: Proof | None, version: int) -> str:
         """Why the part after a proof is not enough; "" where it is."""

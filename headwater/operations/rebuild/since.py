@@ -39,8 +39,11 @@ def check_whole(lake: Lake, project: Project, names: Sequence[str], history: Seq
     for name in (name for name in names if name in lake.places()):
         for source in (source for source in project.tables[name].sources if source in gone):
             raise ProjectError(
-                f"{gone[source]}, so {name} would lose what was made of them; headwater rebuild --from "
-                f"{EARLIEST} builds it from what is left, headwater savepoint create keeps what is there now"
+                f"{gone[source]}, so {name} would lose what was made of them",
+                code="HISTORY_GONE",
+                table=name,
+                hint=f"headwater rebuild --from {EARLIEST} builds it from what is left, headwater "
+                "savepoint create keeps what is there now",
             )
 
 
@@ -66,14 +69,20 @@ def positions(
     for name in (name for name in names if project.tables[name].view):
         if whole := [source for source in project.tables[name].sources if source in history]:
             raise ProjectError(
-                f"--from {since}: {name} is a view of the whole of {', '.join(whole)}; leave --from away"
+                f"--from {since}: {name} is a view of the whole of {', '.join(whole)}",
+                code="START_NOT_POSSIBLE",
+                table=name,
+                hint="leave --from away",
             )
     live = [lake.places()[name] for name in history if name in lake.places()]
     for place in live:
         if changes_in_place(place):
             raise ProjectError(
                 f"--from {since}: rows of {place.name}, which is read, change in place, so no part of them "
-                "is what came since; rebuild it too, or leave --from away"
+                "is what came since",
+                code="START_NOT_POSSIBLE",
+                table=place.name,
+                hint="rebuild it too, or leave --from away",
             )
     if since.isdecimal():
         return _from_version(live, int(since))
@@ -81,7 +90,9 @@ def positions(
         moment = times.parse(since)
     except ValueError:
         raise ProjectError(
-            f"--from {since}: write {EARLIEST}, a time like 2026-01-31T06:00:00Z, or a version"
+            f"--from {since} is no time and no version",
+            code="TIME_INVALID",
+            hint=f"write {EARLIEST}, a time like 2026-01-31T06:00:00Z, or a version",
         ) from None
     return {place.name: _from_time(place, moment) for place in live}
 
@@ -101,12 +112,18 @@ def _from_version(inputs: Sequence[Place], version: int) -> dict[str, dict[str, 
     if len(inputs) != 1:
         names = ", ".join(place.name for place in inputs) or "none"
         raise ProjectError(
-            f"--from {version} is a version of one table, but {len(inputs)} are read ({names}); write a time"
+            f"--from {version} is a version of one table, but {len(inputs)} are read ({names})",
+            code="VERSION_AMBIGUOUS",
+            hint="write a time",
         )
     place = inputs[0]
     first, head = log.first(place.path), log.head(place.path)
     if not first <= version <= head:
-        raise ProjectError(f"--from {version}: {place.name} has the versions {first} to {head}")
+        raise ProjectError(
+            f"--from {version}: {place.name} has the versions {first} to {head}",
+            code="UNKNOWN_VERSION",
+            table=place.name,
+        )
     return {place.name: Position(place.generation, version - 1).json()}
 
 

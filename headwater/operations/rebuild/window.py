@@ -45,7 +45,11 @@ class Window:
         except ValueError:
             found = None
         if found is None or found.begin >= found.end:
-            raise ProjectError(f"--window {text}: write two times, 2026-01-31T06:00/2026-01-31T07:00")
+            raise ProjectError(
+                f"--window {text} is no span between two times",
+                code="TIME_INVALID",
+                hint="write two times, 2026-01-31T06:00/2026-01-31T07:00",
+            )
         return found
 
     def of(self, table: Table, analysed: Analysed) -> Part:
@@ -64,7 +68,13 @@ class Window:
             why = "has no columns with both ends of its windows"
         else:
             return Part(self, table.event_time, ends["start"], ends["end"])
-        raise ProjectError(f"{table.file}: {table.name} {why}; compare all of it: leave --window away")
+        raise ProjectError(
+            f"{table.file}: {table.name} {why}",
+            code="WINDOWS_NOT_COMPARABLE",
+            table=table.name,
+            file=table.file,
+            hint="compare all of it: leave --window away",
+        )
 
 
 @dataclass(frozen=True)

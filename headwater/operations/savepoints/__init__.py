@@ -38,10 +38,17 @@ def create(project: Project, name: str) -> Savepoint:
     folder = folder_of(lake, name)
     if folder.exists():
         raise ProjectError(
-            f"there is a savepoint {name} already; take another name, or run: headwater savepoint drop {name}"
+            f"there is a savepoint {name} already",
+            code="SAVEPOINT_EXISTS",
+            hint=f"take another name, or run: headwater savepoint drop {name}",
         )
     if not lake.places().keys() & cuts.derived(project):
-        raise ProjectError(f"{lake.root}: there is nothing to keep yet; run: headwater run --once")
+        raise ProjectError(
+            f"{lake.root}: there is nothing to keep yet",
+            code="LAKE_EMPTY",
+            file=lake.root,
+            hint="run: headwater run --once",
+        )
     with whole(folder) as part:
         erasure.refuse(lake)  # one that begins now finds the folder
         cut = cuts.choose(project, lake)

@@ -53,9 +53,19 @@ def copy(project: Project, target: Path, *, full: bool = False) -> dict[str, int
     lake, target = Lake(project.conf.lake), target.resolve()
     erasure.refuse(lake)
     if not lake.places():
-        raise ProjectError(f"{lake.root}: there is nothing to copy yet; run: headwater run --once")
+        raise ProjectError(
+            f"{lake.root}: there is nothing to copy yet",
+            code="LAKE_EMPTY",
+            file=lake.root,
+            hint="run: headwater run --once",
+        )
     if target.is_relative_to(lake.root):
-        raise ProjectError(f"{target} is in the lake itself; name a folder beside it")
+        raise ProjectError(
+            f"{target} is in the lake itself",
+            code="FOLDER_TAKEN",
+            file=target,
+            hint="name a folder beside it",
+        )
     with whole(target) as part:
         cut, into = cuts.choose(project, lake), Lake(part)
         failpoints.reach("chosen", "copy")

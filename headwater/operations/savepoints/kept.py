@@ -92,8 +92,9 @@ def folder_of(lake: Lake, name: str) -> Path:
     """
     if not _NAME.fullmatch(name):
         raise ProjectError(
-            f"a savepoint can't be called {name!r}; use letters, digits, '-', '_' and '.', a letter or digit "
-            "first, 64 at most"
+            f"a savepoint can't be called {name!r}",
+            code="SAVEPOINT_NAME_INVALID",
+            hint="use letters, digits, '-', '_' and '.', a letter or digit first, 64 at most",
         )
     return lake.root / "_savepoints" / name
 
@@ -101,4 +102,4 @@ def folder_of(lake: Lake, name: str) -> Path:
 def unknown(lake: Lake, name: str) -> ProjectError:
     """That there is no such savepoint, and which there are."""
     known = ", ".join(each.name for each in all_of(lake)) or "none"
-    return ProjectError(f"there is no savepoint {name}; known: {known}")
+    return ProjectError(f"there is no savepoint {name}", code="UNKNOWN_SAVEPOINT", hint=f"known: {known}")

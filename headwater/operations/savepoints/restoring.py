@@ -51,7 +51,11 @@ def restore(project: Project, name: str) -> dict[str, int]:
     with rebuild.held(shadow, [each for each in project.tables if each in plan.tables]):
         failpoints.reach("planned", "restore")
         if Plan.read(lake) != plan:
-            raise ProjectError("another process has restored a savepoint meanwhile; run again if need be")
+            raise ProjectError(
+                "another process has restored a savepoint meanwhile",
+                code="SWAPPED_MEANWHILE",
+                hint="run again if need be",
+            )
         places = {**_restored(saved, shadow, plan), **_begun_anew(lake, shadow, plan, younger)}
         failpoints.reach("made", "restore")
         lake.swap(places, without=cuts.derived(project))
@@ -100,8 +104,9 @@ def _planned(project: Project, lake: Lake, name: str, wanted: list[str]) -> Plan
     if under_way is not None and not rebuild.is_swapped(lake, under_way) and not under_way.savepoint:
         of = ", ".join(each for each in project.names() if each in under_way.tables)
         raise ProjectError(
-            f"a rebuild of {of} is under way; end that one first (headwater rebuild --abort removes what it "
-            "built)"
+            f"a rebuild of {of} is under way",
+            code="REBUILD_UNDER_WAY",
+            hint="end that one first (headwater rebuild --abort removes what it built)",
         )
     if under_way is not None:
         rebuild.abort(project)
@@ -121,20 +126,33 @@ def _goes_on(lake: Lake, savepoint: Savepoint, saved: Lake) -> None:
         then, now = savepoint.bronze[name], places.get(name)
         where = f"savepoint {savepoint.name} has read {name} up to version {then.version}"
         if now is None or not log.exists(now.path):
-            raise ProjectError(f"{where}, which is gone; it can't be restored without it")
+            raise ProjectError(
+                f"{where}, which is gone; it can't be restored without it",
+                code="RESTORE_NOT_POSSIBLE",
+                table=name,
+            )
         if (now.id, now.generation) != (then.id, then.generation):
             raise ProjectError(
-                f"{where}, and that table was started anew since ({now.path}), so it can't go on from it; "
-                "build what is below it anew: headwater rebuild"
+                f"{where}, and that table was started anew since ({now.path}), so it can't go on from it",
+                code="RESTORE_NOT_POSSIBLE",
+                table=name,
+                hint="build what is below it anew: headwater rebuild",
             )
         head = log.head(now.path)
         if head < then.version:
-            raise ProjectError(f"{where}; {now.path} is at version {head}: restore that table's files first")
+            raise ProjectError(
+                f"{where}; {now.path} is at version {head}",
+                code="RESTORE_NOT_POSSIBLE",
+                table=name,
+                hint="restore that table's files first",
+            )
         following = position.version + 1 if position.snapshot is None else position.snapshot
         if following <= head and not (now.path / "_delta_log" / f"{following:020d}.json").exists():
             raise ProjectError(
-                f"{where} and would go on from {following}, which its log has no more; build what is below "
-                "it anew: headwater rebuild"
+                f"{where} and would go on from {following}, which its log has no more",
+                code="RESTORE_NOT_POSSIBLE",
+                table=name,
+                hint="build what is below it anew: headwater rebuild",
             )
 
 

@@ -40,7 +40,12 @@ def check(folder: Path) -> None:
         QualityError: it holds something else, which a new site would replace.
     """
     if folder.exists() and not (folder / _MARK).exists() and (folder.is_file() or any(folder.iterdir())):
-        raise QualityError(f"{folder} holds something else than Data Docs; name a new folder with --docs")
+        raise QualityError(
+            f"{folder} holds something else than Data Docs",
+            code="FOLDER_TAKEN",
+            file=folder,
+            hint="name a new folder with --docs",
+        )
 
 
 def build(folder: Path, run_id: str, validations: Sequence[Validation]) -> Path:

@@ -83,9 +83,21 @@ def load(suite: Suite, found: dict[str, Any]) -> ExpectationSuite:
         try:
             known = len(ExpectationSuite(name=suite.table, expectations=[expectation]).expectations)
         except Exception as e:  # of pydantic, of its registry, or its own: they share no root
-            raise ProjectError(f"{rule.where}: {rule.type}: {_reason(e)}; mend the suite") from None
+            raise ProjectError(
+                f"{rule.where}: {rule.type}: {_reason(e)}",
+                code="EXPECTATION_INVALID",
+                table=rule.where.table,
+                file=rule.where.file,
+                hint="mend the suite",
+            ) from None
         if not known:
-            raise ProjectError(f"{rule.where}: {rule.type} is refused by Great Expectations; mend the suite")
+            raise ProjectError(
+                f"{rule.where}: {rule.type} is refused by Great Expectations",
+                code="EXPECTATION_INVALID",
+                table=rule.where.table,
+                file=rule.where.file,
+                hint="mend the suite",
+            )
     return ExpectationSuite(**found)
 
 

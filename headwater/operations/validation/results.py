@@ -170,13 +170,20 @@ def last(project: Project, table: str | None = None) -> list[dict[str, Any]]:
     if table is not None:
         project.definition(table)
     if TABLE not in Lake(project.conf.lake).places():
-        raise QualityError("nothing has been validated yet; run: headwater quality run")
+        raise QualityError(
+            "nothing has been validated yet", code="NOT_VALIDATED", hint="run: headwater quality run"
+        )
     found = query.run(_LAST, project=project.root, env=project.env)
     kept = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
     order = {name: at for at, name in enumerate(project.names())}
     wanted = [row for row in kept if table in (None, row["table_name"])]
     if not wanted:
-        raise QualityError(f"{table} has not been validated yet; run: headwater quality run {table}")
+        raise QualityError(
+            f"{table} has not been validated yet",
+            code="NOT_VALIDATED",
+            table=table,
+            hint=f"run: headwater quality run {table}",
+        )
     return sorted(
         wanted,
         key=lambda row: (

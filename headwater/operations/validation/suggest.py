@@ -93,7 +93,12 @@ def suggest(project: Project, table: str) -> dict[str, Any]:
     project.definition(table)
     lake = Lake(project.conf.lake)
     if table not in lake.places():
-        raise QualityError(f"{table} holds nothing yet; run: headwater run {table} --once")
+        raise QualityError(
+            f"{table} holds nothing yet",
+            code="TABLE_EMPTY",
+            table=table,
+            hint=f"run: headwater run {table} --once",
+        )
     place = lake.place(table)
     stored = StructType.fromJson(json.loads(DeltaTable(place.path).schema().to_json()))
     with queries.connect(project.root, env=project.env) as connection:
@@ -101,7 +106,12 @@ def suggest(project: Project, table: str) -> dict[str, Any]:
         profiles = [_profile(connection, table, f.name, f.dataType) for f in columns]
     rows = profiles[0].rows
     if not rows:
-        raise QualityError(f"{table} holds no rows yet; run: headwater run {table} --once")
+        raise QualityError(
+            f"{table} holds no rows yet",
+            code="TABLE_EMPTY",
+            table=table,
+            hint=f"run: headwater run {table} --once",
+        )
     whole = table in project.raw or summary.changes_in_place(place)
     expectations = [*_of_table(rows, _keys(project, table), profiles)] if whole else []
     for profile in profiles:
@@ -125,7 +135,13 @@ def write(project: Project, table: str, suite: Mapping[str, Any]) -> Path:
         with path.open("x", encoding="utf-8") as file:
             file.write(text(suite))
     except FileExistsError:
-        raise QualityError(f"{path} exists; without --write the suggestion is printed") from None
+        raise QualityError(
+            f"{path} exists",
+            code="SUITE_EXISTS",
+            table=table,
+            file=path,
+            hint="without --write the suggestion is printed",
+        ) from None
     return path
 
 

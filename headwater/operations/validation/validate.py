@@ -90,21 +90,37 @@ def _choose(
         project.definition(table)
         if table not in suites:
             raise QualityError(
-                f"{table} has no suite quality/{table}.json; run: headwater quality suggest {table} --write"
+                f"{table} has no suite quality/{table}.json",
+                code="SUITE_MISSING",
+                table=table,
+                hint=f"run: headwater quality suggest {table} --write",
             )
         if table not in places:
-            raise QualityError(f"{table} holds nothing yet; run: headwater run {table} --once")
+            raise QualityError(
+                f"{table} holds nothing yet",
+                code="TABLE_EMPTY",
+                table=table,
+                hint=f"run: headwater run {table} --once",
+            )
         return [suites[table]], ()
     if at is not None:
         raise QualityError(
-            f"--at {at} is the past of one table; name it: headwater quality run TABLE --at {at}"
+            f"--at {at} is the past of one table",
+            code="VERSION_AMBIGUOUS",
+            hint=f"name it: headwater quality run TABLE --at {at}",
         )
     if not suites:
         raise QualityError(
-            f"{project.root / 'quality'} has no suite; run: headwater quality suggest TABLE --write"
+            f"{project.root / 'quality'} has no suite",
+            code="SUITE_MISSING",
+            hint="run: headwater quality suggest TABLE --write",
         )
     if not suites.keys() & places.keys():
-        raise QualityError(f"{', '.join(suites)}: none holds anything yet; run: headwater run --once")
+        raise QualityError(
+            f"{', '.join(suites)}: none holds anything yet",
+            code="TABLE_EMPTY",
+            hint="run: headwater run --once",
+        )
     written = [suite for name, suite in suites.items() if name in places]
     return written, tuple(name for name in suites if name not in places)
 
@@ -139,7 +155,7 @@ def _version(source: Source, at: str | None) -> int:
     try:
         version = past.versions([source], at)[source.name]
     except QueryError as e:
-        raise QualityError(str(e)) from None
+        raise QualityError(e.message, **e.data()) from None
     return log.head(source.path) if version is None else version
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from headwater.connectors import decode
-from headwater.errors import ProjectError, first_line
+from headwater.errors import ProjectError, Where, first_line
 from headwater.planner import aggregate
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks, processes
@@ -60,15 +60,22 @@ def _of_flows(
         one = _analyse(spark, project, flow, found, suite=table.name)
         if one.aggregate is not None:
             raise ProjectError(
-                f"{flow.file}: {flow.name} aggregates; do that in a table that reads {table.name}"
+                f"{flow.file}: {flow.name} aggregates",
+                code="FLOW_AGGREGATES",
+                table=flow.name,
+                file=flow.file,
+                hint=f"do that in a table that reads {table.name}",
             )
         first = next(iter(flows.values()), one)
         ours, theirs = ({f.name: f.dataType for f in each.columns} for each in (one, first))
         if ours != theirs:
             differ = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
             raise ProjectError(
-                f"{flow.file}: {flow.name} and {first.name} differ in {', '.join(differ)}; flows into one "
-                "table have the same columns"
+                f"{flow.file}: {flow.name} and {first.name} differ in {', '.join(differ)}",
+                code="FLOWS_DIFFER",
+                table=flow.name,
+                file=flow.file,
+                hint="flows into one table have the same columns",
             )
         flows[flow.name] = replace(one, columns=first.columns, stored=first.stored)
     whole = replace(next(iter(flows.values())), name=table.name, fingerprint=fingerprint(project, table))
@@ -81,12 +88,18 @@ def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> Dat
     Raises:
         ProjectError: the definition does not fit its sources.
     """
-    where = f"{table.file}: {table.name}"
+    where = Where.of(table.file, table.name)
     try:
         if table.sql is None:
             result = table(*frames)
             if not isinstance(result, DataFrame):
-                raise ProjectError(f"{where} returns {type(result).__name__}; return a DataFrame")
+                raise ProjectError(
+                    f"{where} returns {type(result).__name__}",
+                    code="NOT_A_DATAFRAME",
+                    table=where.table,
+                    file=where.file,
+                    hint="return a DataFrame",
+                )
             return result
         views = {f"s{at}": f"`_{name}`" for at, name in enumerate(table.sources)}
         for name, frame in zip(table.sources, frames, strict=True):
@@ -95,16 +108,28 @@ def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> Dat
             windows.register(spark)
         return spark.sql(table.sql.text.format(**views))
     except AnalysisException as e:
-        raise ProjectError(f"{where}: {first_line(e)}; mend the definition") from None
+        raise ProjectError(
+            f"{where}: {first_line(e)}",
+            code="DEFINITION_FAILED",
+            table=where.table,
+            file=where.file,
+            hint="mend the definition",
+        ) from None
     except (PySparkException, TypeError, AttributeError) as e:
-        raise ProjectError(f"{where}: {type(e).__name__}: {first_line(e)}; mend the definition") from e
+        raise ProjectError(
+            f"{where}: {type(e).__name__}: {first_line(e)}",
+            code="DEFINITION_FAILED",
+            table=where.table,
+            file=where.file,
+            hint="mend the definition",
+        ) from e
 
 
 def input_columns(project: Project, table: Table, source: Analysed) -> StructType:
     """What the function sees of its stream: the source's columns, or the decoder's."""
     if table.decode is None:
         return source.columns
-    return decode.columns(decode.fields(table.decode, f"{table.file}: {table.name}"), BRONZE)
+    return decode.columns(decode.fields(table.decode, Where.of(table.file, table.name)), BRONZE)
 
 
 def _analyse(
@@ -114,10 +139,16 @@ def _analyse(
     found: Mapping[str, Analysed],
     suite: str | None = None,
 ) -> Analysed:
-    where = f"{table.file}: {table.name}"
+    where = Where.of(table.file, table.name)
     if table.process is not None:
         if not found[table.sources[0]].appended:
-            raise ProjectError(f"{where} reads {table.sources[0]}, whose rows change in place; read another")
+            raise ProjectError(
+                f"{where} reads {table.sources[0]}, whose rows change in place",
+                code="INPUT_ROWS_CHANGE",
+                table=where.table,
+                file=where.file,
+                hint="read another",
+            )
         if table.name in project.suites:
             of_whole_table(project.suites[table.name])
         source = found[table.sources[0]].columns
@@ -142,19 +173,32 @@ def _analyse(
     checks.row_by_row(result, stream, where)
     if followed is not None and maintained is not None:
         raise ProjectError(
-            f"{where} aggregates {followed.name}, whose rows change in place; do that in a CREATE "
-            "MATERIALIZED VIEW"
+            f"{where} aggregates {followed.name}, whose rows change in place",
+            code="INPUT_ROWS_CHANGE",
+            table=where.table,
+            file=where.file,
+            hint="do that in a CREATE MATERIALIZED VIEW",
         )
     if followed is not None:
         return _following(project, table, result, stream, followed)
     if maintained is None:
         if table.emit == "final" or table.allowed_lateness:
             what = "emit = 'final'" if table.emit == "final" else "allowed_lateness"
-            raise ProjectError(f"{where} has {what} but no windows; leave it out, or GROUP BY window(…)")
+            raise ProjectError(
+                f"{where} has {what} but no windows",
+                code="WINDOW_MISSING",
+                table=where.table,
+                file=where.file,
+                hint="leave it out, or GROUP BY window(…)",
+            )
         _check_keys(table, result)
         if table.decode and decode.SOURCE not in result.columns:
             raise ProjectError(
-                f"{where} drops the column {decode.SOURCE}; keep it, it says where a row came from"
+                f"{where} drops the column {decode.SOURCE}",
+                code="REQUIRED_COLUMN_MISSING",
+                table=where.table,
+                file=where.file,
+                hint="keep it, it says where a row came from",
             )
         return Analysed(
             table.name,
@@ -167,17 +211,28 @@ def _analyse(
         )
     if maintained.window and table.delay is None:
         raise ProjectError(
-            f"{where} has windows but no watermark; say how late rows may be: in SQL after the stream, "
-            "WATERMARK "
-            "<column> DELAY OF INTERVAL 10 SECONDS; in Python event_time= and delay="
+            f"{where} has windows but no watermark",
+            code="WATERMARK_MISSING",
+            table=where.table,
+            file=where.file,
+            hint="say how late rows may be: in SQL after the stream, WATERMARK <column> DELAY OF INTERVAL 10 "
+            "SECONDS; in Python event_time= and delay=",
         )
     if table.decode is not None:
         raise ProjectError(
-            f"{where} decodes and aggregates; decode in a silver table, which quarantines, and aggregate that"
+            f"{where} decodes and aggregates",
+            code="DECODES_AND_AGGREGATES",
+            table=where.table,
+            file=where.file,
+            hint="decode in a silver table, which quarantines, and aggregate that",
         )
     if table.keys and set(table.keys) != set(maintained.keys):
         raise ProjectError(
-            f"{where}: keys {table.keys} are not its GROUP BY {maintained.keys}; leave them out"
+            f"{where}: keys {table.keys} are not its GROUP BY {maintained.keys}",
+            code="KEYS_NOT_GROUP_BY",
+            table=where.table,
+            file=where.file,
+            hint="leave them out",
         )
     if table.name in project.suites:
         of_whole_table(project.suites[table.name])
@@ -204,19 +259,35 @@ def _following(
     Raises:
         ProjectError: it is more than that.
     """
-    where = f"{table.file}: {table.name}"
+    where = Where.of(table.file, table.name)
     reads = f"{where} reads {source.name}, whose rows change in place"
     view = "read it by a CREATE MATERIALIZED VIEW"
     if table.into or table.emit == "final" or table.allowed_lateness:
-        raise ProjectError(f"{reads}: with a row for each row, and no windows or flows of its own; or {view}")
+        raise ProjectError(
+            reads,
+            code="INPUT_ROWS_CHANGE",
+            table=where.table,
+            file=where.file,
+            hint=f"follow it with a row for each row, and no windows or flows of its own; or {view}",
+        )
     lost = set(source.keys) - catalyst.carried(result, stream)
     if lost or set(table.keys or source.keys) != set(source.keys):
         keys = ", ".join(source.keys)
         raise ProjectError(
-            f"{reads}: keep its keys as they are ({keys}), which tell its rows apart; or {view}"
+            reads,
+            code="KEYS_NOT_KEPT",
+            table=where.table,
+            file=where.file,
+            hint=f"keep its keys as they are ({keys}), which tell its rows apart; or {view}",
         )
     if GONE in result.columns:
-        raise ProjectError(f"{where}: the engine has a column {GONE} of its own; rename it")
+        raise ProjectError(
+            f"{where}: the engine has a column {GONE} of its own",
+            code="COLUMN_RESERVED",
+            table=where.table,
+            file=where.file,
+            hint="rename it",
+        )
     if table.name in project.suites:
         of_whole_table(project.suites[table.name])
     columns, kept = result.schema.toNullable(), stored.schema(result.schema)
@@ -234,7 +305,7 @@ def _maintained(
 
     It can be where it aggregates, by keys, one table whose rows never change, and nothing else.
     """
-    where = f"{table.file}: {table.name}"
+    where = Where.of(table.file, table.name)
     if len(table.sources) != 1 or table.sources[0] in project.references:
         return None
     if not found[table.sources[0]].appended:
@@ -253,17 +324,26 @@ def _maintained(
 
 def _view(project: Project, table: Table, result: DataFrame, maintained: Aggregate | None) -> Analysed:
     """A materialized view."""
-    where = f"{table.file}: {table.name}"
+    where = Where.of(table.file, table.name)
     _check_keys(table, result)
     if GONE in result.columns:
-        raise ProjectError(f"{where}: the engine has a column {GONE} of its own; rename it")
+        raise ProjectError(
+            f"{where}: the engine has a column {GONE} of its own",
+            code="COLUMN_RESERVED",
+            table=where.table,
+            file=where.file,
+            hint="rename it",
+        )
     keys = maintained.keys if maintained else table.keys or tuple(result.columns)
     for key in () if maintained else keys:
         kind = result.schema[key].dataType
         if isinstance(kind, StructType | ArrayType | MapType):
             raise ProjectError(
-                f"{where}: {key} is {kind.simpleString()}, which tells no rows apart; say in headwater.keys "
-                "which columns do"
+                f"{where}: {key} is {kind.simpleString()}, which tells no rows apart",
+                code="COLUMN_UNSUITABLE",
+                table=where.table,
+                file=where.file,
+                hint="say in headwater.keys which columns do",
             )
     if table.name in project.suites:
         of_whole_table(project.suites[table.name])
@@ -277,6 +357,9 @@ def _check_keys(table: Table, result: DataFrame) -> None:
     unknown = [key for key in table.keys if key not in result.columns]
     if unknown:
         raise ProjectError(
-            f"{table.file}: {table.name}: key {unknown[0]} is no column of it; known: "
-            f"{', '.join(result.columns)}"
+            f"{table.file}: {table.name}: key {unknown[0]} is no column of it",
+            code="KEY_UNKNOWN",
+            table=table.name,
+            file=table.file,
+            hint=f"known: {', '.join(result.columns)}",
         )

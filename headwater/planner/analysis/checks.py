@@ -8,57 +8,87 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from headwater.errors import ProjectError
+from headwater.errors import ProjectError, Where
 from headwater.runtime import catalyst, jvm
 from headwater.storage import stored
 
 
-def columns(result: DataFrame, where: str) -> None:
+def columns(result: DataFrame, where: Where) -> None:
     """The columns can be stored, each under a name of its own."""
     lower = [name.lower() for name in result.columns]
     twice = sorted({name for name in lower if lower.count(name) > 1})
     if twice:
-        raise ProjectError(f"{where}: column {twice[0]} comes twice; rename or drop one")
+        raise ProjectError(
+            f"{where}: column {twice[0]} comes twice",
+            code="COLUMN_TWICE",
+            table=where.table,
+            file=where.file,
+            hint="rename or drop one",
+        )
     for field in result.schema:
         if "void" in field.dataType.simpleString():
-            raise ProjectError(f"{where}: column {field.name} has no type; cast it")
+            raise ProjectError(
+                f"{where}: column {field.name} has no type",
+                code="COLUMN_NOT_STORABLE",
+                table=where.table,
+                file=where.file,
+                hint="cast it",
+            )
         try:
             stored.schema(StructType([field]))
         except PySparkException:
             raise ProjectError(
-                f"{where}: column {field.name} is {field.dataType.simpleString()}, which "
-                "can't be stored; cast it"
+                f"{where}: column {field.name} is {field.dataType.simpleString()}, which can't be stored",
+                code="COLUMN_NOT_STORABLE",
+                table=where.table,
+                file=where.file,
+                hint="cast it",
             ) from None
 
 
-def repeatable(result: DataFrame, where: str) -> None:
+def repeatable(result: DataFrame, where: Where) -> None:
     """A batch that is done again gives the same rows."""
     for node in catalyst.nodes(catalyst.analysed(result)):
         for expression in catalyst.expressions(node):
             name = catalyst.UNREPEATABLE.get(catalyst.kind(expression))
             if name is not None:
                 raise ProjectError(
-                    f"{where}: {name} differs when a batch is done again; use the column ingested_at"
+                    f"{where}: {name} differs when a batch is done again",
+                    code="NOT_REPEATABLE",
+                    table=where.table,
+                    file=where.file,
+                    hint="use the column ingested_at",
                 )
             if catalyst.kind(expression) != "AggregateExpression" and not expression.deterministic():
                 raise ProjectError(
-                    f"{where}: {expression.sql()} differs when a batch is done again; take it out"
+                    f"{where}: {expression.sql()} differs when a batch is done again",
+                    code="NOT_REPEATABLE",
+                    table=where.table,
+                    file=where.file,
+                    hint="take it out",
                 )
 
 
-def row_by_row(result: DataFrame, stream: DataFrame, where: str) -> None:
+def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
     """Each row, and each row that is aggregated, follows from one of the stream and from reference tables."""
     source = catalyst.analysed(stream)
     for node in catalyst.nodes(catalyst.analysed(result)):
         name = catalyst.kind(node)
         if any(_reads(subquery, source) for subquery in jvm.items(node.subqueries())):
             raise ProjectError(
-                f"{where}: a subquery on the stream would see one batch at a time; leave it to a query"
+                f"{where}: a subquery on the stream would see one batch at a time",
+                code="ACROSS_ROWS",
+                table=where.table,
+                file=where.file,
+                hint="leave it to a query",
             )
         if name in catalyst.ACROSS_ROWS:
             raise ProjectError(
-                f"{where}: {catalyst.ACROSS_ROWS[name]} looks across rows, but would see one batch at a "
-                "time; leave it to a query, or aggregate in a gold table"
+                f"{where}: {catalyst.ACROSS_ROWS[name]} looks across rows, but would see one batch at a time",
+                code="ACROSS_ROWS",
+                table=where.table,
+                file=where.file,
+                hint="leave it to a query, or aggregate in a gold table",
             )
         if name == "Join":
             side = {"LeftOuter": "left", "LeftSemi": "left", "LeftAnti": "left", "RightOuter": "right"}
@@ -67,14 +97,19 @@ def row_by_row(result: DataFrame, stream: DataFrame, where: str) -> None:
             on_left, on_right = _reads(node.left(), source), _reads(node.right(), source)
             if on_left and on_right:
                 raise ProjectError(
-                    f"{where}: a join of the stream with itself would see one batch at a time; leave it to "
-                    "a query"
+                    f"{where}: a join of the stream with itself would see one batch at a time",
+                    code="ACROSS_ROWS",
+                    table=where.table,
+                    file=where.file,
+                    hint="leave it to a query",
                 )
             if keeps == "none" or (keeps == "left" and not on_left) or (keeps == "right" and not on_right):
                 raise ProjectError(
-                    f"{where}: this {kind} join would repeat rows of a reference table in every batch; "
-                    "keep the "
-                    "rows of the stream: stream LEFT JOIN reference"
+                    f"{where}: this {kind} join would repeat rows of a reference table in every batch",
+                    code="JOIN_REPEATS_ROWS",
+                    table=where.table,
+                    file=where.file,
+                    hint="keep the rows of the stream: stream LEFT JOIN reference",
                 )
 
 

@@ -7,6 +7,7 @@ import inspect
 import json
 from dataclasses import asdict, replace
 
+from headwater.errors import NOWHERE
 from headwater.project.definitions import Declaration, Files, Table, Topic
 from headwater.project.load import Project
 
@@ -38,5 +39,5 @@ def fingerprint(project: Project, definition: Declaration) -> str:
     else:
         text = repr(definition)
     suite = project.suites.get(definition.name)
-    rules = [asdict(replace(rule, where="")) for rule in suite.rules] if suite else []
+    rules = [asdict(replace(rule, where=NOWHERE)) for rule in suite.rules] if suite else []
     return hashlib.sha256(f"{text}{json.dumps(rules)}".encode()).hexdigest()[:16]

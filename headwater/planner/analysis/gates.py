@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headwater.common.durations import milliseconds
-from headwater.errors import ProjectError, first_line
+from headwater.errors import ProjectError, Where, first_line
 from headwater.planner.analysis import checks
 from headwater.project.definitions import Table
 from headwater.project.load import Project
@@ -34,15 +34,24 @@ def gate_of(project: Project, table: Table, result: DataFrame, of: str) -> Gate 
     for rule in suite.rules:
         if rule.action == "quarantine" and table.decode is None:
             raise ProjectError(
-                f"{rule.where}: {rule.id} quarantines rows of {table.name}, which has no raw records to "
-                "keep; expect this of the table that decodes, or write another action"
+                f"{rule.where}: {rule.id} quarantines rows of {table.name}, which has no raw records to keep",
+                code="ACTION_NOT_POSSIBLE",
+                table=rule.where.table,
+                file=rule.where.file,
+                hint="expect this of the table that decodes, or write another action",
             )
         if rule.scope == "table" or not predicate.knows(rule.type):
             continue
         try:
             checks.repeatable(empty.where(predicate.failed(rule, result.schema)), rule.where)
         except PySparkException as e:
-            raise ProjectError(f"{rule.where}: {rule.id}: {first_line(e)}; mend the suite") from None
+            raise ProjectError(
+                f"{rule.where}: {rule.id}: {first_line(e)}",
+                code="EXPECTATION_INVALID",
+                table=rule.where.table,
+                file=rule.where.file,
+                hint="mend the suite",
+            ) from None
     columns = sorted(_watermarks(project, table, result.columns))
     gate = Gate(suite, result.schema, [_future(table, result, columns)] if columns else [])
     told = [(one.rule, one.metrics) for one in gate.measures] + [(one.rule, ()) for one in gate.keyed]
@@ -50,7 +59,13 @@ def gate_of(project: Project, table: Table, result: DataFrame, of: str) -> Gate 
         try:
             checks.repeatable(gate.judge(empty).agg(F.count("*"), *metrics), rule.where)
         except PySparkException as e:
-            raise ProjectError(f"{rule.where}: {rule.id}: {first_line(e)}; mend the suite") from None
+            raise ProjectError(
+                f"{rule.where}: {rule.id}: {first_line(e)}",
+                code="EXPECTATION_INVALID",
+                table=rule.where.table,
+                file=rule.where.file,
+                hint="mend the suite",
+            ) from None
     return gate if gate.rules or gate.measures else None
 
 
@@ -73,10 +88,14 @@ def _future(table: Table, result: DataFrame, columns: Sequence[str]) -> tuple[Ru
 
     One that does would move the watermark ahead, and all that is on time would be late.
     """
-    where = f"{table.file}: {table.name}"
+    where = Where.of(table.file, table.name)
     if "ingested_at" not in result.columns:
         raise ProjectError(
-            f"{where} drops the column ingested_at; keep it, it tells which {columns[0]} can't be"
+            f"{where} drops the column ingested_at",
+            code="REQUIRED_COLUMN_MISSING",
+            table=where.table,
+            file=where.file,
+            hint=f"keep it, it tells which {columns[0]} can't be",
         )
     rule = Rule(FUTURE_RULE, "event_time_not_in_the_future", {"column_list": columns}, "quarantine", where)
     latest = F.unix_micros(F.col("ingested_at")) + 1000 * milliseconds(table.skew)

@@ -15,7 +15,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.connectors import decode
-from headwater.errors import ProjectError
+from headwater.errors import ProjectError, Where
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.event_time import LATENESS, WATERMARK, Lateness
 from headwater.project.definitions import Table
@@ -40,14 +40,23 @@ def analyse(table: Table, process: Process, source: StructType, fingerprint: str
     Raises:
         ProjectError: columns that the source has not, or what is no DDL or interval.
     """
-    where = f"{table.file}: {table.name}"
+    where = Where.of(table.file, table.name)
     if not process.keys:
-        raise ProjectError(f"{where} has no keys; say which columns' rows belong together")
+        raise ProjectError(
+            f"{where} has no keys",
+            code="KEYS_MISSING",
+            table=where.table,
+            file=where.file,
+            hint="say which columns' rows belong together",
+        )
     for name in (*process.keys, table.event_time, decode.SOURCE, "ingested_at"):
         if name not in source.fieldNames():
             raise ProjectError(
                 f"{where} needs the column {name} of {table.sources[0]}, which has: "
-                f"{', '.join(source.fieldNames())}"
+                f"{', '.join(source.fieldNames())}",
+                code="INPUT_COLUMN_UNKNOWN",
+                table=where.table,
+                file=where.file,
             )
     for key in process.keys:
         _is(not isinstance(source[key].dataType, _NO_KEYS), where, key, source[key].dataType, "is no key")
@@ -62,7 +71,13 @@ def analyse(table: Table, process: Process, source: StructType, fingerprint: str
     own = {STATE, TIMER, TOUCHED, WAITING, DUE}
     for name in (*process.keys, *columns.fieldNames()):
         if name in own:
-            raise ProjectError(f"{where}: the engine has a column {name} of its own; rename it")
+            raise ProjectError(
+                f"{where}: the engine has a column {name} of its own",
+                code="COLUMN_RESERVED",
+                table=where.table,
+                file=where.file,
+                hint="rename it",
+            )
     row = pa.struct(list(stored.schema(source)))
     kept = [
         *stored.schema(keys),
@@ -86,13 +101,24 @@ def analyse(table: Table, process: Process, source: StructType, fingerprint: str
     )
 
 
-def _ddl(text: str, where: str, what: str) -> StructType:
+def _ddl(text: str, where: Where, what: str) -> StructType:
     try:
         return jvm.ddl(text)
     except ValueError as e:
-        raise ProjectError(f"{where}: its {what} are not Spark DDL: {e}") from None
+        raise ProjectError(
+            f"{where}: its {what} are not Spark DDL: {e}",
+            code="DDL_INVALID",
+            table=where.table,
+            file=where.file,
+        ) from None
 
 
-def _is(fits: bool, where: str, column: str, kind: DataType, what: str) -> None:
+def _is(fits: bool, where: Where, column: str, kind: DataType, what: str) -> None:
     if not fits:
-        raise ProjectError(f"{where}: {column} is {kind.simpleString()}, which {what}; take another column")
+        raise ProjectError(
+            f"{where}: {column} is {kind.simpleString()}, which {what}",
+            code="COLUMN_UNSUITABLE",
+            table=where.table,
+            file=where.file,
+            hint="take another column",
+        )

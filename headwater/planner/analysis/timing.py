@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headwater.connectors import decode
-from headwater.errors import ProjectError
+from headwater.errors import ProjectError, Where
 from headwater.planner import aggregate
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks
@@ -22,36 +22,58 @@ def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: 
     Raises:
         ProjectError: the definition says of time what can't be.
     """
-    where = f"{table.file}: {table.name}"
+    where = Where.of(table.file, table.name)
     if maintained.window == "session" and table.emit == "update":
         told = {output.window for output in maintained.outputs}
         if "all" not in told and not told >= {"start", "end"}:
-            raise ProjectError(f"{where}: its sessions grow; add the session's start and end to its columns")
+            raise ProjectError(
+                f"{where}: its sessions grow",
+                code="SESSION_BOUNDS_MISSING",
+                table=where.table,
+                file=where.file,
+                hint="add the session's start and end to its columns",
+            )
     if table.emit == "update" and table.allowed_lateness is None:
         return None
     if not maintained.window:
-        raise ProjectError(f"{where} has no window of time, so no row of it is late; GROUP BY window(…)")
+        raise ProjectError(
+            f"{where} has no window of time, so no row of it is late",
+            code="WINDOW_MISSING",
+            table=where.table,
+            file=where.file,
+            hint="GROUP BY window(…)",
+        )
     if table.emit == "final" and table.allowed_lateness is not None:
         raise ProjectError(
-            f"{where}: a final window is not corrected; leave allowed_lateness out and raise the delay, or "
-            "write emit = 'update'"
+            f"{where}: a final window is not corrected",
+            code="LATENESS_OF_FINAL_WINDOW",
+            table=where.table,
+            file=where.file,
+            hint="leave allowed_lateness out and raise the delay, or write emit = 'update'",
         )
     assert table.event_time is not None
     rows = aggregate.rows(result, where)
     if table.event_time not in stream.columns:
         raise ProjectError(
-            f"{where} tells the time by {table.event_time}, which {table.sources[0]} does not have; make it "
-            "a column there"
+            f"{where} tells the time by {table.event_time}, which {table.sources[0]} does not have",
+            code="INPUT_COLUMN_UNKNOWN",
+            table=where.table,
+            file=where.file,
+            hint="make it a column there",
         )
     for column in (table.event_time, decode.SOURCE, "ingested_at"):
         if column not in rows.columns:
             raise ProjectError(
-                f"{where} aggregates rows without the column {column}; keep it, it tells which rows are late"
+                f"{where} aggregates rows without the column {column}",
+                code="REQUIRED_COLUMN_MISSING",
+                table=where.table,
+                file=where.file,
+                hint="keep it, it tells which rows are late",
             )
     return Lateness(table.event_time, tolerance(table), maintained.window == "session")
 
 
-def late_columns(lateness: Lateness, result: DataFrame, where: str) -> pa.Schema:
+def late_columns(lateness: Lateness, result: DataFrame, where: Where) -> pa.Schema:
     """The columns of the late table."""
     found = lateness.late(lateness.marked(lateness.told(aggregate.rows(result, where), EventTime())))
     checks.columns(found, where)

@@ -115,8 +115,11 @@ def accept(project: Project, lake: Lake, name: str, analysed: Analysed) -> None:
     if found.effect in NEEDS_A_PERSON:
         what = f"headwater rebuild {name}" if found.effect == "rebuild" else "headwater plan says more"
         raise ProjectError(
-            f"{project.definition(name).file}: {name} can't go on as it was changed: {'; '.join(found.why)}; "
-            f"undo the change, or run: {what}"
+            f"{project.definition(name).file}: {name} can't go on as it was changed: {'; '.join(found.why)}",
+            code="DEFINITION_CHANGED",
+            table=name,
+            file=project.definition(name).file,
+            hint=f"undo the change, or run: {what}",
         )
     folder, now = lake.flow_folder(name), definitions.facts(project, name, analysed)
     if definitions.read(folder) != now:
@@ -133,7 +136,11 @@ def follow(project: Project, lake: Lake, name: str) -> None:
     if built_by not in ("", project.digest):
         raise ProjectError(
             f"{project.definition(name).file}: {name} was rebuilt by other definitions or suites than "
-            f"process {os.getpid()} was started with; start that one again"
+            f"process {os.getpid()} was started with",
+            code="DEFINITIONS_OUTDATED",
+            table=name,
+            file=project.definition(name).file,
+            hint="start that one again",
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.common import json_file
+from headwater.errors import NOWHERE
 from headwater.planner.analysis.analysed import Analysed
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
@@ -110,4 +111,4 @@ def _text(table: Table) -> str:
 
 def _rules(project: Project, name: str) -> str:
     suite = project.suites.get(name)
-    return json.dumps([asdict(replace(rule, where="")) for rule in suite.rules]) if suite else ""
+    return json.dumps([asdict(replace(rule, where=NOWHERE)) for rule in suite.rules]) if suite else ""

@@ -123,11 +123,15 @@ def _check(project: Project, name: str, written: list[str]) -> None:
     if name in project.alerts:
         alert = project.alerts[name]
         raise ProjectError(
-            f"{alert.file}: {name} is an alert to the topic {alert.topic}, not a table; see headwater ls"
+            f"{alert.file}: {name} is an alert to the topic {alert.topic}, not a table",
+            code="NOT_A_TABLE",
+            table=name,
+            file=alert.file,
+            hint="see headwater ls",
         )
     near = [n for n in known if n.endswith(f".{name}")] or difflib.get_close_matches(name, known, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
-    raise ProjectError(f"unknown table '{name}'; {hint}")
+    raise ProjectError(f"unknown table '{name}'", code="UNKNOWN_TABLE", table=name, hint=f"{hint}")
 
 
 def _columns(project: Project, name: str, place: Place | None) -> dict[str, str]:

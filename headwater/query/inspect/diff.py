@@ -79,7 +79,12 @@ def diff(sources: Sources, name: str, since: str, until: str | None, most: int) 
     """
     (table,) = sources.named([name])
     if not table.is_delta:
-        raise QueryError(f"{table.path}: {name} is a CSV file, which has no versions")
+        raise QueryError(
+            f"{table.path}: {name} is a CSV file, which has no versions",
+            code="TABLE_WITHOUT_VERSIONS",
+            table=name,
+            file=table.path,
+        )
     before, after = (
         past.versions([table], at, option)[table.name] for at, option in ((since, "--from"), (until, "--to"))
     )
@@ -99,7 +104,10 @@ def diff(sources: Sources, name: str, since: str, until: str | None, most: int) 
     except duckdb.IOException as e:
         said = str(e).splitlines()[0]
         raise QueryError(
-            f"{name}: files of version {before} or {after} are gone; name later ones ({said})"
+            f"{name}: files of version {before} or {after} are gone",
+            code="VERSION_FILES_GONE",
+            table=name,
+            hint=f"name later ones ({said})",
         ) from None
     return Diff(table.name, before, after, keys, pair.apart, rows=rows, **{"changed": 0, **counts})
 

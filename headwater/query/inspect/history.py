@@ -73,7 +73,12 @@ def history(table: Source, most: int) -> History:
         QueryError: it is a CSV file.
     """
     if not table.is_delta:
-        raise QueryError(f"{table.path}: {table.name} is a CSV file, which has no versions")
+        raise QueryError(
+            f"{table.path}: {table.name} is a CSV file, which has no versions",
+            code="TABLE_WITHOUT_VERSIONS",
+            table=table.name,
+            file=table.path,
+        )
     head, first = log.head(table.path), log.first(table.path)
     versions = range(head, max(first, head - most + 1) - 1, -1)
     return History([_version(table.name, log.read(table.path, version)) for version in versions], first)

@@ -111,8 +111,10 @@ def _place(project: Project, table: str) -> Place:
         if one.table == table:
             return Lake(project.conf.lake).place(one.kept_in)
     raise ProjectError(
-        f"{table} keeps nothing between batches, or nothing yet; those that do: "
-        f"{', '.join(one.table for one in kept(project)) or 'none'}"
+        f"{table} keeps nothing between batches, or nothing yet",
+        code="NO_STATE",
+        table=table,
+        hint=f"those that do: {', '.join(one.table for one in kept(project)) or 'none'}",
     )
 
 

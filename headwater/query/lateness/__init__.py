@@ -134,7 +134,9 @@ def measure(
             _judge(connection, view, column, columns, [*windows], since, _skew(project, table.name))
             return _found(connection, table.name, column, since, declared, windows, window)
         except duckdb.Error as e:
-            raise QueryError(f"{table.name}: {on_duckdb.reason(e)}") from None
+            raise QueryError(
+                f"{table.name}: {on_duckdb.reason(e)}", code="QUERY_FAILED", table=table.name, file=table.path
+            ) from None
 
 
 def _event_time(
@@ -147,14 +149,21 @@ def _event_time(
     """The column of event time."""
     if not all(part in columns.get("_source", "") for part in _PLACE):
         raise QueryError(
-            f"{name} has no column _source, which says in what order rows came; name a silver table that "
-            "decodes a topic"
+            f"{name} has no column _source, which says in what order rows came",
+            code="ARRIVAL_UNKNOWN",
+            table=name,
+            hint="name a silver table that decodes a topic",
         )
     times = [column for column, kind in columns.items() if kind in _TIMES]
     hint = f"add --event-time COLUMN, one of: {', '.join(times) or 'none is a TIMESTAMP'}"
     if asked is not None:
         if asked not in times:
-            raise QueryError(f"{name} has no TIMESTAMP column '{asked}'; {hint}")
+            raise QueryError(
+                f"{name} has no TIMESTAMP column '{asked}'",
+                code="EVENT_TIME_UNKNOWN",
+                table=name,
+                hint=f"{hint}",
+            )
         return asked
     own = definition.event_time if definition else None
     known = list(dict.fromkeys([*([own] if own else []), *(d.column for d in declared)]))
@@ -162,7 +171,12 @@ def _event_time(
     if len(known) == 1:
         return known[0]
     why = f"the tables below it declare several ({', '.join(known)})" if known else "nothing declares it"
-    raise QueryError(f"{name}: which column is its event time? {why}; {hint}")
+    raise QueryError(
+        f"{name}: which column is its event time? {why}",
+        code="EVENT_TIME_UNKNOWN",
+        table=name,
+        hint=f"{hint}",
+    )
 
 
 def _skew(project: Project, name: str) -> int:
@@ -198,7 +212,11 @@ def _judge(
     """
     arrived = "epoch_us(ingested_at)" if "ingested_at" in columns else "NULL"
     if since is not None and "ingested_at" not in columns:
-        raise QueryError("it has no column ingested_at, which says when rows came; leave out --last")
+        raise QueryError(
+            "it has no column ingested_at, which says when rows came",
+            code="ARRIVAL_UNKNOWN",
+            hint="leave out --last",
+        )
     place = ", ".join(f'_source."{part}" AS {part[0]}' for part in _PLACE)
     rows = (
         f"rows AS (SELECT {place}, epoch_us({on_duckdb.identifier(column)}) AS e, {arrived} AS i, "
@@ -244,8 +262,10 @@ def _found(
     if not counts.get("known"):
         recent = f" that was ingested since {since:%Y-%m-%dT%H:%M:%SZ}" if since else ""
         raise QueryError(
-            f"{name} has no row{recent} whose {column} is known and not in the future; run its flow, or "
-            "choose another column or a longer --last"
+            f"{name} has no row{recent} whose {column} is known and not in the future",
+            code="NO_ROWS_TO_JUDGE",
+            table=name,
+            hint="run its flow, or choose another column or a longer --last",
         )
     unknown = [d.table for d in declared if d.window is None and asked is None]
     notes = [

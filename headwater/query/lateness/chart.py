@@ -43,7 +43,12 @@ def write(found: Lateness, path: Path) -> None:
         QueryError: another ending, or the file can't be written.
     """
     if path.suffix not in (".svg", ".html"):
-        raise QueryError(f"--chart {path}: write a file that ends in .svg or .html")
+        raise QueryError(
+            f"--chart {path} is no SVG and no HTML file",
+            code="CHART_NOT_WRITABLE",
+            file=path,
+            hint="write a file that ends in .svg or .html",
+        )
     drawing = svg(found)
     if path.suffix == ".html":
         name = escape(found.table)
@@ -54,7 +59,9 @@ def write(found: Lateness, path: Path) -> None:
     try:
         path.write_text(drawing, encoding="utf-8")
     except OSError as e:
-        raise QueryError(f"--chart {path}: {e.strerror}; choose another file") from None
+        raise QueryError(
+            f"--chart {path}: {e.strerror}", code="CHART_NOT_WRITABLE", file=path, hint="choose another file"
+        ) from None
 
 
 def svg(found: Lateness) -> str:

@@ -82,7 +82,10 @@ def _jars(jar_set: JarSet) -> list[Path]:
     changed = lock.first_resized(jars, folder, _noted_sizes(folder))
     if changed is not None:
         raise SetupError(
-            f"{changed.within(folder)}: missing, or not the jar that was verified; run: {RESOLVE}"
+            f"{changed.within(folder)}: missing, or not the jar that was verified",
+            code="JAR_MISSING",
+            file=changed.within(folder),
+            hint=f"run: {RESOLVE}",
         )
     return [jar.within(folder) for jar in jars]
 
@@ -99,13 +102,18 @@ def _resolve_into(work: Path) -> Path:
     jars = lock.parse(_lock_text())
     if missing := lock.first_missing(jars, work):
         raise SetupError(
-            f"{missing.name}: could not be had ({problems or 'not in the resolved set'}); "
-            f"check the network, proxy or HEADWATER_IVY_SETTINGS, then run: {RESOLVE}"
+            f"{missing.name}: could not be had ({problems or 'not in the resolved set'})",
+            code="JAR_NOT_FETCHED",
+            file=missing.name,
+            hint=f"check the network, proxy or HEADWATER_IVY_SETTINGS, then run: {RESOLVE}",
         )
     if different := lock.first_different(jars, work):
         raise SetupError(
             f"{different.name}: its SHA-256 is {lock.sha256(different.within(work))}, jars.lock says "
-            f"{different.sha256}; check where the jar came from, then run: {RESOLVE}"
+            f"{different.sha256}",
+            code="JAR_DIFFERS",
+            file=different.name,
+            hint=f"check where the jar came from, then run: {RESOLVE}",
         )
     complete = work / "complete"
     for jar in jars:

@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
             print(__doc__, file=sys.stderr)
             return 2
     except HeadwaterError as e:
-        print(f"headwater: {e}", file=sys.stderr)
+        print(f"headwater: {e} [{e.code}]", file=sys.stderr)
         return e.exit_code
     return 0
 
@@ -36,7 +36,12 @@ def write_lock(path: Path) -> int:
     """
     with tempfile.TemporaryDirectory() as work:
         if problems := retrieve_all(Path(work)):
-            raise SetupError(f"Ivy could not get every jar: {problems}; nothing is written")
+            raise SetupError(
+                f"Ivy could not get every jar: {problems}",
+                code="JAR_NOT_FETCHED",
+                file=path,
+                hint="nothing is written",
+            )
         jars = [
             lock.LockedJar(each, jar.name, lock.sha256(jar))
             for each in lock.SETS
@@ -45,7 +50,12 @@ def write_lock(path: Path) -> int:
     shipped = {_module(jar.name) for jar in ivy.pyspark_jars().glob("*.jar")}
     twice = sorted(jar.name for jar in jars if jar.set == "spark" and _module(jar.name) in shipped)
     if twice:
-        raise SetupError(f"pyspark has these itself: {', '.join(twice)}; add an <exclude> to spark.xml")
+        raise SetupError(
+            f"pyspark has these itself: {', '.join(twice)}",
+            code="JAR_TWICE",
+            file=path,
+            hint="add an <exclude> to spark.xml",
+        )
     path.write_text(lock.render(jars), encoding="utf-8")
     return len(jars)
 

@@ -25,7 +25,7 @@ def pyspark_jars() -> Path:
     """
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise SetupError("pyspark is not installed; run: make setup")
+        raise SetupError("pyspark is not installed", code="PYSPARK_MISSING", hint="run: make setup")
     return Path(spec.submodule_search_locations[0]) / "jars"
 
 

@@ -139,7 +139,10 @@ class EmbeddedBroker:
         if not until(lambda: state.is_free(port), within=PORT_DEADLINE):
             kept = "" if self.port else f" (the port that {self.data / 'broker.json'} keeps)"
             raise BrokerError(
-                f"port {port} is taken by another program{kept}; end it, or set another as broker.port"
+                f"port {port} is taken by another program{kept}",
+                code="PORT_TAKEN",
+                file=self.settings,
+                hint="end it, or set another as broker.port",
             )
         if known is None:
             return BrokerState(port, state.free_port(avoid=port), state.new_cluster_id())
@@ -165,7 +168,9 @@ class EmbeddedBroker:
         done = process.run_storage_tool("format", *arguments)
         if done.returncode:
             raise BrokerError(
-                f"{self._storage}: could not be formatted for Kafka: {_last_lines(done.stdout)}"
+                f"{self._storage}: could not be formatted for Kafka: {_last_lines(done.stdout)}",
+                code="BROKER_NOT_STARTED",
+                file=self._storage,
             )
 
     def _launch(self, known: BrokerState) -> None:
@@ -175,7 +180,11 @@ class EmbeddedBroker:
         handle = os.pidfd_open(self._child.pid)
         try:
             if not self._answers(known, handle):
-                raise BrokerError(self._failure(f"ended with exit code {self._child.wait()}"))
+                raise BrokerError(
+                    self._failure(f"ended with exit code {self._child.wait()}"),
+                    code="BROKER_NOT_STARTED",
+                    file=self.log,
+                )
         except BrokerError:
             process.end(handle, patience=0)
             raise
@@ -192,14 +201,23 @@ class EmbeddedBroker:
                 return False
             if answered:
                 return True
-        raise BrokerError(self._failure(f"did not answer on {known.bootstrap} within {START_DEADLINE:.0f} s"))
+        raise BrokerError(
+            self._failure(f"did not answer on {known.bootstrap} within {START_DEADLINE:.0f} s"),
+            code="BROKER_NOT_STARTED",
+            file=self.log,
+        )
 
     def _end(self) -> bool:
         with process.held(self.settings) as handle:
             if handle is None:
                 return False
             if not process.end(handle, patience=STOP_DEADLINE):
-                raise BrokerError(f"{self.data}: the broker did not end on SIGKILL; look at its process")
+                raise BrokerError(
+                    f"{self.data}: the broker did not end on SIGKILL",
+                    code="BROKER_NOT_STOPPED",
+                    file=self.data,
+                    hint="look at its process",
+                )
         if self._child is not None:
             self._child.wait()
         return True

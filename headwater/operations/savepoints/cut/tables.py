@@ -51,8 +51,10 @@ def take(
         except FileNotFoundError:
             if path in needed:
                 raise CommitError(
-                    f"{path}: version {version} of {table} needs this file, which is gone; if it was removed "
-                    "just now, run again"
+                    f"{path}: version {version} of {table} needs this file, which is gone",
+                    code="VERSION_FILES_GONE",
+                    file=path,
+                    hint="if it was removed just now, run again",
                 ) from None
     checkpoints = {name: number for name, number in _numbered(logs, _CHECKPOINT) if number <= version}
     for name, number in {**checkpoints, **found}.items():

@@ -50,7 +50,10 @@ def _alone(path: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LeaseError(
-                f"{path}: another process is making or removing it; wait until that has ended"
+                f"{path}: another process is making or removing it",
+                code="SAVEPOINT_BUSY",
+                file=path,
+                hint="wait until that has ended",
             ) from None
         yield
     finally:
@@ -59,7 +62,12 @@ def _alone(path: Path) -> Iterator[None]:
 
 def _check(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ProjectError(f"{folder} is there already, and holds something; name another folder")
+        raise ProjectError(
+            f"{folder} is there already, and holds something",
+            code="FOLDER_TAKEN",
+            file=folder,
+            hint="name another folder",
+        )
 
 
 def unfinished(folder: Path) -> Path:

@@ -1,0 +1,160 @@
+"""Every error a user can cause or must act on: one root, one line, what to do next, and the same as data."""
+
+from __future__ import annotations
+
+from functools import partial
+from os import PathLike
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from headwater.errors.codes import Code
+
+
+class Data(TypedDict):
+    """What an error says, for machines; see `HeadwaterError`."""
+
+    code: Code
+    table: str | None
+    file: str | None
+    hint: str | None
+
+
+class HeadwaterError(Exception):
+    """The root of all errors raised on purpose.
+
+    As text it is one line that names the table, the file and the fix. The command line prints it in
+    red and exits with `exit_code`; a traceback means a defect in the engine.
+
+    Args:
+        message: what is wrong.
+        code: which of the known errors it is (docs/errors.md); stable, where the text is not.
+        table: the table, or the other flow, that it is about.
+        file: the file, folder or address to look at first.
+        hint: what to do about it; the text ends in it.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: Code,
+        table: str | None = None,
+        file: str | PathLike[str] | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message if hint is None else f"{message}; {hint}")
+        self.message = message
+        self.code = code
+        self.table = table
+        self.file = None if file is None else str(file)
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it is pickled: workers of Spark and other processes send it."""
+        return partial(type(self), **self.data()), (self.message,), self.__dict__
+
+    def data(self) -> Data:
+        """All but the message."""
+        return {"code": self.code, "table": self.table, "file": self.file, "hint": self.hint}
+
+
+class ConfError(HeadwaterError):
+    """A configuration file is missing, is not YAML, or has an unknown or ill-typed key."""
+
+    exit_code = 2
+
+
+class ProjectError(HeadwaterError):
+    """A definition is wrong: unknown source, cycle, duplicate name, wrong column, refused statement."""
+
+    exit_code = 2
+
+
+class BrokerError(HeadwaterError):
+    """The embedded broker could not be started, stopped or reached."""
+
+
+class SetupError(HeadwaterError):
+    """Something that set-up provides is missing: Java, a JVM library, disk or a port."""
+
+
+class LeaseError(HeadwaterError):
+    """Another process holds the table."""
+
+
+class CommitError(HeadwaterError):
+    """A commit could not be made, or the table's log does not say what the flow expects."""
+
+
+class FlowError(HeadwaterError):
+    """A flow stopped for a reason that trying again will not mend."""
+
+
+class Unavailable(HeadwaterError):  # noqa: N818 (nothing is wrong but the time)
+    """What lies outside the lake can't be reached now; trying again later may help."""
+
+
+class BrokerUnavailable(BrokerError, Unavailable):  # noqa: N818 (as above)
+    """Kafka does not answer."""
+
+
+class SinkUnavailable(Unavailable):
+    """What a sink writes to."""
+
+
+class StoreUnavailable(Unavailable):
+    """The object store that files are read from."""
+
+
+class QueryError(HeadwaterError):
+    """A query names an unknown table or does what a query may not do."""
+
+
+class QualityError(HeadwaterError):
+    """A table can't be validated or profiled as asked: no suite, no rows, no such version."""
+
+    exit_code = 2
+
+
+class Where(str):
+    """Where something is declared, as messages begin: `file: table`; both are kept beside the text."""
+
+    file: str
+    table: str
+
+    def __new__(cls, text: str, file: str | PathLike[str] = "", table: str = "") -> Where:
+        made = super().__new__(cls, text)
+        made.file, made.table = str(file), table
+        return made
+
+    @classmethod
+    def of(cls, file: str | PathLike[str], table: str) -> Where:
+        """Where a table is declared."""
+        return cls(f"{file}: {table}", file, table)
+
+    def said(self, text: str) -> Where:
+        """The same in other words."""
+        return Where(text, self.file, self.table)
+
+
+NOWHERE = Where("")
+
+
+def data_of(error: Exception) -> Data | None:
+    """What an error says, for machines; None where the engine did not raise it."""
+    return error.data() if isinstance(error, HeadwaterError) else None
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what an error says, or its class."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def describe(error: Exception) -> str:
+    """An error in one line."""
+    if isinstance(error, HeadwaterError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:600]

@@ -1,0 +1,153 @@
+"""The files of `bronze/`, `silver/`, `gold/` and `conf/reference/`, as they are loaded; met by every
+command that loads a project.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from headwater.errors.codes.meaning import Meaning
+
+Definitions = Literal[
+    "MODULE_FAILED",
+    "SQL_INVALID",
+    "STATEMENT_NOT_SUPPORTED",
+    "INSERT_BY_POSITION",
+    "NAME_TWICE",
+    "WRONG_FOLDER",
+    "UNKNOWN_PROPERTY",
+    "PROPERTY_INVALID",
+    "UNKNOWN_SOURCE",
+    "DEFINITIONS_CYCLE",
+    "SEVERAL_STREAMS",
+    "STREAM_MISSING",
+    "NOT_BRONZE",
+    "READS_UNDECODED",
+    "VIEW_READS_NOTHING",
+    "VIEW_READS_STREAM",
+    "FLOW_WITHOUT_TABLE",
+    "TABLE_NOT_FED",
+    "FILES_PATTERN_INVALID",
+    "SUITE_WITHOUT_TABLE",
+    "DDL_MISSING",
+    "DDL_INVALID",
+    "REFERENCE_HEADER_DIFFERS",
+    "REFERENCE_ROW_INVALID",
+    "FIELD_NOT_SUPPORTED",
+    "UNKNOWN_TABLE",
+    "NOT_A_TABLE",
+    "NOT_A_FUNCTION",
+]
+
+MEANINGS: dict[Definitions, Meaning] = {
+    "MODULE_FAILED": Meaning(
+        "ProjectError",
+        "A Python file of the project raises when it is loaded.",
+        "Mend the line that the message names.",
+    ),
+    "SQL_INVALID": Meaning("ProjectError", "A file is not SQL that Spark can parse.", "Mend the statement."),
+    "STATEMENT_NOT_SUPPORTED": Meaning(
+        "ProjectError",
+        "A file has another statement than those that declare tables and flows.",
+        "Write one of those that the message names.",
+    ),
+    "INSERT_BY_POSITION": Meaning(
+        "ProjectError", "A flow inserts by the position of columns.", "Write `INSERT INTO … BY NAME`."
+    ),
+    "NAME_TWICE": Meaning("ProjectError", "Two declarations have one name.", "Rename one."),
+    "WRONG_FOLDER": Meaning(
+        "ProjectError",
+        "A table's name has another layer than its folder.",
+        "Name it as its folder, or move the file.",
+    ),
+    "UNKNOWN_PROPERTY": Meaning(
+        "ProjectError", "A table property is unknown.", "Take one of those that the message lists."
+    ),
+    "PROPERTY_INVALID": Meaning(
+        "ProjectError",
+        "A property or an option of a declaration has a value that it can't have.",
+        "Take one of those that the message lists.",
+    ),
+    "UNKNOWN_SOURCE": Meaning(
+        "ProjectError",
+        "A definition reads a name that nothing declares.",
+        "Mend the name; the message has those that are near.",
+    ),
+    "DEFINITIONS_CYCLE": Meaning("ProjectError", "Tables read each other in a circle.", "Cut it."),
+    "SEVERAL_STREAMS": Meaning(
+        "ProjectError",
+        "A table reads more than one stream.",
+        "Read one, joined with reference tables; or feed a table by several flows.",
+    ),
+    "STREAM_MISSING": Meaning(
+        "ProjectError", "A streaming table reads its input as a table.", "Write `FROM STREAM`."
+    ),
+    "NOT_BRONZE": Meaning(
+        "ProjectError",
+        "A table decodes the rows of a table that is not bronze.",
+        "Read it undecoded, or decode a bronze table.",
+    ),
+    "READS_UNDECODED": Meaning(
+        "ProjectError",
+        "SQL reads a bronze table's raw records.",
+        "Read a silver table, or decode it in Python.",
+    ),
+    "VIEW_READS_NOTHING": Meaning(
+        "ProjectError", "A materialized view reads no table.", "Name one that is written to."
+    ),
+    "VIEW_READS_STREAM": Meaning(
+        "ProjectError",
+        "A materialized view reads a stream, where it reads whole tables.",
+        "Leave out `STREAM`, or write `CREATE STREAMING TABLE`.",
+    ),
+    "FLOW_WITHOUT_TABLE": Meaning(
+        "ProjectError",
+        "A flow inserts into a table that is not declared for flows.",
+        "Declare it: `CREATE STREAMING TABLE`.",
+    ),
+    "TABLE_NOT_FED": Meaning(
+        "ProjectError",
+        "Neither a query nor a flow feeds a table.",
+        "Write `AS SELECT …`, or a `CREATE FLOW`.",
+    ),
+    "FILES_PATTERN_INVALID": Meaning(
+        "ProjectError",
+        "Files are named by something else than a path or `s3://<bucket>/<key>`.",
+        "Name them so.",
+    ),
+    "SUITE_WITHOUT_TABLE": Meaning("ProjectError", "A suite is called as no table is.", "Rename the file."),
+    "DDL_MISSING": Meaning(
+        "ProjectError", "A CSV reference table has no `.ddl` file with its columns.", "Write it."
+    ),
+    "DDL_INVALID": Meaning(
+        "ProjectError", "A list of columns is not Spark DDL.", "Mend it: `hostname STRING, usage DOUBLE`."
+    ),
+    "REFERENCE_HEADER_DIFFERS": Meaning(
+        "ProjectError",
+        "The header of a CSV reference table names other columns than its `.ddl` file.",
+        "Mend one of the two.",
+    ),
+    "REFERENCE_ROW_INVALID": Meaning(
+        "FlowError", "A row of a CSV reference table does not fit its columns.", "Mend the file."
+    ),
+    "FIELD_NOT_SUPPORTED": Meaning(
+        "ProjectError",
+        "A field of `hw.json` has a type that records can't be decoded to.",
+        "Take it as STRING or a STRUCT.",
+    ),
+    "UNKNOWN_TABLE": Meaning(
+        "ProjectError or QueryError",
+        "There is no table of that name.",
+        "Mend the name; the message has those that are near.",
+    ),
+    "NOT_A_TABLE": Meaning(
+        "ProjectError or QueryError",
+        "An alert is named where a table is needed; what it sends is kept nowhere.",
+        "Read its topic: `headwater kafka tail`.",
+    ),
+    "NOT_A_FUNCTION": Meaning(
+        "ProjectError",
+        "A test calls a definition that is no Python function.",
+        "Use `headwater.drive` for a process, `spark.sql` for SQL.",
+    ),
+}

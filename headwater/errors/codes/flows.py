@@ -1,0 +1,135 @@
+"""What stops a flow of `headwater run`, and what keeps a process from the lake."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from headwater.errors.codes.meaning import Meaning
+
+Flows = Literal[
+    "LEASE_HELD",
+    "LEASE_HELD_BY_JVM",
+    "WRITTEN_BY_OTHERS",
+    "LOG_SHORTENED",
+    "ROWS_TAKEN_AWAY",
+    "TABLE_OF_EARLIER_LIFE",
+    "LEDGER_DISAGREES",
+    "CHECKPOINT_ORPHANED",
+    "DEFINITION_CHANGED",
+    "DEFINITIONS_OUTDATED",
+    "CONTRACT_BROKEN",
+    "PROCESS_FAILED",
+    "PROCESS_ROW_INVALID",
+    "BATCH_NOT_REPEATED",
+    "STORE_UNAVAILABLE",
+    "STORE_REFUSES",
+    "TABLE_EMPTY",
+    "FLOW_HAS_FAILED",
+    "REQUEST_FAILED",
+    "SWAPPED_MEANWHILE",
+    "NOT_MAINTAINED",
+    "STOPPED",
+    "JVM_ENDED",
+]
+
+MEANINGS: dict[Flows, Meaning] = {
+    "LEASE_HELD": Meaning(
+        "LeaseError", "Another process writes the table.", "Stop that one first, or wait until it ends."
+    ),
+    "LEASE_HELD_BY_JVM": Meaning(
+        "LeaseError", "The JVM of a run that was killed still lives.", "End it first."
+    ),
+    "WRITTEN_BY_OTHERS": Meaning(
+        "CommitError",
+        "Something else than Headwater wrote to a table.",
+        "Find that writer; do as the message says.",
+    ),
+    "LOG_SHORTENED": Meaning(
+        "CommitError",
+        "A version that a flow has to read is gone from the table's log.",
+        "Rebuild the tables below it.",
+    ),
+    "ROWS_TAKEN_AWAY": Meaning(
+        "FlowError",
+        "A commit took rows away from a table that is read as append-only.",
+        "Rebuild the tables below it.",
+    ),
+    "TABLE_OF_EARLIER_LIFE": Meaning(
+        "CommitError",
+        "A table that stands beside another is of an earlier life of it.",
+        "Remove it too; it is made again.",
+    ),
+    "LEDGER_DISAGREES": Meaning(
+        "CommitError",
+        "A table and the ledger of its files were not restored together.",
+        "Restore both, or start anew.",
+    ),
+    "CHECKPOINT_ORPHANED": Meaning(
+        "FlowError",
+        "The checkpoint of a bronze table is there, the table is not.",
+        "Remove it too; the topic is read from its start.",
+    ),
+    "DEFINITION_CHANGED": Meaning(
+        "ProjectError",
+        "A table can't go on with its definition as it was changed.",
+        "Undo the change, or `headwater rebuild` it.",
+    ),
+    "DEFINITIONS_OUTDATED": Meaning(
+        "FlowError or ProjectError",
+        "A process runs with other definitions than those of now.",
+        "Start it again.",
+    ),
+    "CONTRACT_BROKEN": Meaning(
+        "FlowError",
+        "A record has other fields than `contract='freeze'` allows.",
+        "Change the fields of `hw.json`, or write `contract='quarantine'`.",
+    ),
+    "PROCESS_FAILED": Meaning("FlowError", "A process raises on a row or a timer.", "Mend it and run again."),
+    "PROCESS_ROW_INVALID": Meaning(
+        "FlowError",
+        "A process gives a row, or keeps a state, that does not fit its columns.",
+        "Mend it, or its columns.",
+    ),
+    "BATCH_NOT_REPEATED": Meaning(
+        "CommitError", "A batch that was done again gave other rows.", "That is a defect; please report it."
+    ),
+    "STORE_UNAVAILABLE": Meaning(
+        "StoreUnavailable",
+        "The object store can't be reached; flows try again by themselves.",
+        "See that it runs, and that its address is right.",
+    ),
+    "STORE_REFUSES": Meaning(
+        "FlowError", "The object store refuses the request.", "Mend the keys or the name in `s3.<bucket>`."
+    ),
+    "TABLE_EMPTY": Meaning(
+        "ProjectError or QualityError or QueryError",
+        "No flow has written the table yet.",
+        "`headwater run TABLE --once`.",
+    ),
+    "FLOW_HAS_FAILED": Meaning(
+        "FlowError",
+        "Something is asked of a flow that has failed in a process that still runs.",
+        "Mend it, and start that process again.",
+    ),
+    "REQUEST_FAILED": Meaning(
+        "FlowError",
+        "What another process was asked for failed there.",
+        "Mend what the message names, and ask again.",
+    ),
+    "SWAPPED_MEANWHILE": Meaning(
+        "FlowError or ProjectError",
+        "Another process has swapped the generation of a table meanwhile.",
+        "Run the same again.",
+    ),
+    "NOT_MAINTAINED": Meaning(
+        "FlowError",
+        "A table could not be maintained this time.",
+        "Mend what the message names; it is tried again.",
+    ),
+    "STOPPED": Meaning(
+        "FlowError", "The run was stopped before this was done.", "Run the same again: it goes on from there."
+    ),
+    "JVM_ENDED": Meaning(
+        "FlowError", "The JVM of the run has ended.", "Run again; see its last lines for why."
+    ),
+}
