@@ -23,7 +23,7 @@ from headwater.common import scratch
 from headwater.common.progress import Batch
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError
-from headwater.flows.context import Context, clock
+from headwater.flows.context import Context
 from headwater.flows.reading import interval
 from headwater.flows.references import References
 from headwater.flows.rows import are_few, read
@@ -68,10 +68,15 @@ class ViewFlow:
             FlowError, CommitError: what trying again will not mend.
         """
         with self._context.turn(self.name) as mine:
-            left = self.committer.unsealed() if mine else None
-            if left is not None:
-                self._carry_out(left)
+            if mine:
+                self.recover()
         take_turns(self._context, self.name, self._inputs, self.step, self._apart)
+
+    def recover(self) -> None:
+        """Do what a killed process left half done."""
+        left = self.committer.unsealed()
+        if left is not None:
+            self._carry_out(left)
 
     def step(self) -> bool:
         """Bring the view up to date; whether there was anything new to read."""
@@ -96,7 +101,7 @@ class ViewFlow:
             generation=self._table.place.generation,
             sequence=self._table.last(self.name) + 1,
             consumed=consumed,
-            clock=clock(),
+            clock=self._context.clock(),
             fingerprint=self._analysed.fingerprint,
             newest=max((flow["newest"] for flow in flows if flow.get("newest")), default=None),
             references=pinned,
