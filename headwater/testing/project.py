@@ -15,15 +15,16 @@ from typing import Any, Self
 
 from pyspark.sql import SparkSession
 
-from headwater import query
 from headwater.common.progress import Batch, Board
 from headwater.connectors.produce import DEFAULT_START, Faults, Ledger
 from headwater.errors import ProjectError
 from headwater.flows.context import Context, Moved
 from headwater.flows.declared import flow_of
 from headwater.operations.rebuild import Rebuilt, rebuild
+from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.planner.changes import accept
+from headwater.project import conf as configuration
 from headwater.project import load as projects
 from headwater.project.definitions import Topic
 from headwater.query.inspect import beside
@@ -33,6 +34,7 @@ from headwater.storage.wake import Heads
 from headwater.testing.clock import Clock
 from headwater.testing.files import lay, write
 from headwater.testing.generated import generated
+from headwater.testing.reader import Reader
 from headwater.testing.records import Record, Value, bronze
 from headwater.testing.rows import Row, Rows, commit, table
 from headwater.testing.session import analysed, session
@@ -50,7 +52,6 @@ class Project:
 
     Attributes:
         clock: what the flows take for the present: when records came, `reference.clock`, time-outs.
-        board: what the flows have said and done.
         ledger: what `generate` has sent.
     """
 
@@ -67,10 +68,10 @@ class Project:
         self.root = root or Path(str(self._folder and self._folder.name))
         self.env, self.clock, self._spark = env, Clock(at), spark
         self._lines, self._notices = StringIO(), StringIO()
-        self.board = Board(self._lines, self._notices)
         self.ledger = Ledger()
         self._context: Context | None = None
         self._flows: dict[str, Any] = {}
+        self._reader = Reader(self.root, env)
         lay(self.root, files, env)
 
     def write(self, files: Mapping[str, str]) -> Self:
@@ -117,7 +118,7 @@ class Project:
     @property
     def lake(self) -> Lake:
         """Where its tables lie."""
-        return Lake(self.context.lake.root)
+        return Lake(configuration.load(self.root, self.env).lake)
 
     def send(self, topic: str, records: Iterable[Record | Value]) -> Self:
         """One commit of a topic's bronze table, as the flow that reads Kafka makes it.
@@ -133,11 +134,9 @@ class Project:
         raw = self._raw(topic)
         target, now = self.target(raw.name), self.clock.now()
         ends = target.flows.get(raw.name, {}).get("consumed", {}).get(raw.topic, {})
-        cluster = self.context.project.conf.cluster
+        cluster, found = self._loaded.conf.cluster, analysis.of_raw(self._loaded, raw)
         sent = bronze(records, topic=raw.topic, cluster=cluster, now=now, ends=ends)
-        commit(
-            target, self.tables[raw.name], sent.rows, {raw.topic: sent.ends}, self.clock.now(), sent.newest
-        )
+        commit(target, found, sent.rows, {raw.topic: sent.ends}, now, sent.newest)
         return self
 
     def generate(
@@ -211,10 +210,10 @@ class Project:
         Raises:
             HeadwaterError: what would have stopped a flow.
         """
-        self.restart()
         context = self._ended(close)
         for name in names or self._derived():
             flow_of(context, name).run()
+        self._flows = {}  # they know nothing of these batches
         return self
 
     def rows(self, name: str, columns: str = "*") -> Rows:
@@ -225,13 +224,12 @@ class Project:
         Raises:
             QueryError: there is no such table, or column.
         """
-        known = self.context.project.tables.keys() | self.context.project.raw.keys()
-        if name not in self.context.lake.places() and name in {
-            *known,
-            *(b for k in known for b in beside(k)),
-        }:
-            return Rows()
-        return Rows.of(query.run(f"SELECT {columns} FROM {name}", project=self.root, env=self.env))
+        lake = self.lake
+        if name not in lake.places():
+            known = self._loaded.names()
+            if name in known or any(name in beside(each) for each in known):
+                return Rows()
+        return self._reader.rows(f"SELECT {columns} FROM {name}", lake)
 
     def flow(self, name: str, **options: Any) -> Any:
         """A flow to be stepped by hand, as a run begins it; `options` are those of its `Context`.
@@ -246,16 +244,21 @@ class Project:
 
     def target(self, name: str) -> Target:
         """A table, open for writing; made if it is missing."""
-        context = self.context
-        raw = context.project.raw.get(name)
+        project, lake = self._loaded, self.lake
+        raw = project.raw.get(name)
         if raw is None:
-            return context.open(context.project.tables[name])
-        accept(context.project, context.lake, name, context.tables[name])
-        stored = context.tables[name].stored
-        return Target.shared(context.lake.create(name, stored, comment=raw.comment, properties={}))
+            return self.context.open(self.context.project.tables[name])
+        found = analysis.of_raw(project, raw)
+        accept(project, lake, name, found)
+        return Target.shared(lake.create(name, found.stored, comment=raw.comment, properties={}))
+
+    @property
+    def board(self) -> Board:
+        """What the flows of the run have said and done."""
+        return self.context.board
 
     def batches(self, flow: str) -> list[Batch]:
-        """What became of each batch of a table or sink, the newest 200."""
+        """What became of each batch of a table or sink in this run, the newest 200."""
         return list(self.board.flows[flow].recent) if flow in self.board.flows else []
 
     @property
@@ -276,8 +279,13 @@ class Project:
         """A copy of the project and of all that it holds, in another folder."""
         shutil.copytree(self.root, root)
         other = copy.copy(self)
-        other.root, other.clock, other._flows = root, copy.copy(self.clock), {}
+        other.root, other.clock, other._reader = root, copy.copy(self.clock), Reader(root, self.env)
         return other._anew()
+
+    @property
+    def _loaded(self) -> projects.Project:
+        """The definitions of the run, or those with which it will begin."""
+        return self._context.project if self._context else self.definitions
 
     def _anew(self) -> Self:
         self._context, self._flows = None, {}
@@ -290,7 +298,7 @@ class Project:
             analysed(spark, definitions),
             spark,
             Lake(definitions.conf.lake),
-            self.board,
+            Board(self._lines, self._notices),
             once=False,
             now=self.clock.now,
             ends=lambda _: {},  # all that was sent is in bronze
@@ -322,7 +330,7 @@ class Project:
         return True
 
     def _raw(self, name: str) -> Topic:
-        topics = self.context.project.topics
+        topics = self._loaded.topics
         for topic in topics.values():
             if name in (topic.name, topic.topic):
                 return topic
