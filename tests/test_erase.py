@@ -86,8 +86,7 @@ def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
 def erase(case: Visits, where: str = "user = 'b'", table: str = VISITS, **options: Any) -> Erased:
     project = case.definitions
     found = erasing.unfinished(project) or erasing.look(project, table, where)
-    done = erasing.erase(project, found, notices=Board(notices=StringIO()), **options)
-    return done
+    return erasing.erase(project, found, notices=Board(notices=StringIO()), **options)
 
 
 def values(case: Visits) -> list[bytes]:

@@ -120,7 +120,7 @@ def test_a_batch_that_broke_off_is_ended_the_same_way(
     rows = drawn(random.Random(7), 60)
     whole = Counted(tmp_path / "whole", interpreted, PROCESS, "py")
     whole.add(rows)
-    whole.end()
+    whole.end(COUNTS)
     case = Counted(tmp_path / "broken", interpreted, PROCESS, "py")
     case.add(rows[:30])
     case.flow(COUNTS).step()

@@ -25,7 +25,6 @@ from headwater.operations.rebuild.window import Window
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lake import files
-from headwater.storage.target import Target
 
 SESSIONS, RUNS = "gold.sessions", "gold.runs"
 SUMS, MINUTES = "gold.sums", "gold.minutes"
@@ -86,7 +85,7 @@ def undone(case: Visits) -> Iterator[None]:
     yield
     shutil.rmtree(lake)
     aside.rename(lake)
-    case.sent, case.bronze = sent, Target(case.lake.place(RAW))
+    case.sent = sent
 
 
 def tamper(path: str, column: str | None = None) -> None:

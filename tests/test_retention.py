@@ -50,8 +50,7 @@ def expire(case: Visits) -> dict[str, int]:
     case.write({"conf/local.yaml": SHORT})
     for place in case.lake.places().values():
         DeltaTable(place.path).create_checkpoint()
-    done = {one.table: one.expired for one in maintain.maintain(case.definitions)}
-    return done
+    return {one.table: one.expired for one in maintain.maintain(case.definitions)}
 
 
 def test_rows_go_and_what_was_made_of_them_stays(case: Visits) -> None:

@@ -72,7 +72,7 @@ class Lakes(Visits):
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) -> Lakes:
-    case = Lakes(tmp_path_factory.mktemp("savepoint") / "project", interpreted, **MORE)
+    case = Lakes(tmp_path_factory.mktemp("savepoint") / "project", interpreted, MORE)
     draw = random.Random(3)
     for _ in range(3):
         case.visit(draw)

@@ -58,8 +58,7 @@ class Live:
 
     def maintain(self) -> dict[str, Maintained]:
         """Maintain all tables by another process's hand: none of these flows may go on after it."""
-        done = {one.table: one for one in maintain.maintain(self.case.definitions)}
-        return done
+        return {one.table: one for one in maintain.maintain(self.case.definitions)}
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class ViewFlow:
         )
         self._references = References(context, table, self._spark)
         self._inputs = [name for name in table.sources if name not in self._references]
-        self._looked = 0.0  # when it was seen what the clock alone has changed
+        self._looked: float | None = None  # when it was seen what the clock alone has changed
         self._seen: dict[str, Any] = {}  # what was read when nothing had changed since the last batch
         self._rows = self._changed = 0  # of the last batch
 
@@ -124,9 +124,9 @@ class ViewFlow:
 
     def _is_time(self) -> bool:
         """Whether to look at what the clock alone has changed."""
-        if CLOCK not in self._references or (self._context.once and self._looked):
+        if CLOCK not in self._references or (self._context.once and self._looked is not None):
             return False
-        due = time.monotonic() - self._looked >= self._apart
+        due = self._looked is None or time.monotonic() - self._looked >= self._apart
         if due:
             self._looked = time.monotonic()
         return due
