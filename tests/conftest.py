@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from headwater import testing
 from headwater.connectors.kafka.broker import EmbeddedBroker
 from headwater.project.conf import Conf
 from headwater.runtime import sessions
@@ -59,7 +60,4 @@ def spark() -> SparkSession:
 @pytest.fixture(scope="session")
 def interpreted(spark: SparkSession) -> SparkSession:
     """A session that does not compile its queries, which takes longer than a few rows do."""
-    session = sessions.child(spark, parallelism=1)
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return session
+    return testing.session()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from headwater.common.progress import Board
 from headwater.connectors.files.ledger import Ledger
 from headwater.flows.context import Context
-from headwater.flows.declared import flow_of
-from headwater.planner import analysis
-from headwater.project.load import Project, load_project
-from headwater.storage import lake
-from headwater.storage.lake import Lake
+from headwater.testing import Project
 
 EPOCH = 1_760_000_400  # seconds; a whole number of minutes
 
 
-class Landed:
-    """A project in a folder of its own.
+class Landed(Project):
+    """A project in a folder of its own; Kafka can't be asked how far its topics go.
 
     Args:
         root: the folder.
@@ -37,23 +33,12 @@ class Landed:
     """
 
     def __init__(
-        self, root: Path, spark: SparkSession, files: dict[str, str], shore: Path | None = None
+        self, root: Path, spark: SparkSession, files: Mapping[str, str], shore: Path | None = None
     ) -> None:
-        self.root, self.spark, self._shore = root, spark, shore or root
-        for name, text in files.items():
-            self.write(name, text.encode())
-        self.notices = StringIO()
-        self._written = 0
+        super().__init__(files, root, spark=spark)
+        self._shore, self._written = shore or root, 0
 
-    @property
-    def project(self) -> Project:
-        return load_project(self.root)
-
-    @property
-    def lake(self) -> Lake:
-        return Lake(self.project.conf.lake)
-
-    def write(self, name: str, data: bytes) -> Path:
+    def put(self, name: str, data: bytes) -> Path:
         """A file that is there at once, as a rename makes it; each is a second newer than the one before."""
         landed = name.startswith("landing/")
         path = (self._shore if landed else self.root) / name
@@ -69,31 +54,25 @@ class Landed:
     def land(self, name: str, *numbers: int, **fields: Any) -> Path:
         """A file of records, one for each number."""
         text = "".join(json.dumps({"n": n, "at": EPOCH + n, **fields}) + "\n" for n in numbers).encode()
-        return self.write(f"landing/{name}", gzip.compress(text) if name.endswith(".gz") else text)
+        return self.put(f"landing/{name}", gzip.compress(text) if name.endswith(".gz") else text)
 
-    def context(self, *, once: bool = True) -> Context:
-        project = self.project
-        tables = analysis.analyse(self.spark, project)
-        board = Board(notices=self.notices)
-        return Context(project, tables, self.spark, self.lake, board, once=once)
+    def begun(self, *, once: bool = True) -> Context:
+        """A new run."""
+        return replace(self.restart().context, once=once)
 
     def drain(self, *names: str) -> Context:
         """Run these flows until nothing is left."""
-        context = self.context()
-        for name in names:
-            flow_of(context, name).run()
-            context.heads.end(name)
-        return context
+        return self.restart().end(*names, close=False).context
 
-    def rows(self, table: str) -> list[dict[str, Any]]:
+    def found(self, table: str) -> list[dict[str, Any]]:
         """The rows of a table, those of bronze by where they stand."""
-        files = lake.files(self.lake.place(table).path)
-        found = [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
-        return sorted(found, key=lambda row: (row.get("partition", 0), row.get("offset", 0)))
+        return sorted(
+            self.rows(table).dicts(), key=lambda row: (row.get("partition", 0), row.get("offset", 0))
+        )
 
     def numbers(self, table: str) -> list[int]:
         """The records of a bronze table, by offset, each by its number."""
-        rows = self.rows(table)
+        rows = self.found(table)
         for partition in {row["partition"] for row in rows}:
             offsets = [row["offset"] for row in rows if row["partition"] == partition]
             assert offsets == list(range(len(offsets)))
@@ -103,6 +82,9 @@ class Landed:
         """{file → what came of it}, by name."""
         known = Ledger.of(self.lake, table).files
         return {Path(path).name: found.outcome for path, found in known.items()}
+
+    def _new(self) -> Context:
+        return replace(super()._new(), ends=None)
 
 
 def times(*seconds: int) -> list[datetime]:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +25,16 @@ from raising import raises_code
 from typer.testing import CliRunner
 
 from headwater.cli import app
-from headwater.common.progress import Board
-from headwater.connectors.files.rows import COLUMNS
 from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.errors.codes import Code
 from headwater.flows.declared import flow_of
 from headwater.operations.backfill import backfill, plan
-from headwater.operations.rebuild import rebuild
-from headwater.planner import analysis
-from headwater.planner.changes import accept
-from headwater.project.bronze import BRONZE
 from headwater.query.inspect.status import standings
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lease import Lease
 from headwater.storage.names import backfill_name
-from headwater.storage.target import Identity, Target
+from headwater.testing import Clock
 
 RAW, FLOW = "bronze.raw", "bronze.raw.backfill"
 ONLY = {
@@ -66,40 +61,22 @@ def visits(raw):
 }
 
 
-class Case(Landed):
+class Filled(Landed):
     """A project whose bronze table of a topic the test writes, as Kafka would."""
 
-    def send(self, *numbers: int) -> None:
+    def came(self, *numbers: int) -> None:
         """One commit of the flow that reads Kafka."""
-        project = self.project
-        accept(project, self.lake, RAW, analysis.of_raw(project, project.topics[RAW]))
-        table = Target(self.lake.create(RAW, COLUMNS, properties={}))
-        sent = table.flows.get(RAW, {}).get("consumed", {}).get("raw", {}).get("0", 0)
-        now = pa.scalar((EPOCH + 10**6) * 10**6, pa.timestamp("us", "UTC"))
-        rows = [
-            {
-                **dict.fromkeys(BRONZE.fieldNames()),
-                **{"value": json.dumps({"n": n, "at": EPOCH + n}).encode(), "topic": "raw", "partition": 0},
-                **{
-                    "offset": sent + at,
-                    "cluster": "main",
-                    "timestamp": now.as_py(),
-                    "ingested_at": now.as_py(),
-                },
-            }
-            for at, n in enumerate(numbers)
-        ]
-        ends = {"raw": {"0": sent + len(numbers)}}
-        identity = Identity(RAW, 1, table.last(RAW) + 1, ends, newest=(EPOCH + 10**6) * 1000)
-        table.append(table.write(pa.Table.from_pylist(rows, COLUMNS), f"{identity.sequence:012d}"), identity)
+        clock, self.clock = self.clock, Clock(datetime.fromtimestamp(EPOCH + 10**6, UTC))
+        self.send("raw", [{"n": n, "at": EPOCH + n} for n in numbers])
+        self.clock = clock
 
     def backfill(self, pattern: str, **more: Any) -> Any:
-        return backfill(self.project, RAW, str(self.root / pattern), **more)
+        return backfill(self.definitions, RAW, str(self.root / pattern), **more)
 
-    def found(self) -> dict[tuple[str, str, int], list[int]]:
+    def partitions(self) -> dict[tuple[str, str, int], list[int]]:
         """{partition → its records}, by offset, which has no gap."""
         found: dict[tuple[str, str, int], list[int]] = {}
-        for row in sorted(self.rows(RAW), key=lambda row: row["offset"]):
+        for row in sorted(self.found(RAW), key=lambda row: row["offset"]):
             of = found.setdefault((row["cluster"], row["topic"], row["partition"]), [])
             assert row["offset"] == len(of)
             of.append(json.loads(row["value"])["n"])
@@ -110,40 +87,40 @@ KAFKA, FIRST, SECOND = ("main", "raw", 0), ("files", "raw", 0), ("files", "raw",
 
 
 @pytest.fixture
-def case(tmp_path: Path, interpreted: SparkSession) -> Case:
-    return Case(tmp_path / "project", interpreted, ONLY)
+def case(tmp_path: Path, interpreted: SparkSession) -> Filled:
+    return Filled(tmp_path / "project", interpreted, ONLY)
 
 
-def test_each_file_enters_once_beside_what_kafka_brings(case: Case) -> None:
+def test_each_file_enters_once_beside_what_kafka_brings(case: Filled) -> None:
     case.land("b.json.gz", *range(5, 28))
     case.land("a.json", *range(5))  # newer, but its name comes first
-    case.send(1000, 1001)
+    case.came(1000, 1001)
     before = log.flows(case.lake.place(RAW).path)[RAW]
     done = case.backfill("landing/*.json*")
     assert (done.files, done.records, done.known, done.partition, done.amiss) == (2, 28, 0, 0, {})
-    assert case.found() == {KAFKA: [1000, 1001], FIRST: list(range(28))}
+    assert case.partitions() == {KAFKA: [1000, 1001], FIRST: list(range(28))}
     flows = log.flows(case.lake.place(RAW).path)
     assert flows[RAW] == before and flows[FLOW]["consumed"] == {"files:raw": {"0": 28}}
     assert backfill_name(RAW) == FLOW and flows[FLOW]["sequence"] == 2  # batches of ten rows
 
-    case.send(1002)
+    case.came(1002)
     done = case.backfill("landing/*.json*")
     assert (done.files, done.records, done.known) == (0, 0, 2)
-    case.write("landing/c.parquet", parquet([50, 51]))
-    case.write("landing/d.csv", b"n,at\n60,1\n")
+    case.put("landing/c.parquet", parquet([50, 51]))
+    case.put("landing/d.csv", b"n,at\n60,1\n")
     case.land("d.json", 70)
     done = case.backfill("landing/c.parquet")
     assert (done.files, done.records, done.known, done.partition) == (1, 2, 0, 1)
     assert (
         case.backfill("landing/?.json").records == 1
     )  # two of the three are there: a new pattern, all the same
-    assert case.found() == {
+    assert case.partitions() == {
         KAFKA: [1000, 1001, 1002],
         FIRST: list(range(28)),
         SECOND: [50, 51],
         ("files", "raw", 2): [70],
     }
-    (standing,) = standings(case.project)
+    (standing,) = standings(case.definitions)
     assert standing.newest is not None and standing.newest.timestamp() == EPOCH + 10**6  # Kafka's
     assert (standing.unread, standing.amiss) == (None, 0)
     said = CliRunner().invoke(app, ["describe", RAW, "--project", str(case.root)]).stdout
@@ -153,18 +130,18 @@ def test_each_file_enters_once_beside_what_kafka_brings(case: Case) -> None:
     )
 
 
-def test_a_table_that_kafka_has_not_fed_yet(case: Case) -> None:
+def test_a_table_that_kafka_has_not_fed_yet(case: Filled) -> None:
     case.land("a.json", 1)
     assert case.backfill("landing/*").records == 1
-    case.send(2)
-    assert case.found() == {KAFKA: [2], FIRST: [1]}
+    case.came(2)
+    assert case.partitions() == {KAFKA: [2], FIRST: [1]}
 
 
 class Crash(BaseException):
     """The process ends here."""
 
 
-def test_a_crash_at_any_step_loses_and_doubles_nothing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_at_any_step_loses_and_doubles_nothing(case: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     draw = random.Random(seed)
@@ -187,14 +164,14 @@ def test_a_crash_at_any_step_loses_and_doubles_nothing(case: Case, monkeypatch: 
                 case.backfill("landing/*.json*", form="json")
             except Crash:
                 assert len(steps) == at
-        case.send(-sent)  # the run that reads Kafka goes on from the same table
+        case.came(-sent)  # the run that reads Kafka goes on from the same table
     case.backfill("landing/*.json*", form="json")
-    assert case.found()[FIRST] == list(range(sent)) and len(case.found()[KAFKA]) == 13
+    assert case.partitions()[FIRST] == list(range(sent)) and len(case.partitions()[KAFKA]) == 13
 
 
-def test_what_is_amiss_is_said_and_the_rest_goes_on(case: Case) -> None:
+def test_what_is_amiss_is_said_and_the_rest_goes_on(case: Filled) -> None:
     whole = case.land("b.json.gz", *range(30)).read_bytes()
-    case.write("landing/b.json.gz", whole[:-9])
+    case.put("landing/b.json.gz", whole[:-9])
     case.land("c.json", 1)
 
     def run(*more: str) -> tuple[int, Any]:
@@ -217,8 +194,8 @@ def test_what_is_amiss_is_said_and_the_rest_goes_on(case: Case) -> None:
         code, done = run()
         assert code == 1 and list(done["amiss"].values()) == ["OSError: Truncated compressed stream"]
     assert states() == [("b.json.gz", "unreadable"), ("c.json", "taken")]
-    assert standings(case.project)[0].amiss == 1
-    case.write("landing/b.json.gz", whole)
+    assert standings(case.definitions)[0].amiss == 1
+    case.put("landing/b.json.gz", whole)
     case.land("c.json", 1, 2)
     assert states() == [("b.json.gz", "new"), ("c.json", "changed")]
     code, done = run()
@@ -226,13 +203,13 @@ def test_what_is_amiss_is_said_and_the_rest_goes_on(case: Case) -> None:
         30,
         ["changed after it was taken"],
     )
-    assert case.found() == {FIRST: [1, *range(30)]}
+    assert case.partitions() == {FIRST: [1, *range(30)]}
     assert run()[0] == 0
 
 
 def test_what_can_not_be_backfilled(tmp_path: Path, interpreted: SparkSession) -> None:
     more = {"bronze/paid.py": "import headwater as hw\npaid = hw.files('in/*')\n"}
-    case = Case(tmp_path / "project", interpreted, {**ONLY, **BELOW, **more})
+    case = Filled(tmp_path / "project", interpreted, {**ONLY, **BELOW, **more})
     case.land("a.json", 1)
     refused: dict[str, tuple[Code, str]] = {
         "bronze.paid": ("BACKFILL_NEEDS_TOPIC", r"takes what lies at in/\*; put the files there"),
@@ -241,9 +218,9 @@ def test_what_can_not_be_backfilled(tmp_path: Path, interpreted: SparkSession) -
     }
     for table, (code, why) in refused.items():
         with raises_code(code, table=table, match=why):
-            backfill(case.project, table, str(case.root / "landing/*"))
+            backfill(case.definitions, table, str(case.root / "landing/*"))
         with raises_code(code, table=table, match=why):
-            plan(case.project, table, str(case.root / "landing/*"))
+            plan(case.definitions, table, str(case.root / "landing/*"))
     with raises_code("NO_FILES", file="nowhere/*"):
         case.backfill("nowhere/*")
     case.land("b", 1)
@@ -255,16 +232,16 @@ def test_what_can_not_be_backfilled(tmp_path: Path, interpreted: SparkSession) -
         case.backfill("landing/*", form="json")
 
 
-def test_a_delta_table_is_history_too(case: Case) -> None:
+def test_a_delta_table_is_history_too(case: Filled) -> None:
     old = case.root / "old"
     for first in (0, 10, 20):
         rows = pa.table({"n": list(range(first, first + 10)), "at": [EPOCH + first] * 10})
         write_deltalake(old, rows, mode="append")
     write_deltalake(old, pa.table({"n": [99], "at": [EPOCH]}), mode="overwrite")  # its past is not its own
     DeltaTable(old).restore(2)
-    assert {file.state for file in plan(case.project, RAW, str(old))} == {"new"}
+    assert {file.state for file in plan(case.definitions, RAW, str(old))} == {"new"}
     assert case.backfill("old").records == 30
-    assert case.found() == {FIRST: list(range(30))}
+    assert case.partitions() == {FIRST: list(range(30))}
     assert (case.backfill("old").records, case.backfill("old").known) == (0, 3)
     write_deltalake(old, pa.table({"n": [30], "at": [EPOCH]}), mode="append")
     assert case.backfill("old").records == 1
@@ -275,7 +252,7 @@ def test_a_delta_table_is_history_too(case: Case) -> None:
         match=r"old was rewritten after 4 of its files were taken .* nothing",
     ):
         case.backfill("old")
-    assert case.found() == {FIRST: list(range(31))}
+    assert case.partitions() == {FIRST: list(range(31))}
     write_deltalake(case.root / "parts", pa.table({"n": [1], "day": ["x"]}), partition_by=["day"])
     with raises_code(
         "NOT_ADOPTABLE",
@@ -287,27 +264,20 @@ def test_a_delta_table_is_history_too(case: Case) -> None:
 
 def test_windows_below(tmp_path: Path, interpreted: SparkSession) -> None:
     """Corrected windows are at once as if the history had come in time; final ones, after a rebuild."""
-    case = Case(tmp_path / "project", interpreted, {**ONLY, **BELOW})
+    case = Filled(tmp_path / "project", interpreted, {**ONLY, **BELOW})
     tables = ("silver.visits", "gold.corrected", "gold.ended")
     windows = lambda table: sorted(  # noqa: E731
-        (int(row["since"].timestamp()) - EPOCH, row["visits"]) for row in case.rows(table)
+        (int(row["since"].timestamp()) - EPOCH, row["visits"]) for row in case.found(table)
     )
 
-    def drain() -> None:
-        context = case.context()
-        context.heads.end(RAW)
-        for name in tables:
-            flow_of(context, name).run()
-            context.heads.end(name)
-
-    case.send(*range(1000, 1200, 5))
-    drain()
+    case.came(*range(1000, 1200, 5))
+    case.drain(*tables)
     ended = [(960, 4), (1020, 12), (1080, 12)]
     assert windows("gold.ended") == ended and windows("gold.corrected") == [*ended, (1140, 12)]
     case.land("a.json", *range(0, 120, 10), 1010)
     case.land("b.json", *range(120, 200, 10))
     case.backfill("landing/*.json")
-    drain()
+    case.drain(*tables)
     assert windows("gold.corrected") == [
         (0, 6),
         (60, 6),
@@ -317,22 +287,22 @@ def test_windows_below(tmp_path: Path, interpreted: SparkSession) -> None:
         *ended[1:],
         (1140, 12),
     ]
-    assert windows("gold.ended") == ended and len(case.rows("gold.ended_late")) == 21
+    assert windows("gold.ended") == ended and len(case.found("gold.ended_late")) == 21
 
     # What comes after 1010 in its own partition is late for good.
-    assert rebuild(case.project, ["gold.ended"], notices=Board(notices=case.notices)).swapped
+    assert case.rebuild("gold.ended").swapped
     assert windows("gold.ended") == [(0, 6), (60, 6), (960, 5), *ended[1:]]
-    assert len(case.rows("gold.ended_late")) == 8
+    assert len(case.found("gold.ended_late")) == 8
 
 
 @pytest.fixture
-def live(tmp_path: Path, spark: SparkSession, broker: str) -> Iterator[tuple[Case, Any, Any]]:
+def live(tmp_path: Path, spark: SparkSession, broker: str) -> Iterator[tuple[Filled, Any, Any]]:
     """A flow that reads Kafka, at work, and a producer."""
     conf = f"kafka: {{bootstrap.servers: '{broker}'}}\ntrigger: 100ms\n"
     definition = "import headwater as hw\nraw = hw.topic('history')\n"
-    case = Case(tmp_path / "project", spark, {"conf/local.yaml": conf, "bronze/raw.py": definition})
+    case = Filled(tmp_path / "project", spark, {"conf/local.yaml": conf, "bronze/raw.py": definition})
     create_topics({"bootstrap.servers": broker}, [Topic("history", 1)])
-    context = replace(case.context(once=False), bootstrap=broker)
+    context = replace(case.begun(once=False), bootstrap=broker)
     lease = Lease(RAW, case.lake.flow_folder(RAW))
     flow = flow_of(context, RAW)
     worker = threading.Thread(target=flow.run)
@@ -345,7 +315,7 @@ def live(tmp_path: Path, spark: SparkSession, broker: str) -> Iterator[tuple[Cas
         lease.release()
 
 
-def test_the_process_that_writes_the_table_does_it(live: tuple[Case, Any, Any]) -> None:
+def test_the_process_that_writes_the_table_does_it(live: tuple[Filled, Any, Any]) -> None:
     case, context, producer = live
     for n in range(3000):
         producer.produce("history", json.dumps({"n": n}).encode(), partition=0)
@@ -364,7 +334,7 @@ def test_the_process_that_writes_the_table_does_it(live: tuple[Case, Any, Any]) 
     while board.flows[RAW].rows_in < 3000:
         context.stop.wait(0.05)
         assert board.flows[RAW].state == "running"
-    assert case.found() == {
+    assert case.partitions() == {
         ("main", "history", 0): list(range(3000)),
         ("files", "history", 0): list(range(900)),
     }
@@ -375,7 +345,7 @@ HEADWATER = str(Path(sys.executable).parent / "headwater")
 
 @pytest.mark.torture
 @pytest.mark.parametrize("archive", ["landing/*.json.gz", "a-delta-table"])
-def test_processes_that_are_killed_take_each_file_once(case: Case, archive: str) -> None:
+def test_processes_that_are_killed_take_each_file_once(case: Filled, archive: str) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     draw = random.Random(seed)
@@ -399,4 +369,4 @@ def test_processes_that_are_killed_take_each_file_once(case: Case, archive: str)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
     done = run()
     assert done.returncode == 0, done.stderr
-    assert case.found() == {FIRST: list(range(sent))}
+    assert case.partitions() == {FIRST: list(range(sent))}

@@ -71,7 +71,7 @@ def test_each_object_is_taken_once_in_the_order_of_writing(case: Landed) -> None
     case.land("deep/er/day=1/c d+e%.json", 4, 5)
     for name in ("_a.json", ".b.json", "_half/c.json", "f.txt"):
         case.land(name, 99)
-    case.write("landing/empty.json", b"")
+    case.put("landing/empty.json", b"")
     case.drain(PAID)
     assert case.numbers(PAID) == [1, 2, 3, 4, 5]
     case.drain(PAID)
@@ -83,11 +83,11 @@ def test_each_object_is_taken_once_in_the_order_of_writing(case: Landed) -> None
     assert set(case.outcomes(PAID).values()) == {"taken"}
     assert not incoming(case).exists()
 
-    row = case.rows(PAID)[2]
+    row = case.found(PAID)[2]
     assert [row["timestamp"]] == times(2) and row["topic"] == PAID
     headers = {header["key"]: header["value"].decode() for header in row["headers"]}
     assert headers["file.path"] == f"{LANDING}/a.json.gz"
-    (standing,) = standings(case.project)
+    (standing,) = standings(case.definitions)
     assert (standing.unread, standing.amiss) == (0, 0)
 
 
@@ -130,9 +130,9 @@ def test_a_pattern_means_the_same_as_of_files(store: Store, form: str) -> None:
 
 
 def test_what_is_amiss_is_said_and_the_rest_goes_on(case: Landed) -> None:
-    case.write("landing/damaged.json.gz", b"no such file")
+    case.put("landing/damaged.json.gz", b"no such file")
     case.land("good.json", *range(3))
-    case.write("landing/cut.json.gz", gzip.compress(b'{"n": 9}\n' * 10_000)[:-20])
+    case.put("landing/cut.json.gz", gzip.compress(b'{"n": 9}\n' * 10_000)[:-20])
     case.drain(PAID)
     assert case.numbers(PAID) == [0, 1, 2]
     assert case.outcomes(PAID) == {
@@ -145,7 +145,7 @@ def test_what_is_amiss_is_said_and_the_rest_goes_on(case: Landed) -> None:
     case.drain(PAID)
     assert case.numbers(PAID) == [0, 1, 2, 3]
     assert case.outcomes(PAID)["good.json"] == "changed"
-    assert "s3://acme/landing/good.json: changed after it was taken" in case.notices.getvalue()
+    assert "s3://acme/landing/good.json: changed after it was taken" in case.notices
 
 
 def test_objects_that_change_or_go_while_they_are_brought(store: Store, tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_a_store_that_is_away_is_waited_for(
     for n in range(4):
         case.land(f"{n}.json", *range(n * 20, n * 20 + 20))
     monkeypatch.setattr(buckets, "AHEAD", 1)
-    flow: Any = flow_of(case.context(), PAID)
+    flow: Any = flow_of(case.begun(), PAID)
     flow._intake.recover()
     flow._intake.look(flow._source, flow._files.format, 0)
     assert flow._step()
@@ -259,7 +259,7 @@ def test_a_store_that_is_away_is_waited_for(
     flow._intake.close()
     taken = case.numbers(PAID)
     assert 10 <= len(taken) < 80 and taken == list(range(len(taken)))  # what came before is in the table
-    (standing,) = standings(case.project)
+    (standing,) = standings(case.definitions)
     assert standing.unread is None
     with raises_code("STORE_UNAVAILABLE"):
         case.drain(PAID)
@@ -272,7 +272,7 @@ def test_objects_that_arrive_while_the_store_comes_and_goes(case: Landed, store:
     """A run tries again, later and later; each object is taken once."""
     from headwater.run.supervisor import transient
 
-    context = case.context(once=False)
+    context = case.begun(once=False)
     failed: list[Exception] = []
 
     def work() -> None:
@@ -325,14 +325,14 @@ def test_what_a_store_refuses(case: Landed, store: Store) -> None:
 
 
 def test_what_a_project_may_say(case: Landed, store: Store) -> None:
-    case.write("bronze/paid.py", BRONZE.replace("s3://acme", "s3://acne").encode())
+    case.put("bronze/paid.py", BRONZE.replace("s3://acme", "s3://acne").encode())
     with raises_code("UNKNOWN_BUCKET", table="bronze.paid", file="paid.py"):
         load_project(case.root)
     for pattern in ("gs://acme/x/*", "s3://acme", "s3:///x"):
-        case.write("bronze/paid.py", f"import headwater as hw\npaid = hw.files({pattern!r})".encode())
+        case.put("bronze/paid.py", f"import headwater as hw\npaid = hw.files({pattern!r})".encode())
         with raises_code("FILES_PATTERN_INVALID"):
             load_project(case.root)
-    case.write("bronze/paid.py", BRONZE.encode())
+    case.put("bronze/paid.py", BRONZE.encode())
     wrong: list[tuple[dict[str, str], Code, str]] = [
         ({"secret_key": "abc"}, "SECRET_IN_CONF", r"s3\.acme\.secret_key "),
         ({"session_token": "abc"}, "SECRET_IN_CONF", r"s3\.acme\.session_token "),
@@ -345,7 +345,7 @@ def test_what_a_project_may_say(case: Landed, store: Store) -> None:
         ),
     ]
     for others, code, said in wrong:
-        case.write("conf/local.yaml", store.conf("acme", **others))
+        case.put("conf/local.yaml", store.conf("acme", **others))
         with raises_code(code, file="conf/local.yaml", match=said):
             load_project(case.root)
 
@@ -355,9 +355,9 @@ def test_history_of_a_topic(tmp_path: Path, store: Store, interpreted: SparkSess
     case = Landed(tmp_path / "project", interpreted, files, store.root / "acme")
     case.land("b.json", *range(5, 40))
     case.land("a.json", *range(5))
-    case.write("landing/c.parquet", parquet([50, 51]))
+    case.put("landing/c.parquet", parquet([50, 51]))
     pattern = f"{LANDING}/*.json"
-    assert [(file.path, file.state) for file in plan(case.project, RAW, pattern)] == [
+    assert [(file.path, file.state) for file in plan(case.definitions, RAW, pattern)] == [
         (f"{LANDING}/a.json", "new"),
         (f"{LANDING}/b.json", "new"),
     ]
@@ -366,12 +366,12 @@ def test_history_of_a_topic(tmp_path: Path, store: Store, interpreted: SparkSess
     assert done.exit_code == 0 and "40 records of 2 files, partition 0" in done.stdout, done.output
     done = CliRunner().invoke(app, command)
     assert "0 records of 0 files" in done.stdout and "2 files were there before" in done.stdout
-    taken = backfill(case.project, RAW, f"{LANDING}/*.parquet")
+    taken = backfill(case.definitions, RAW, f"{LANDING}/*.parquet")
     assert (taken.records, taken.partition) == (2, 1)
-    numbers = [json.loads(row["value"])["n"] for row in case.rows(RAW)]
+    numbers = [json.loads(row["value"])["n"] for row in case.found(RAW)]
     assert numbers == [*range(40), 50, 51]
     with raises_code("UNKNOWN_BUCKET", file="acne/x"):
-        backfill(case.project, RAW, "s3://acne/x")
+        backfill(case.definitions, RAW, "s3://acne/x")
     store.stop()
     done = CliRunner().invoke(app, command)
     assert isinstance(done.exception, StoreUnavailable)
@@ -383,7 +383,7 @@ def test_processes_that_are_killed_take_each_object_once(case: Landed, store: St
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     draw = random.Random(seed)
-    case.write("bronze/paid.py", BRONZE.replace("=10", "=300").encode())
+    case.put("bronze/paid.py", BRONZE.replace("=10", "=300").encode())
     sent = 0
     command = [HEADWATER, "run", "--once", "--project", str(case.root)]
 

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from raising import raises_code
-from visits import COUNTS, ENDED, TOP, VISITS, Case
+from visits import COUNTS, ENDED, TOP, VISITS, Visits
 
 from headwater import query
 from headwater.errors import CommitError
@@ -55,13 +55,13 @@ EVERY = (*ABOVE, *QUERIES, NAMED)
 
 
 @pytest.fixture
-def case(tmp_path: Path, interpreted: SparkSession) -> Case:
-    case = Case(tmp_path / "project", interpreted, **FILES)
+def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
+    case = Visits(tmp_path / "project", interpreted, FILES)
     (case.root / f"{ENDED.replace('.', '/')}.sql").unlink()  # nothing follows it
     return case
 
 
-def check(case: Case) -> None:
+def check(case: Visits) -> None:
     """Each holds what its query says of what it follows."""
     queries = QUERIES | {
         NAMED: "SELECT c.user, visits, total, name FROM {gold.counts} c "
@@ -72,10 +72,10 @@ def check(case: Case) -> None:
         assert case.rows(name) == sorted(want, key=repr), name
 
 
-def test_rows_come_change_and_go(case: Case) -> None:
+def test_rows_come_change_and_go(case: Visits) -> None:
     draw, seen = random.Random(31), dict[str, set[int]]()
     for _ in range(4):
-        case.send(draw, 12)
+        case.visit(draw, 12)
         case.drain(*EVERY)
         check(case)
         for name in (*QUERIES, NAMED):
@@ -83,20 +83,20 @@ def test_rows_come_change_and_go(case: Case) -> None:
     assert all(len(seen[name]) > 1 for name in (EVEN, NAMED, LONG)), seen
     gone = {name: _metric(case, name, "deleted") for name in (EVEN, NAMED, LONG)}
     assert gone[EVEN] and gone[NAMED], gone
-    assert {one.behind for one in status.standings(case.project()) if one.table in QUERIES} == {0}
+    assert {one.behind for one in status.standings(case.definitions) if one.table in QUERIES} == {0}
 
 
-def _metric(case: Case, name: str, what: str) -> int:
+def _metric(case: Visits, name: str, what: str) -> int:
     """How many rows merges into a table have inserted, updated or deleted."""
     path = case.lake.place(name).path
     commits = log.commits(path, after=0, upto=log.head(path))
     return sum(commit.metrics.get(f"num_target_rows_{what}", 0) for commit in commits)
 
 
-def test_it_begins_with_what_is_there_and_may_take_many_commits_at_once(case: Case) -> None:
+def test_it_begins_with_what_is_there_and_may_take_many_commits_at_once(case: Visits) -> None:
     draw = random.Random(32)
     for _ in range(2):
-        case.send(draw, 15)
+        case.visit(draw, 15)
         case.drain(*ABOVE)
     case.drain(*ABOVE, EVEN, NAMED, LONG, FIRST)
     for name in (COUNTS, TOP):  # of these the log loses its beginning
@@ -107,9 +107,9 @@ def test_it_begins_with_what_is_there_and_may_take_many_commits_at_once(case: Ca
     case.drain(*EVERY)
     check(case)
     again = "CREATE STREAMING TABLE gold.again AS SELECT user, visits FROM STREAM gold.counts"
-    case.write(**{"gold/again.sql": again})
+    case.write({"gold/again.sql": again})
     for _ in range(2):
-        case.send(draw, 15)
+        case.visit(draw, 15)
         case.drain(*ABOVE)
     case.drain(*EVERY, "gold.again")
     check(case)
@@ -120,12 +120,12 @@ def test_it_begins_with_what_is_there_and_may_take_many_commits_at_once(case: Ca
     "step", ["built", *(pytest.param(at, marks=pytest.mark.torture) for at in ("pinned", "committed"))]
 )
 def test_a_batch_that_was_killed_is_there_once(
-    case: Case, monkeypatch: pytest.MonkeyPatch, step: str
+    case: Visits, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     draw = random.Random(33)
-    case.send(draw)
+    case.visit(draw)
     case.drain(*EVERY)
-    case.send(draw)
+    case.visit(draw)
     case.drain(*ABOVE)
 
     def killed(at: str, flow: str) -> None:
@@ -141,25 +141,25 @@ def test_a_batch_that_was_killed_is_there_once(
     check(case)
 
 
-def test_it_is_planned_rebuilt_and_proven_like_any_other(case: Case) -> None:
+def test_it_is_planned_rebuilt_and_proven_like_any_other(case: Visits) -> None:
     draw = random.Random(34)
     for _ in range(2):
-        case.send(draw)
+        case.visit(draw)
         case.drain(*EVERY)
-    assert {one.verdict.effect for one in plan(case.project())} == {"unchanged"}
+    assert {one.verdict.effect for one in plan(case.definitions)} == {"unchanged"}
     done = case.rebuild(VISITS, verify=True)
     assert done.swapped and not any(done.differences), done.differences
     assert {*QUERIES, NAMED} <= {one.table for one in done.differences}
     check(case)
-    proven = list(reconcile(case.project(), [EVEN, LONG], since_last=True))
-    case.send(draw)
+    proven = list(reconcile(case.definitions, [EVEN, LONG], since_last=True))
+    case.visit(draw)
     case.drain(*EVERY)
     check(case)
-    again = list(reconcile(case.project(), [EVEN, LONG, FIRST], since_last=True))
+    again = list(reconcile(case.definitions, [EVEN, LONG, FIRST], since_last=True))
     assert all(one.same for one in (*proven, *again))
     assert [one.since for one in again] == [*(one.version for one in proven), None]
     case.change("gold/even.sql", "total % 2 = 0", "total % 2 = 1")
-    assert {one.table for one in plan(case.project()) if one.verdict.effect == "rebuild"} == {EVEN, LESS}
+    assert {one.table for one in plan(case.definitions) if one.verdict.effect == "rebuild"} == {EVEN, LESS}
 
 
 @pytest.mark.parametrize(
@@ -193,18 +193,18 @@ def test_it_is_planned_rebuilt_and_proven_like_any_other(case: Case) -> None:
         ),
     ],
 )
-def test_what_can_not_follow_is_said(case: Case, text: str, code: Code, why: str) -> None:
-    case.write(**{"gold/even.sql": f"CREATE STREAMING TABLE gold.even AS {text}"})
+def test_what_can_not_follow_is_said(case: Visits, text: str, code: Code, why: str) -> None:
+    case.write({"gold/even.sql": f"CREATE STREAMING TABLE gold.even AS {text}"})
     (case.root / "gold" / "less.sql").unlink()
     with raises_code(code, table="gold.even", match=rf"gold\.even.*{why}"):
-        case.context()
+        case.once()
 
 
-def test_rows_with_other_keys_are_refused(case: Case) -> None:
+def test_rows_with_other_keys_are_refused(case: Visits) -> None:
     text = "SELECT user, explode(array(total, visits)) AS n FROM STREAM gold.counts"
-    case.write(**{"gold/even.sql": f"CREATE STREAMING TABLE gold.even AS {text}"})
+    case.write({"gold/even.sql": f"CREATE STREAMING TABLE gold.even AS {text}"})
     (case.root / "gold" / "less.sql").unlink()
-    case.send(random.Random(35))
+    case.visit(random.Random(35))
     case.drain(VISITS, COUNTS)
     with raises_code("KEYS_NOT_KEPT", table="gold.even"):
         case.drain(EVEN)

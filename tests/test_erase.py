@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
 from typer.testing import CliRunner
-from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
+from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Visits, of_new_lake
 
 from headwater.cli import app
 from headwater.common.progress import Board
@@ -75,24 +75,22 @@ mine = hw.sink("gold.counts", Mine, name="mine")
 
 
 @pytest.fixture
-def case(tmp_path: Path, interpreted: SparkSession) -> Case:
-    case = Case(tmp_path / "project", interpreted, **FILES)
+def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
+    case = Visits(tmp_path / "project", interpreted, FILES)
     draw = random.Random(7)
     for _ in range(4):
-        case.send(draw)
+        case.visit(draw)
     case.drain(*DERIVED, SINK)
     return case
 
 
-def erase(case: Case, where: str = "user = 'b'", table: str = VISITS, **options: Any) -> Erased:
-    project = case.project()
+def erase(case: Visits, where: str = "user = 'b'", table: str = VISITS, **options: Any) -> Erased:
+    project = case.definitions
     found = erasing.unfinished(project) or erasing.look(project, table, where)
-    done = erasing.erase(project, found, notices=Board(notices=StringIO()), **options)
-    case.bronze = Target(case.bronze.place)
-    return done
+    return erasing.erase(project, found, notices=Board(notices=StringIO()), **options)
 
 
-def values(case: Case) -> list[bytes]:
+def values(case: Visits) -> list[bytes]:
     """What is in any Parquet file below the lake that holds raw records, live or not."""
     found = []
     for path in case.lake.root.rglob("*.parquet"):
@@ -101,15 +99,15 @@ def values(case: Case) -> list[bytes]:
     return found
 
 
-def of_b(case: Case) -> int:
+def of_b(case: Visits) -> int:
     return sum(b'"user": "b"' in value for value in values(case))
 
 
-def held(case: Case) -> dict[str, int]:
+def held(case: Visits) -> dict[str, int]:
     return dict(json.loads((case.root / "gold" / "held").read_text()))
 
 
-def test_all_that_was_made_of_records_goes_with_them(case: Case) -> None:
+def test_all_that_was_made_of_records_goes_with_them(case: Visits) -> None:
     everything, raw, count = case.everything(), case.rows(RAW), of_b(case)
     assert count > 9 and all(any("b" in row for row in everything[name]) for name in (VISITS, COUNTS, TOP))
     assert any("b" in row for row in everything[f"{ENDED}_late"]) and "b" in held(case)
@@ -125,9 +123,9 @@ def test_all_that_was_made_of_records_goes_with_them(case: Case) -> None:
     assert held(case) == {row[0]: row[1] for row in case.rows(COUNTS)}
 
 
-def test_streams_go_on_and_a_replay_brings_nothing_back(case: Case) -> None:
+def test_streams_go_on_and_a_replay_brings_nothing_back(case: Visits) -> None:
     erase(case)
-    case.send(random.Random(8))  # of b, too: who is erased may come again
+    case.visit(random.Random(8))  # of b, too: who is erased may come again
     case.drain(*DERIVED, SINK)
     assert of_b(case) > 0 and "b" in held(case)
     assert case.everything() == of_new_lake(case)
@@ -137,7 +135,7 @@ def test_streams_go_on_and_a_replay_brings_nothing_back(case: Case) -> None:
     assert not [row for rows in case.everything().values() for row in rows if "b" in row]
 
 
-def test_the_order_of_what_is_left_stays(case: Case) -> None:
+def test_the_order_of_what_is_left_stays(case: Visits) -> None:
     before = [offset for (*_, offset) in _places(case)]
     gone = {record for record in before if record % 3 == 0}
     assert erase(case, '"offset" % 3 = 0', RAW).records == len(gone)
@@ -146,7 +144,7 @@ def test_the_order_of_what_is_left_stays(case: Case) -> None:
     assert first.what == "records erased" and not older and log.first(case.bronze.place.path) > 0
 
 
-def _places(case: Case) -> list[tuple[Any, ...]]:
+def _places(case: Visits) -> list[tuple[Any, ...]]:
     columns = ["cluster", "topic", "partition", "offset"]
     files = log.snapshot(case.bronze.place.path, case.bronze.version)
     return [
@@ -154,19 +152,19 @@ def _places(case: Case) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_every_table_that_has_the_records_loses_them(case: Case) -> None:
-    case.write(**{"bronze/twin.py": "import headwater as hw\ntwin = hw.topic('raw')\n"})
+def test_every_table_that_has_the_records_loses_them(case: Visits) -> None:
+    case.write({"bronze/twin.py": "import headwater as hw\ntwin = hw.topic('raw')\n"})
     twin = Target(case.lake.create("bronze.twin", case.columns, properties={}))
     rows = case.bronze.held(case.columns)
     twin.append(twin.write(rows, "twin"), Identity("bronze.twin", 1, 0, {"raw": {"0": case.sent}}))
-    found = erasing.look(case.project(), VISITS, "user = 'b'")
+    found = erasing.look(case.definitions, VISITS, "user = 'b'")
     assert found.records == dict.fromkeys([RAW, "bronze.twin"], len(found.places))
     assert erase(case).bronze == [RAW, "bronze.twin"] and of_b(case) == 0
     assert len(case.rows("bronze.twin")) == len(case.rows(RAW))
 
 
-def test_malformed_records_are_said_and_can_be_meant(case: Case) -> None:
-    found = erasing.look(case.project(), VISITS, "user = 'b'")
+def test_malformed_records_are_said_and_can_be_meant(case: Visits) -> None:
+    found = erasing.look(case.definitions, VISITS, "user = 'b'")
     malformed = len(case.rows("quarantine.silver_visits"))
     assert found.malformed == malformed > 0
     done = erase(case, "value = '{'::BLOB OR user = 'b'")
@@ -174,7 +172,7 @@ def test_malformed_records_are_said_and_can_be_meant(case: Case) -> None:
     assert "quarantine.silver_visits" not in case.lake.places() and b"{" not in values(case)
 
 
-def test_many_people_are_erased_at_once(case: Case) -> None:
+def test_many_people_are_erased_at_once(case: Visits) -> None:
     (gone := case.root / "gone.csv").write_text("id\na\nb\n")
     assert erase(case, f"user IN (SELECT id FROM read_csv('{gone}'))").records > 20
     assert {row[0] for row in case.rows(COUNTS)} == {"c"} == held(case).keys()
@@ -196,33 +194,33 @@ def test_many_people_are_erased_at_once(case: Case) -> None:
         ("silver.nope", "true", "UNKNOWN_TABLE", r"unknown table 'silver\.nope'"),
     ],
 )
-def test_what_can_not_be_meant_is_said(case: Case, table: str, where: str, code: Code, why: str) -> None:
+def test_what_can_not_be_meant_is_said(case: Visits, table: str, where: str, code: Code, why: str) -> None:
     with raises_code(code, match=why):
-        erasing.look(case.project(), table, where)
+        erasing.look(case.definitions, table, where)
 
 
-def test_what_would_bring_them_back_is_refused(case: Case) -> None:
+def test_what_would_bring_them_back_is_refused(case: Visits) -> None:
     everything = case.everything()
-    savepoints.create(case.project(), "before")
+    savepoints.create(case.definitions, "before")
     with raises_code("SAVEPOINTS_HOLD_RECORDS"):
         erase(case)
     savepoints.drop(case.lake, "before")
     assert not case.rebuild(COUNTS, swap=False).swapped
     with raises_code("REBUILD_UNDER_WAY", match="a rebuild is under way"):
         erase(case)
-    abort(case.project())
+    abort(case.definitions)
     top = (case.root / "gold" / "top.sql").rename(case.root / "top.sql")
     with raises_code("TABLE_WITHOUT_DEFINITION", table="gold.top"):
         erase(case)
     top.rename(case.root / "gold" / "top.sql")
     short = "kafka: embedded\nmaintain: {keep: 0s, tables: {bronze.raw: {retention: 1ms}}}\n"
-    case.write(**{"conf/local.yaml": short})
-    case.send(random.Random(8))
+    case.write({"conf/local.yaml": short})
+    case.visit(random.Random(8))
     files = [file.path for file in log.snapshot(case.bronze.place.path, case.bronze.version)]
     case.bronze.expire(files[:1], datetime.now(UTC))
     with raises_code("HISTORY_GONE"):
         erase(case)
-    assert case.everything() == everything and erasing.unfinished(case.project()) is None
+    assert case.everything() == everything and erasing.unfinished(case.definitions) is None
     assert erase(case, since="earliest").records and of_b(case) == 0
 
 
@@ -239,11 +237,11 @@ def broken_off(monkeypatch: pytest.MonkeyPatch, at: str, of: tuple[str, ...], do
             do()
 
 
-def test_what_killed_commands_left_of_savepoints_goes(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_killed_commands_left_of_savepoints_goes(case: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = case.lake.root / "_savepoints"
-    create = lambda: savepoints.create(case.project(), "cut")  # noqa: E731
+    create = lambda: savepoints.create(case.definitions, "cut")  # noqa: E731
     broken_off(monkeypatch, "made", ("savepoint",), create)
-    savepoints.create(case.project(), "half")
+    savepoints.create(case.definitions, "half")
     (kept / "half").rename(kept / ".half.part")  # a drop that was killed
     shutil.rmtree(kept / ".half.part" / "silver")
     assert sorted(path.name for path in kept.iterdir()) == [".cut.part", ".half.part"]
@@ -252,9 +250,9 @@ def test_what_killed_commands_left_of_savepoints_goes(case: Case, monkeypatch: p
 
 
 def test_what_was_left_of_savepoints_does_not_stop_an_erase_that_goes_on(
-    case: Case, monkeypatch: pytest.MonkeyPatch
+    case: Visits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    savepoints.create(case.project(), "half")
+    savepoints.create(case.definitions, "half")
     kept, aside = case.lake.root / "_savepoints", case.root / "aside"
     (kept / "half").rename(aside)
     broken_off(monkeypatch, "noted", ("erase",), lambda: erase(case))
@@ -265,15 +263,15 @@ def test_what_was_left_of_savepoints_does_not_stop_an_erase_that_goes_on(
     assert erase(case).records > 9 and not any(kept.iterdir())
 
 
-def test_a_savepoint_that_is_being_made_is_let_be(case: Case) -> None:
+def test_a_savepoint_that_is_being_made_is_let_be(case: Visits) -> None:
     with whole(case.lake.root / "_savepoints" / "live") as part:
         with raises_code("SAVEPOINT_BUSY", file=".live.part"):
             erase(case)
-        assert part.is_dir() and erasing.unfinished(case.project()) is None
+        assert part.is_dir() and erasing.unfinished(case.definitions) is None
 
 
-def test_unfinished_files_of_other_tables_do_not_stop_it(case: Case) -> None:
-    case.write(**{"bronze/twin.py": "import headwater as hw\ntwin = hw.topic('twin')\n"})
+def test_unfinished_files_of_other_tables_do_not_stop_it(case: Visits) -> None:
+    case.write({"bronze/twin.py": "import headwater as hw\ntwin = hw.topic('twin')\n"})
     twin = Target(case.lake.create("bronze.twin", case.columns, properties={}))
     rows = case.columns.empty_table()
     staged = twin.write(pa.Table.from_pylist([{"topic": "twin"}], case.columns), "000000000000")
@@ -291,22 +289,24 @@ def test_unfinished_files_of_other_tables_do_not_stop_it(case: Case) -> None:
     assert twin.append(staged, Identity("bronze.twin", 1, 0, {})) == 1 and len(twin.held(rows.schema)) == 1
 
 
-def test_a_table_s_file_that_can_not_be_read_is_named(case: Case) -> None:
-    found = erasing.look(case.project(), VISITS, "user = 'nobody'")
+def test_a_table_s_file_that_can_not_be_read_is_named(case: Visits) -> None:
+    found = erasing.look(case.definitions, VISITS, "user = 'nobody'")
     file = Path(case.bronze.files()[0])
     file.write_bytes(file.read_bytes()[:-9])
     with raises_code("FILE_DAMAGED", match=rf"{file.name} is no whole Parquet file"):
         proof.search(case.lake, found.places)
 
 
-def test_rows_do_not_expire_while_an_erase_is_under_way(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_do_not_expire_while_an_erase_is_under_way(
+    case: Visits, monkeypatch: pytest.MonkeyPatch
+) -> None:
     short = "kafka: embedded\nmaintain: {keep: 0s, tables: {bronze.raw: {retention: 1ms}}}\n"
-    case.write(**{"conf/local.yaml": short})
+    case.write({"conf/local.yaml": short})
     broken_off(monkeypatch, "noted", ("erase",), lambda: erase(case))
     with raises_code("ERASE_UNDER_WAY"):
-        maintain.maintain(case.project())
+        maintain.maintain(case.definitions)
     assert erase(case).records > 9 and of_b(case) == 0 and case.rows(RAW)
-    assert {one.table: one.expired for one in maintain.maintain(case.project())}[RAW]
+    assert {one.table: one.expired for one in maintain.maintain(case.definitions)}[RAW]
 
 
 STEPS = ["noted", "written", "taken", "forgotten", "planned", "holding", "swapped", "rebuilt", "published"]
@@ -315,9 +315,9 @@ STEPS = ["noted", "written", "taken", "forgotten", "planned", "holding", "swappe
 @pytest.mark.parametrize(
     "at", ["written", "swapped", *(pytest.param(at, marks=pytest.mark.torture) for at in STEPS)]
 )
-def test_an_erase_that_was_killed_goes_on(case: Case, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+def test_an_erase_that_was_killed_goes_on(case: Visits, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     broken_off(monkeypatch, at, ("erase", "rebuild"), lambda: erase(case))
-    project = case.project()
+    project = case.definitions
     for begin in (
         lambda: Run(project, Options(once=True), Board(notices=StringIO()))(),
         lambda: savepoints.create(project, "now"),
@@ -330,12 +330,12 @@ def test_an_erase_that_was_killed_goes_on(case: Case, monkeypatch: pytest.Monkey
     assert done.records > 9 and of_b(case) == 0 and "b" not in held(case)
     assert case.everything() == of_new_lake(case)
     assert erasing.unfinished(project) is None
-    case.send(random.Random(9))
+    case.visit(random.Random(9))
     case.drain(*DERIVED, SINK)
     assert case.everything() == of_new_lake(case)
 
 
-def test_a_sink_that_is_down_is_sent_it_later(case: Case) -> None:
+def test_a_sink_that_is_down_is_sent_it_later(case: Visits) -> None:
     down = case.root / "gold" / "down"
     down.touch()
     with raises_code("SINK_UNAVAILABLE", match="mine: down"):
@@ -346,8 +346,8 @@ def test_a_sink_that_is_down_is_sent_it_later(case: Case) -> None:
     assert "b" not in held(case)
 
 
-def test_a_sink_that_was_broken_off_in_a_batch_ends_it_first(case: Case) -> None:
-    case.send(random.Random(11))
+def test_a_sink_that_was_broken_off_in_a_batch_ends_it_first(case: Visits) -> None:
+    case.visit(random.Random(11))
     case.drain()
     down = case.root / "gold" / "down"
     down.touch()
@@ -356,19 +356,19 @@ def test_a_sink_that_was_broken_off_in_a_batch_ends_it_first(case: Case) -> None
     down.unlink()
     with raises_code("BATCH_BROKEN_OFF", table="gold.counts"):
         erase(case)
-    assert erasing.unfinished(case.project()) is None
+    assert erasing.unfinished(case.definitions) is None
     case.drain(*DERIVED, SINK)
     erase(case)
     assert "b" not in held(case)
 
 
-def test_the_search_finds_what_is_left(case: Case) -> None:
-    found = erasing.look(case.project(), VISITS, "user = 'b'")
+def test_the_search_finds_what_is_left(case: Visits) -> None:
+    found = erasing.look(case.definitions, VISITS, "user = 'b'")
     with raises_code("RECORDS_LEFT"):
         proof.search(case.lake, found.places)
 
 
-def test_a_person_is_asked_first(case: Case) -> None:
+def test_a_person_is_asked_first(case: Visits) -> None:
     def headwater(*args: str) -> Any:
         return CliRunner().invoke(app, ["erase", *args, "--project", str(case.root)])
 

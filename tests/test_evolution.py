@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
-from visits import COUNTS, ENDED, TOP, VISITS, Case
+from visits import COUNTS, ENDED, TOP, VISITS, Visits
 
 from headwater import query
 from headwater.flows.declared import flow_of
@@ -67,33 +67,33 @@ def runs(row, user):
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) -> Case:
-    case = Case(tmp_path_factory.mktemp("evolution"), interpreted, **MORE)
+def filled(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) -> Visits:
+    case = Visits(tmp_path_factory.mktemp("evolution"), interpreted, MORE)
     for seed in range(4):
-        case.send(random.Random(seed))
+        case.visit(random.Random(seed))
     case.drain(VISITS, KEPT, SLIM, COUNTS, TOP, ENDED, RUNS, SENT)
     return case
 
 
 @pytest.fixture
-def case(filled: Case, tmp_path: Path) -> Case:
+def case(filled: Visits, tmp_path: Path) -> Visits:
     return filled.copied(tmp_path / "project")
 
 
-def planned(case: Case) -> dict[str, Line]:
-    return {line.table: line for line in plan(case.project())}
+def planned(case: Visits) -> dict[str, Line]:
+    return {line.table: line for line in plan(case.definitions)}
 
 
-def both(case: Case, sql: str, at: str | None = None) -> list[tuple[Any, ...]]:
+def both(case: Visits, sql: str, at: str | None = None) -> list[tuple[Any, ...]]:
     """What DuckDB and Spark both say."""
     said = [query.run(sql, project=case.root, engine=engine, at=at).rows for engine in ("duckdb", "spark")]
     assert said[0] == said[1]
     return said[0]
 
 
-def drain(case: Case, *names: str) -> None:
+def drain(case: Visits, *names: str) -> None:
     """Run some tables until nothing is left of what those above them hold now."""
-    context = case.context()
+    context = case.once()
     for name in context.project.names():
         if name not in names:
             context.heads.end(name)
@@ -102,7 +102,7 @@ def drain(case: Case, *names: str) -> None:
         context.heads.end(name)
 
 
-def sent(case: Case) -> dict[int, Any]:
+def sent(case: Visits) -> dict[int, Any]:
     return dict(json.loads(line) for line in (case.root / "silver/sent").read_text().splitlines())
 
 
@@ -123,7 +123,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(("table", "old", "new", "why", "same"), CHANGES)
 def test_what_can_not_go_on_is_refused_until_it_is_rebuilt(
-    case: Case, table: str, old: str, new: str, why: str, same: str | None
+    case: Visits, table: str, old: str, new: str, why: str, same: str | None
 ) -> None:
     count = f"SELECT count(*) FROM {table}"
     before = both(case, count)
@@ -150,9 +150,9 @@ def test_what_can_not_go_on_is_refused_until_it_is_rebuilt(
         assert [(len(both(case, wanted)),)] == both(case, count)
 
 
-def test_columns_are_added_in_place(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_are_added_in_place(case: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
     draw, first = random.Random(9), len(case.rows(KEPT))
-    case.send(draw)
+    case.visit(draw)
     drain(case, VISITS)  # the tables below have rows of this batch to read yet
     since, version = case.sent, log.head(case.lake.place(VISITS).path)
     added = "column more added: NULL in the rows before; a rebuild fills them"
@@ -166,7 +166,7 @@ def test_columns_are_added_in_place(case: Case, monkeypatch: pytest.MonkeyPatch)
         "gold.runs__state, where rows of its input wait, would have other columns",
     )
 
-    case.send(draw)
+    case.visit(draw)
     drain(case, VISITS)
     for name in (KEPT, ENDED, COUNTS, SENT):
         monkeypatch.setattr("headwater.flows.rows.FEW", 0 if name == KEPT else 10_000)
@@ -177,7 +177,7 @@ def test_columns_are_added_in_place(case: Case, monkeypatch: pytest.MonkeyPatch)
         match=r"gold\.runs can't go on as it was changed: gold\.runs__state",
     ):
         drain(case, RUNS)
-    case.send(draw)
+    case.visit(draw)
     monkeypatch.setattr("headwater.flows.rows.FEW", 0)
     drain(case, VISITS, KEPT)
     monkeypatch.undo()
@@ -205,7 +205,7 @@ def test_columns_are_added_in_place(case: Case, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_kill_about_the_commit_that_adds_leaves_a_table_that_goes_on(
-    case: Case, monkeypatch: pytest.MonkeyPatch, when: str
+    case: Visits, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     add = Target.add
 
@@ -223,7 +223,7 @@ def test_a_kill_about_the_commit_that_adds_leaves_a_table_that_goes_on(
     have = query.run(f"SELECT * FROM {SLIM}", project=case.root)
     assert (len(have.rows), when in have.columns) == (len(rows), when == "after")
     assert planned(case)[SLIM].verdict.effect in ("resumes", "unchanged")
-    case.send(random.Random(5))
+    case.visit(random.Random(5))
     drain(case, VISITS, SLIM)
     found = both(case, f"SELECT count(*), count({when}), count(*) FILTER (WHERE {when} = user) FROM {SLIM}")
     ((everything, filled, right),) = found

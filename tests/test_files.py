@@ -22,13 +22,11 @@ from typer.testing import CliRunner
 
 from headwater import query
 from headwater.cli import app
-from headwater.common.progress import Board
 from headwater.connectors.files.file import File
 from headwater.connectors.files.folder import Folder
 from headwater.connectors.files.ledger import Ledger
 from headwater.flows.declared import flow_of
 from headwater.operations import rebuild as rebuilding
-from headwater.operations.rebuild import rebuild
 from headwater.operations.replay import resolve
 from headwater.project.load import load_project
 from headwater.quality.quarantine import Quarantine
@@ -65,7 +63,7 @@ def case(tmp_path: Path, interpreted: SparkSession) -> Landed:
 
 def bound(case: Landed, rows: int, **more: str) -> None:
     """Let a batch have so many rows."""
-    case.write(
+    case.put(
         "bronze/paid.py", BRONZE["bronze/paid.py"].replace('*")', f'*", max_rows_per_batch={rows})').encode()
     )
 
@@ -83,7 +81,7 @@ def test_each_file_is_taken_once_in_the_order_of_writing(case: Landed) -> None:
     assert case.numbers(PAID) == [1, 2, 3, 4, 5, 7, 6]
     assert set(case.outcomes(PAID).values()) == {"taken"}
 
-    row = case.rows(PAID)[2]
+    row = case.found(PAID)[2]
     assert row["value"] == b'{"n": 3, "at": %d}' % (EPOCH + 3) and row["key"] is None
     assert [row[name] for name in ("cluster", "topic", "partition", "offset")] == ["files", PAID, 0, 2]
     assert [row["timestamp"]] == times(2)
@@ -103,7 +101,7 @@ def test_each_file_is_taken_once_in_the_order_of_writing(case: Landed) -> None:
 def test_files_that_are_being_written_are_left_alone(case: Landed, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_a.json", ".b.json", "_half/c.json", ".half/d.json", "e.json_", "f.txt"):
         case.land(name, 1)
-    case.write("landing/empty.json", b"")
+    case.put("landing/empty.json", b"")
     case.land("good.json", 2)
     case.land("grows.json", 3)
     real = Folder.unchanged
@@ -157,10 +155,10 @@ def test_batches_are_bounded_and_a_huge_file_is_taken_in_parts(case: Landed) -> 
 def test_parts_go_on_where_they_were_in_another_process(case: Landed) -> None:
     bound(case, 7)
     case.land("a.json.gz", *range(30))
-    case.write("landing/b.json", b"".join(b'{"n": %d}\n' % n for n in range(30, 50)))
+    case.put("landing/b.json", b"".join(b'{"n": %d}\n' % n for n in range(30, 50)))
     steps = 0
     while True:  # a flow of its own for each batch
-        flow: Any = flow_of(case.context(), PAID)
+        flow: Any = flow_of(case.begun(), PAID)
         flow._intake.recover()
         flow._intake.look(flow._source, flow._files.format, 0)
         if flow._intake.step() is None:
@@ -207,7 +205,7 @@ def test_a_crash_at_any_step_loses_and_doubles_nothing(case: Landed, monkeypatch
             sent += count
         crashed(case, monkeypatch, at)
         if draw.random() < 0.3:
-            case.write("landing/damaged.json.gz", draw.randbytes(20))
+            case.put("landing/damaged.json.gz", draw.randbytes(20))
     case.drain(PAID)
     assert case.numbers(PAID) == list(range(sent))
     assert {name for name, found in case.outcomes(PAID).items() if found != "taken"} <= {"damaged.json.gz"}
@@ -217,28 +215,28 @@ def test_a_file_that_can_not_be_read_does_not_stop_the_others(case: Landed) -> N
     case.land("a.json", 1)
     broken = case.land("b.json.gz", *range(2, 2000))
     whole = broken.read_bytes()
-    case.write("landing/b.json.gz", whole[:-20])
-    case.write("landing/p.json.gz", b"no gzip at all")
+    case.put("landing/b.json.gz", whole[:-20])
+    case.put("landing/p.json.gz", b"no gzip at all")
     case.land("c.json", 2000)
     case.drain(PAID)
     assert case.numbers(PAID) == [1, 2000]
     assert case.outcomes(PAID) == {
         "a.json": "taken", "b.json.gz": "unreadable", "p.json.gz": "unreadable", "c.json": "taken",
     }  # fmt: skip
-    said = case.notices.getvalue()
+    said = case.notices
     assert (
         "bronze.paid: landing/b.json.gz: OSError: Truncated compressed stream; see bronze.paid__files" in said
     )
     head = log.head(case.lake.place(PAID).path)
     case.drain(PAID)  # tries them again, and has nothing new to say
-    assert log.head(case.lake.place(PAID).path) == head and case.notices.getvalue() == said
+    assert log.head(case.lake.place(PAID).path) == head and case.notices == said
     standing = json.loads(shown(case, "status", "--json"))[0]
     assert (standing["unread"], standing["amiss"]) == (0, 2)
     assert "files amiss" in shown(case, "status") and "FROM bronze.paid__files" in shown(case, "status")
     text = "SELECT path FROM bronze.paid__files WHERE outcome = 'unreadable' ORDER BY 1"
     assert query.run(text, project=case.root).rows == [("landing/b.json.gz",), ("landing/p.json.gz",)]
 
-    case.write("landing/b.json.gz", whole)  # mended
+    case.put("landing/b.json.gz", whole)  # mended
     standing = json.loads(shown(case, "status", "--json"))[0]
     assert (standing["unread"], standing["amiss"]) == (1, 2)
     case.drain(PAID)
@@ -254,7 +252,7 @@ def test_a_file_whose_name_is_no_text_does_not_stop_the_others(case: Landed) -> 
     case.drain(PAID)
     assert case.numbers(PAID) == [2]
     assert case.outcomes(PAID) == {"caf\\xe9.json": "unreadable", "b.json": "taken"}
-    assert r"landing/caf\xe9.json: OSError: its name is not UTF-8; rename it" in case.notices.getvalue()
+    assert r"landing/caf\xe9.json: OSError: its name is not UTF-8; rename it" in case.notices
     os.rename(named, case.root / "landing/a.json")
     case.drain(PAID)
     assert sorted(case.numbers(PAID)) == [1, 2]
@@ -262,7 +260,7 @@ def test_a_file_whose_name_is_no_text_does_not_stop_the_others(case: Landed) -> 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_of_a_file_that_is_damaged_at_its_end_nothing_is_taken(case: Landed, form: str) -> None:
-    case.write(
+    case.put(
         "bronze/paid.py",
         f"""import headwater as hw
 paid = hw.files("landing/*", format="{form}", max_rows_per_batch=10)""".encode(),
@@ -270,13 +268,13 @@ paid = hw.files("landing/*", format="{form}", max_rows_per_batch=10)""".encode()
     if form == "json":
         path = case.land("a.json.gz", *range(100_000))
     else:
-        path = case.write("landing/a.parquet", parquet(list(range(100))))
+        path = case.put("landing/a.parquet", parquet(list(range(100))))
     whole = path.read_bytes()
-    case.write(f"landing/{path.name}", whole[:-30])
+    case.put(f"landing/{path.name}", whole[:-30])
     case.drain(PAID)
-    assert case.rows(PAID) == [] and case.outcomes(PAID) == {path.name: "unreadable"}
+    assert case.found(PAID) == [] and case.outcomes(PAID) == {path.name: "unreadable"}
     if form == "parquet":
-        case.write(f"landing/{path.name}", whole)
+        case.put(f"landing/{path.name}", whole)
         case.drain(PAID)
         assert case.numbers(PAID) == list(range(100))
 
@@ -285,7 +283,7 @@ def test_a_file_that_changes_after_it_was_taken_is_not_read_again(case: Landed) 
     bound(case, 5)
     case.land("a.json", 1, 2)
     case.land("b.json", *range(3, 20))
-    flow: Any = flow_of(case.context(), PAID)
+    flow: Any = flow_of(case.begun(), PAID)
     flow._intake.recover()
     flow._intake.look(flow._source, flow._files.format, 0)
     flow._step()
@@ -296,11 +294,11 @@ def test_a_file_that_changes_after_it_was_taken_is_not_read_again(case: Landed) 
     case.drain(PAID)
     assert case.numbers(PAID) == [1, 2, 3, 4, 5]
     assert case.outcomes(PAID) == {"a.json": "changed", "b.json": "changed"}
-    said = case.notices.getvalue()
+    said = case.notices
     assert "a.json: changed after it was taken" in said
     assert "b.json: changed after 3 of its records were taken" in said
     case.drain(PAID)
-    assert case.notices.getvalue() == said  # once
+    assert case.notices == said  # once
     case.land("again.json", 99)  # under a name of its own it is taken
     case.drain(PAID)
     assert case.numbers(PAID)[-1] == 99
@@ -309,13 +307,13 @@ def test_a_file_that_changes_after_it_was_taken_is_not_read_again(case: Landed) 
 def test_a_file_that_goes_before_its_end(case: Landed) -> None:
     bound(case, 5)
     path = case.land("b.json", *range(9))
-    flow: Any = flow_of(case.context(), PAID)
+    flow: Any = flow_of(case.begun(), PAID)
     flow._intake.recover()
     flow._intake.look(flow._source, flow._files.format, 0)
     flow._step()
     path.unlink()
     case.drain(PAID)
-    assert "b.json: gone after 5 of its records were taken" in case.notices.getvalue()
+    assert "b.json: gone after 5 of its records were taken" in case.notices
     case.land("a.json", 9)
     (case.root / "landing/a.json").rename(case.root / "archived")
     case.drain(PAID)
@@ -323,7 +321,7 @@ def test_a_file_that_goes_before_its_end(case: Landed) -> None:
 
 
 def test_files_that_arrive_while_the_flow_is_at_work(case: Landed) -> None:
-    context = case.context(once=False)
+    context = case.begun(once=False)
     flow = flow_of(context, PAID)
     worker = threading.Thread(target=flow.run)
     worker.start()
@@ -376,14 +374,14 @@ def test_all_below_works_as_it_does_below_a_topic(tmp_path: Path, interpreted: S
     case.land("b.json", 60, n="many")  # its number is none
     case.land("c.json.gz", 200, 5)
     case.drain(*tables)
-    sources = [row["_source"] for row in case.rows("silver.payments")]
+    sources = [row["_source"] for row in case.found("silver.payments")]
     assert sorted(source["offset"] for source in sources) == [*range(15), 16, 17]
     assert {(s["cluster"], s["topic"], s["partition"]) for s in sources} == {("files", PAID, 0)}
     final = [(0, 6, 150), (60, 6, 510), (120, 3, 390)]
     since = lambda row: int(row["since"].timestamp()) - EPOCH  # noqa: E731
-    windows = lambda: sorted((since(r), r["payments"], r["total"]) for r in case.rows("gold.counts"))  # noqa: E731
+    windows = lambda: sorted((since(r), r["payments"], r["total"]) for r in case.found("gold.counts"))  # noqa: E731
     assert windows() == final
-    assert [row["n"] for row in case.rows("gold.counts_late")] == [5]
+    assert [row["n"] for row in case.found("gold.counts_late")] == [5]
 
     lists = {line["name"]: line for line in json.loads(shown(case, "ls", "--json"))["tables"]}
     assert (lists[PAID]["kind"], lists[PAID]["source"]) == ("files", "files:landing/**/*.json*")
@@ -398,27 +396,24 @@ def test_all_below_works_as_it_does_below_a_topic(tmp_path: Path, interpreted: S
 
     held = Quarantine(case.lake, "silver.payments")
     assert held.summary().open == 1
-    assert resolve(case.project, "silver.payments", "discard", why="no number").discarded == 1
-    before = case.rows("silver.payments"), windows()
-    done = rebuild(case.project, ["silver.payments"], notices=Board(notices=case.notices))
-    assert done.swapped and (case.rows("silver.payments"), windows()) == before
+    assert resolve(case.definitions, "silver.payments", "discard", why="no number").discarded == 1
+    before = case.found("silver.payments"), windows()
+    done = case.rebuild("silver.payments")
+    assert done.swapped and (case.found("silver.payments"), windows()) == before
     mended = BELOW["silver/payments.py"].replace("n BIGINT", "n STRING")
     mended = mended.replace("return paid", "return paid.withColumn('n', F.lit(-1).cast('bigint'))")
-    case.write("silver/payments.py", mended.encode())
-    assert resolve(case.project, "silver.payments", "replay").replayed == 1
-    (back,) = [row for row in case.rows("silver.payments") if row["n"] == -1]
+    case.put("silver/payments.py", mended.encode())
+    assert resolve(case.definitions, "silver.payments", "replay").replayed == 1
+    (back,) = [row for row in case.found("silver.payments") if row["n"] == -1]
     assert back["_source"] == {"cluster": "files", "topic": PAID, "partition": 0, "offset": 15}
     with raises_code("TABLE_IS_HISTORY", table="bronze.paid"):
-        rebuilding.rebuild(case.project, [PAID])
+        rebuilding.rebuild(case.definitions, [PAID])
 
 
 def test_what_a_definition_may_say(case: Landed) -> None:
     case.drain(PAID)
-    assert (
-        case.notices.getvalue()
-        == "headwater: bronze.paid: there is no folder landing yet; it is waited for\n"
-    )
-    case.write("bronze/paid.py", b'import headwater as hw\npaid = hw.files("landing/*", format="xml")')
+    assert case.notices == "headwater: bronze.paid: there is no folder landing yet; it is waited for\n"
+    case.put("bronze/paid.py", b'import headwater as hw\npaid = hw.files("landing/*", format="xml")')
     with raises_code(
         "PROPERTY_INVALID",
         table="bronze.paid",
@@ -426,15 +421,13 @@ def test_what_a_definition_may_say(case: Landed) -> None:
         match=r"paid\.py: bronze\.paid: format = 'xml'; known: json, text, csv, ",
     ):
         load_project(case.root)
-    case.write(
-        "bronze/paid.py", b'import headwater as hw\npaid = hw.files("in/*", format="csv", trigger="5s")'
-    )
+    case.put("bronze/paid.py", b'import headwater as hw\npaid = hw.files("in/*", format="csv", trigger="5s")')
     (line,) = json.loads(shown(case, "plan", "--json"))
     assert line["verdict"]["effect"] == "resumes" and "files and format changed" in line["verdict"]["why"][0]
-    case.write("bronze/paid.py", b'import headwater as hw\npaid = hw.topic("payments")')
+    case.put("bronze/paid.py", b'import headwater as hw\npaid = hw.topic("payments")')
     done = CliRunner().invoke(app, ["plan", "--project", str(case.root), "--json"])
     assert done.exit_code == 2 and "lost; give the topic payments a table of its own" in done.stdout
-    case.write("conf/local.yaml", b"cluster: files\n")
+    case.put("conf/local.yaml", b"cluster: files\n")
     with raises_code("CONF_INVALID", match="rows of files have the cluster 'files'"):
         load_project(case.root)
 

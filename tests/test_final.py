@@ -8,14 +8,11 @@ import shutil
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
-from io import StringIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -23,17 +20,10 @@ from raising import raises_code
 from typer.testing import CliRunner
 
 import headwater as hw
-from headwater import query
 from headwater.cli import app
-from headwater.common.progress import Board
 from headwater.errors import ProjectError
-from headwater.flows.context import Context
-from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
-from headwater.planner import analysis
-from headwater.project.load import load_project
-from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.testing import Project, Rows
 
 VISITS, COUNTS = "silver.visits", "gold.counts"
 EPOCH = 1_760_000_400  # seconds; a whole number of minutes
@@ -72,62 +62,38 @@ FINAL = "'headwater.emit' = 'final'"
 Row = tuple[int, int, str, int, int]  # partition, offset, user, n, event time in seconds
 
 
-class Case:
-    """A project whose silver table the test writes, and the flow of its gold table, which the test steps."""
+class Counted(Project):
+    """A project whose silver table the test writes, and whose gold table it steps."""
 
     def __init__(self, root: Path, spark: SparkSession, statement: str, kind: str = "sql") -> None:
-        self.root = root
-        for name, text in {**FILES, f"gold/counts.{kind}": statement}.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text)
-        project = load_project(root)
-        self.tables = analysis.analyse(spark, project)
-        self.lake = Lake(project.conf.lake)
-        self.board = Board(notices=StringIO())
-        self.context = Context(project, self.tables, spark, self.lake, self.board, once=False)
-        self.visits = Target(self.lake.create(VISITS, self.tables[VISITS].stored, properties={}))
-        self.rows: list[Row] = []
+        super().__init__({**FILES, f"gold/counts.{kind}": statement}, root, spark=spark)
+        self.target(VISITS)
+        self.added: list[Row] = []
 
     def add(self, rows: list[Row], ingested: float | None = None) -> None:
         """One commit of the silver table."""
-        schema = self.tables[VISITS].stored
-        found = [
-            {
-                **dict.fromkeys(schema.names),
-                "user": user,
-                "n": n,
-                "at": at,
-                "event_time": at * 1_000_000,
-                "ingested_at": int((ingested or time.time()) * 1_000_000),
-                "_source": {"cluster": "local", "topic": "raw", "partition": partition, "offset": offset},
-            }
-            for partition, offset, user, n, at in rows
-        ]
-        identity = Identity(VISITS, 1, self.visits.last(VISITS) + 1, {})
-        files = self.visits.write(pa.Table.from_pylist(found, schema), f"{identity.sequence:012d}")
-        self.visits.append(files, identity)
-        self.rows += rows
+        self.append(
+            VISITS,
+            [
+                {
+                    "user": user,
+                    "n": n,
+                    "at": at,
+                    "event_time": at * 1_000_000,
+                    "ingested_at": int((ingested or time.time()) * 1_000_000),
+                    "_source": {"cluster": "local", "topic": "raw", "partition": partition, "offset": offset},
+                }
+                for partition, offset, user, n, at in rows
+            ],
+        )
+        self.added += rows
 
-    def flow(self) -> Any:
-        flow: Any = flow_of(self.context, COUNTS)
-        flow.recover()
-        return flow
-
-    def seen(self, columns: str = "*", table: str = COUNTS) -> list[tuple[Any, ...]]:
-        if table not in self.lake.places():
-            return []
-        found = query.run(f"SELECT {columns} FROM {table}", project=self.root).rows
-        return sorted(found, key=repr)
+    def seen(self, columns: str = "*", table: str = COUNTS) -> Rows:
+        return self.rows(table, columns)
 
     def late(self) -> Counter[tuple[int, int, int]]:
         """Which rows are late, and for how many windows."""
         return Counter(self.seen('_source."partition", _source."offset", "at"', f"{COUNTS}_late"))
-
-    def end(self) -> None:
-        """Let the input end."""
-        self.context.heads.end(VISITS)
-        self.context = replace(self.context, once=True, close=True)
-        self.flow().run()
 
     def open(self) -> int:
         return len(self.seen("1", f"{COUNTS}__state"))
@@ -280,20 +246,20 @@ def test_final_and_late_rows_are_all_rows_at_any_cut(
     statement = sql(window, FINAL)
     if without:
         statement = statement.replace("GROUP BY", f"WHERE user <> '{without}' GROUP BY")
-    case = Case(tmp_path, interpreted, statement)
-    flow = case.flow()
+    case = Counted(tmp_path, interpreted, statement)
+    flow = case.flow(COUNTS)
     for commit in cut(draw, rows):
         case.add(commit)
         while flow.step():
             pass
         if draw.random() < 0.2:
-            flow = case.flow()  # as after a restart
-        low = min(max((row[4] for row in case.rows if row[0] == p), default=0) for p in range(3))
+            flow = case.flow(COUNTS)  # as after a restart
+        low = min(max((row[4] for row in case.added if row[0] == p), default=0) for p in range(3))
         over = {key: found for key, found in groups.items() if key[1] + 10 <= low}
         assert case.seen(COLUMNS) == everything(over)
     assert case.late() == late
     assert case.open() == len(groups) - len(over)
-    case.end()
+    case.end(COUNTS)
     assert case.seen(COLUMNS) == everything(groups)
     assert case.open() == 0
 
@@ -303,16 +269,16 @@ def test_rows_that_are_filtered_out_tell_the_time_too(
     interpreted: SparkSession, tmp_path: Path, together: bool
 ) -> None:
     statement = sql(TUMBLING, FINAL).replace("GROUP BY", "WHERE user <> 'bob' GROUP BY")
-    case = Case(tmp_path, interpreted, statement)
+    case = Counted(tmp_path, interpreted, statement)
     rows = [(0, 0, "ann", 1, EPOCH), (0, 1, "bob", 3, EPOCH + 75), (0, 2, "ann", 1, EPOCH + 1)]
     for commit in [rows] if together else [[row] for row in rows]:
         case.add(commit)
-    flow = case.flow()
+    flow = case.flow(COUNTS)
     flow._max_rows = 1 if not together else 100
     while flow.step():
         pass
     assert case.late() == {(0, 2, EPOCH + 1): 1}
-    case.end()
+    case.end(COUNTS)
     assert case.seen("user, visits") == [("ann", 1)]
 
 
@@ -342,9 +308,9 @@ def test_a_function_may_be_final_and_group_by_the_window_alone(
     interpreted: SparkSession, tmp_path: Path
 ) -> None:
     rows = drawn(seeded(4), 80)
-    case = Case(tmp_path, interpreted, PYTHON, "py")
+    case = Counted(tmp_path, interpreted, PYTHON, "py")
     case.add(rows)
-    while case.flow().step():
+    while case.flow(COUNTS).step():
         pass
     groups, late = split([(*row[:2], "", *row[3:]) for row in rows], windows(60, 60), 10)
     low = min(max(row[4] for row in rows if row[0] == p) for p in range(3))
@@ -356,14 +322,14 @@ def test_a_function_may_be_final_and_group_by_the_window_alone(
 def test_sessions_without_keys(interpreted: SparkSession, tmp_path: Path) -> None:
     statement = sql(SESSION, FINAL, "session_window").replace(", user, count", ", '' AS user, count")
     rows = [(*row[:2], "", *row[3:]) for row in drawn(seeded(6), 60)]
-    case = Case(tmp_path, interpreted, statement.replace(f"{SESSION}, user", SESSION))
+    case = Counted(tmp_path, interpreted, statement.replace(f"{SESSION}, user", SESSION))
     case.add(rows[:30])
     case.add(rows[30:])
-    while case.flow().step():
+    while case.flow(COUNTS).step():
         pass
     groups, late = sessions(rows, 30, 10)
     assert case.late() == late
-    case.end()
+    case.end(COUNTS)
     assert case.seen(COLUMNS) == everything(groups)
 
 
@@ -372,19 +338,19 @@ def test_final_sessions_at_any_cut(interpreted: SparkSession, tmp_path: Path) ->
     rows = drawn(draw, 150)
     groups, late = sessions(rows, 30, 10)
     assert late and any(len(found) > 3 for found in groups.values())
-    case = Case(tmp_path, interpreted, sql(SESSION, FINAL, "session_window"))
-    flow = case.flow()
+    case = Counted(tmp_path, interpreted, sql(SESSION, FINAL, "session_window"))
+    flow = case.flow(COUNTS)
     for commit in cut(draw, rows):
         case.add(commit)
         while flow.step():
             pass
         if draw.random() < 0.2:
-            flow = case.flow()
-        low = min(max((row[4] for row in case.rows if row[0] == p), default=0) for p in range(3))
+            flow = case.flow(COUNTS)
+        low = min(max((row[4] for row in case.added if row[0] == p), default=0) for p in range(3))
         over = {key: found for key, found in groups.items() if key[1] + 10 < low}
         assert case.seen(COLUMNS) == everything(over)
     assert case.late() == late
-    case.end()
+    case.end(COUNTS)
     assert case.seen(COLUMNS) == everything(groups)
 
 
@@ -397,14 +363,14 @@ def test_sessions_that_grow_at_any_cut(
     groups, late = sessions(rows, 30, 10**9 if allowed is None else 10 + allowed)
     assert bool(late) == (allowed is not None)
     properties = f"'headwater.allowed_lateness' = '{allowed} seconds'" if allowed else "'headwater.keys' = ''"
-    case = Case(tmp_path, interpreted, sql(SESSION, properties, "session_window"))
-    flow = case.flow()
+    case = Counted(tmp_path, interpreted, sql(SESSION, properties, "session_window"))
+    flow = case.flow(COUNTS)
     for commit in cut(draw, rows):
         case.add(commit)
         while flow.step():
             pass
         if draw.random() < 0.2:
-            flow = case.flow()
+            flow = case.flow(COUNTS)
     assert case.seen(COLUMNS) == everything(groups)
     assert case.late() == late
 
@@ -416,8 +382,8 @@ def test_rows_within_the_allowed_lateness_still_correct_their_window(
     rows = drawn(draw, 150)
     groups, late = split(rows, windows(60, 60), 10 + 60)
     assert late
-    case = Case(tmp_path, interpreted, sql(TUMBLING, "'headwater.allowed_lateness' = '1 minute'"))
-    flow = case.flow()
+    case = Counted(tmp_path, interpreted, sql(TUMBLING, "'headwater.allowed_lateness' = '1 minute'"))
+    flow = case.flow(COUNTS)
     for commit in cut(draw, rows):
         case.add(commit)
         while flow.step():
@@ -427,8 +393,8 @@ def test_rows_within_the_allowed_lateness_still_correct_their_window(
 
 
 def test_a_late_row_says_what_it_missed_and_by_how_much(interpreted: SparkSession, tmp_path: Path) -> None:
-    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
-    flow = case.flow()
+    case = Counted(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    flow = case.flow(COUNTS)
     case.add([(0, 0, "ann", 1, EPOCH), (0, 1, "ann", 2, EPOCH + 75), (0, 2, "bob", 3, EPOCH + 59)])
     while flow.step():
         pass
@@ -452,8 +418,8 @@ def test_a_silent_partition_does_not_hold_the_others_back_unless_something_is_on
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka = Quiet(monkeypatch)
-    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
-    flow = case.flow()
+    case = Counted(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    flow = case.flow(COUNTS)
     case.add([(2, 0, "eve", 1, EPOCH)], ingested=time.time() - LONG_AGO)
     case.add([(p, 0, "ann", 1, EPOCH + 75) for p in range(2)])
     while flow.step():
@@ -472,15 +438,15 @@ def test_when_all_is_silent_the_clock_closes_what_lies_in_the_past(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Quiet(monkeypatch, 0, 1, 2)
-    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
-    flow = case.flow()
+    case = Counted(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    flow = case.flow(COUNTS)
     now = int(time.time())
     case.add([(0, 0, "ann", 1, now - 300), (0, 1, "bob", 2, now + 300)], ingested=time.time() - LONG_AGO)
     while flow.step():
         pass
     assert case.seen("user") == [("ann",)] and case.open() == 1
     case.add([(0, 2, "eve", 1, now - 100), (0, 3, "ann", 1, now - 290)], ingested=time.time())
-    while case.flow().step():
+    while case.flow(COUNTS).step():
         pass
     assert case.late() == {(0, 2, now - 100): 1, (0, 3, now - 290): 1}  # of its own partition, by now + 300
 
@@ -489,17 +455,14 @@ def test_a_run_once_leaves_windows_open_and_close_ends_them(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Quiet(monkeypatch, 0, 1, 2)
-    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    case = Counted(tmp_path, interpreted, sql(TUMBLING, FINAL))
     case.add([(p, 0, "ann", 1, EPOCH) for p in range(3)], ingested=time.time() - LONG_AGO)
-    case.context.heads.end(VISITS)
-    case.context = replace(case.context, once=True)
-    case.flow().run()
+    case.end(COUNTS, close=False)
     assert case.seen("user") == [] and case.open() == 1
-    case.context = replace(case.context, close=True)
-    case.flow().run()
+    case.end(COUNTS)
     assert case.seen("user, visits") == [("ann", 3)] and case.open() == 0
     case.add([(0, 1, "ann", 1, EPOCH + 1), (0, 2, "ann", 1, EPOCH + 60)])
-    case.flow().run()
+    case.end(COUNTS)
     assert case.late() == {(0, 1, EPOCH + 1): 1}  # the input had ended, so this is late
     assert case.seen("user, visits") == [("ann", 1), ("ann", 3)]
 
@@ -510,17 +473,17 @@ def test_a_time_that_the_source_has_not_is_refused(interpreted: SparkSession, tm
         'window("event_time"', 'window("seen"'
     )
     with raises_code("INPUT_COLUMN_UNKNOWN"):
-        Case(tmp_path, interpreted, text, "py")
+        Counted(tmp_path, interpreted, text, "py")
 
 
 def test_where_a_table_above_has_failed_close_ends_nothing(interpreted: SparkSession, tmp_path: Path) -> None:
-    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    case = Counted(tmp_path, interpreted, sql(TUMBLING, FINAL))
     case.add([(p, 0, "ann", 1, EPOCH) for p in range(3)])
     case.board.state(VISITS, "failed", "a broken disk")
-    case.end()
+    case.end(COUNTS)
     assert case.seen() == [] and case.open() == 1
     case.board.state(VISITS, "done")
-    case.end()
+    case.end(COUNTS)
     assert case.seen("user") == [("ann",)]
 
 
@@ -530,9 +493,9 @@ def test_state_says_what_is_kept(interpreted: SparkSession, tmp_path: Path) -> N
         assert done.exit_code == 0, done.output
         return json.loads(done.output)
 
-    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    case = Counted(tmp_path, interpreted, sql(TUMBLING, FINAL))
     assert said() == []
-    flow = case.flow()
+    flow = case.flow(COUNTS)
     case.add([(0, 0, "ann", 1, EPOCH), (0, 1, "ann", 2, EPOCH + 75), (1, 0, "bob", 3, EPOCH + 80)])
     case.add([(2, 0, "eve", 3, EPOCH + 71), (2, 1, "eve", 3, EPOCH)])
     while flow.step():
@@ -553,12 +516,12 @@ def when(seconds: int) -> str:
 
 
 def test_a_state_of_an_earlier_life_is_refused(interpreted: SparkSession, tmp_path: Path) -> None:
-    case = Case(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    case = Counted(tmp_path, interpreted, sql(TUMBLING, FINAL))
     case.add([(0, 0, "ann", 1, EPOCH)])
-    case.flow().step()
+    case.flow(COUNTS).step()
     shutil.rmtree(case.lake.place(COUNTS).path.parent)
     with raises_code("TABLE_OF_EARLIER_LIFE", table="gold.counts__state"):
-        case.flow()
+        case.flow(COUNTS)
 
 
 WRONG = {
@@ -584,4 +547,4 @@ WRONG = {
 def test_what_can_not_be_final_is_refused(interpreted: SparkSession, tmp_path: Path, what: str) -> None:
     text, said = WRONG[what]
     with pytest.raises(ProjectError, match=said):
-        Case(tmp_path, interpreted, f"CREATE STREAMING TABLE {COUNTS} TBLPROPERTIES ({FINAL}) AS {text}")
+        Counted(tmp_path, interpreted, f"CREATE STREAMING TABLE {COUNTS} TBLPROPERTIES ({FINAL}) AS {text}")

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
 from typer.testing import CliRunner, Result
-from visits import COUNTS, ENDED, TOP, VISITS, Case
+from visits import COUNTS, ENDED, TOP, VISITS, Visits
 
 from headwater import query
 from headwater.cli import app
@@ -28,36 +28,36 @@ from headwater.storage.lease import Lease
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) -> Case:
-    case = Case(tmp_path_factory.mktemp("history") / "project", interpreted)
+def filled(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) -> Visits:
+    case = Visits(tmp_path_factory.mktemp("history") / "project", interpreted)
     for seed in range(3):
-        case.send(random.Random(seed))
+        case.visit(random.Random(seed))
         case.drain()
     return case
 
 
 @pytest.fixture
-def case(filled: Case, tmp_path: Path) -> Case:
+def case(filled: Visits, tmp_path: Path) -> Visits:
     return filled.copied(tmp_path / "project")
 
 
-def said(case: Case, *command: str) -> Result:
+def said(case: Visits, *command: str) -> Result:
     return CliRunner().invoke(app, [*command, "--project", str(case.root)])
 
 
-def listed(case: Case, *command: str) -> Any:
+def listed(case: Visits, *command: str) -> Any:
     result = said(case, *command, "--json")
     assert result.exit_code == 0, result.exception
     return json.loads(result.stdout)
 
 
-def at(case: Case, table: str, version: int) -> dict[Any, tuple[Any, ...]]:
+def at(case: Visits, table: str, version: int) -> dict[Any, tuple[Any, ...]]:
     """{first column → row} of a version."""
     found = query.run(f"SELECT * FROM {table}", project=case.root, at=str(version))
     return {row[0]: row for row in found.rows}
 
 
-def test_each_version_of_a_table_is_a_line(case: Case) -> None:
+def test_each_version_of_a_table_is_a_line(case: Visits) -> None:
     head = log.head(case.lake.place(VISITS).path)
     lines = listed(case, "history", VISITS)
     assert [line["version"] for line in lines] == list(range(head, -1, -1))
@@ -81,12 +81,12 @@ def test_each_version_of_a_table_is_a_line(case: Case) -> None:
     case.change(
         "silver/visits.py", '"n >= 0")', '"n >= 0").withColumn("a", F.lit(1)).withColumn("b", F.lit(2))'
     )
-    case.context().open(case.project().tables[VISITS])
+    case.once().open(case.definitions.tables[VISITS])
     text = said(case, "history", VISITS).stdout
     assert "columns added: a, b" in text.splitlines()[2]
 
 
-def test_a_log_that_was_cleaned_is_told_as_far_as_it_goes(case: Case) -> None:
+def test_a_log_that_was_cleaned_is_told_as_far_as_it_goes(case: Visits) -> None:
     folder = case.lake.place(VISITS).path / "_delta_log"
     for version in range(2):
         (folder / f"{version:020d}.json").unlink()
@@ -101,7 +101,7 @@ def test_a_log_that_was_cleaned_is_told_as_far_as_it_goes(case: Case) -> None:
     assert str(unknown).startswith("unknown table 'silver.visit'; did you mean silver.visits")
 
 
-def test_rows_are_told_by_keys_where_they_change_in_place(case: Case) -> None:
+def test_rows_are_told_by_keys_where_they_change_in_place(case: Visits) -> None:
     head = log.head(case.lake.place(TOP).path)
     before, after = at(case, TOP, 1), at(case, TOP, head)
     found = listed(case, "diff", TOP, "--from", "1", "--to", str(head))
@@ -124,7 +124,7 @@ def test_rows_are_told_by_keys_where_they_change_in_place(case: Case) -> None:
     assert f"version 1 to {head}: 0 rows added, 0 removed, {len(changed)} changed" in text
 
 
-def test_rows_that_are_only_appended_are_there_or_not(case: Case) -> None:
+def test_rows_that_are_only_appended_are_there_or_not(case: Visits) -> None:
     path = case.lake.place(VISITS).path
     moment = log.read(path, 2).at.isoformat()
     found = listed(case, "diff", VISITS, "--from", moment, "-n", "1000")
@@ -146,7 +146,7 @@ def test_rows_that_are_only_appended_are_there_or_not(case: Case) -> None:
     assert str(wrong).startswith("--from yesterday is no version and no time; write a version or a time like")
 
 
-def test_a_table_that_is_defined_or_not_a_table_of_its_own_is_not_dropped(case: Case) -> None:
+def test_a_table_that_is_defined_or_not_a_table_of_its_own_is_not_dropped(case: Visits) -> None:
     def refused(table: str) -> str:
         error = said(case, "drop", table, "--yes").exception
         assert isinstance(error, ProjectError)
@@ -164,7 +164,7 @@ def test_a_table_that_is_defined_or_not_a_table_of_its_own_is_not_dropped(case: 
     counts = (case.root / "gold/counts.sql").read_text()
     (case.root / "gold/counts.sql").unlink()
     assert f"{TOP} has read {COUNTS}, and would go on in the middle of another" in refused(COUNTS)
-    case.write(**{"gold/counts.sql": counts})
+    case.write({"gold/counts.sql": counts})
     unsure = said(case, "drop", TOP)
     assert unsure.exit_code == 2 and "say --yes" in unsure.output and TOP in case.lake.places()
     lease = Lease(TOP, case.lake.flow_folder(TOP))
@@ -176,7 +176,7 @@ def test_a_table_that_is_defined_or_not_a_table_of_its_own_is_not_dropped(case: 
     assert TOP in case.lake.places()
 
 
-def killed(case: Case, at: str, *command: str) -> int:
+def killed(case: Visits, at: str, *command: str) -> int:
     """The exit code of a process that is killed when it reaches a step."""
     run = [sys.executable, "-c", "from headwater.cli import main; main()", *command]
     where = {"HEADWATER_FAIL_POINT": f"{at}=python"}
@@ -184,7 +184,9 @@ def killed(case: Case, at: str, *command: str) -> int:
 
 
 @pytest.mark.parametrize("at", [pytest.param("noted", marks=pytest.mark.torture), "dropped", None])
-def test_a_dropped_table_is_gone_with_those_beside_it_whatever_is_killed(case: Case, at: str | None) -> None:
+def test_a_dropped_table_is_gone_with_those_beside_it_whatever_is_killed(
+    case: Visits, at: str | None
+) -> None:
     text = (case.root / "gold/ended.sql").read_text()
     (case.root / "gold/ended.sql").unlink()
     rows, others = case.rows(ENDED), {name: case.rows(name) for name in (VISITS, COUNTS, TOP)}
@@ -194,35 +196,35 @@ def test_a_dropped_table_is_gone_with_those_beside_it_whatever_is_killed(case: C
         assert killed(case, f"{at}:{ENDED}:1", "drop", ENDED, "--yes") == -signal.SIGKILL
     if at == "noted":
         assert case.rows(ENDED) == rows
-        assert clean(case.project()) == 0
+        assert clean(case.definitions) == 0
         assert case.rows(ENDED) == rows
     if at == "dropped":
         assert not any(name.startswith(ENDED) for name in case.lake.places())
-        assert clean(case.project()) == 3
+        assert clean(case.definitions) == 3
     else:
         assert said(case, "drop", ENDED, "--yes").exit_code == 0
     assert [path for path in lake.rglob("*") if "ended" in str(path.relative_to(lake))] == []
     assert {name: case.rows(name) for name in others} == others
     if at == "dropped":
-        case.write(**{"gold/ended.sql": text})
+        case.write({"gold/ended.sql": text})
         case.drain()
         assert case.rows(ENDED) == rows
 
 
-def test_a_table_is_renamed_by_making_it_anew_and_dropping_the_former(case: Case) -> None:
+def test_a_table_is_renamed_by_making_it_anew_and_dropping_the_former(case: Visits) -> None:
     text = (case.root / "gold/counts.sql").read_text()
     (case.root / "gold/counts.sql").unlink()
-    case.write(**{"gold/users.sql": text.replace(COUNTS, "gold.users")})
+    case.write({"gold/users.sql": text.replace(COUNTS, "gold.users")})
     case.change("gold/top.sql", COUNTS, "gold.users")
-    verdicts = {line.table: line.verdict for line in plan(case.project())}
+    verdicts = {line.table: line.verdict for line in plan(case.definitions)}
     assert verdicts["gold.users"].effect == "new" and verdicts[COUNTS].effect == "gone"
     assert verdicts[TOP].why == ("sources and definition changed: it is computed anew",)
     before = {name: case.rows(name) for name in (COUNTS, TOP)}
     assert case.rebuild("gold.users").swapped
     assert said(case, "drop", COUNTS, "--yes").exit_code == 0
     assert {COUNTS: case.rows("gold.users"), TOP: case.rows(TOP)} == before
-    assert {line.verdict.effect for line in plan(case.project())} == {"unchanged"}
-    case.send(random.Random(7))
+    assert {line.verdict.effect for line in plan(case.definitions)} == {"unchanged"}
+    case.visit(random.Random(7))
     case.drain(VISITS, "gold.users", TOP)
     wanted = f"SELECT v.user, count(*), sum(n) FROM {VISITS} v GROUP BY 1"
     assert case.rows("gold.users") == sorted(query.run(wanted, project=case.root).rows, key=repr)

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
 from typer.testing import CliRunner
-from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
+from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Visits, of_new_lake
 
 from headwater.cli import app
 from headwater.planner.changes import plan
@@ -18,26 +18,26 @@ from headwater.planner.changes.verdict import judge
 
 
 @pytest.fixture
-def case(tmp_path: Path, interpreted: SparkSession) -> Case:
-    case = Case(tmp_path / "project", interpreted)
-    case.send(random.Random(3))
+def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
+    case = Visits(tmp_path / "project", interpreted)
+    case.visit(random.Random(3))
     case.drain()
     return case
 
 
-def effects(case: Case) -> dict[str, str]:
-    return {line.table: line.verdict.effect for line in plan(case.project())}
+def effects(case: Visits) -> dict[str, str]:
+    return {line.table: line.verdict.effect for line in plan(case.definitions)}
 
 
 def test_a_project_as_it_was_is_unchanged_and_one_that_never_ran_is_new(
     tmp_path: Path, interpreted: SparkSession
 ) -> None:
-    case = Case(tmp_path / "project", interpreted)
+    case = Visits(tmp_path / "project", interpreted)
     assert effects(case) == {RAW: "unchanged", **dict.fromkeys(DERIVED, "new")}
-    case.send(random.Random(3))
+    case.visit(random.Random(3))
     case.drain()
     assert effects(case) == dict.fromkeys((RAW, *DERIVED), "unchanged")
-    case.write(**{"gold/counts.sql": "-- counted\n" + (case.root / "gold/counts.sql").read_text()})
+    case.write({"gold/counts.sql": "-- counted\n" + (case.root / "gold/counts.sql").read_text()})
     assert effects(case) == dict.fromkeys((RAW, *DERIVED), "unchanged")
 
 
@@ -78,11 +78,11 @@ CHANGES = [
 
 @pytest.mark.parametrize(("file", "old", "new", "found", "why"), CHANGES)
 def test_what_a_change_would_do_is_said(
-    case: Case, file: str, old: str, new: str, found: dict[str, str], why: str
+    case: Visits, file: str, old: str, new: str, found: dict[str, str], why: str
 ) -> None:
     case.change(file, old, new)
     before = case.everything()
-    lines = {line.table: line for line in plan(case.project())}
+    lines = {line.table: line for line in plan(case.definitions)}
     assert {name: line.verdict.effect for name, line in lines.items()} == {
         **dict.fromkeys((RAW, *DERIVED), "unchanged"),
         **found,
@@ -104,7 +104,7 @@ def test_what_a_change_would_do_is_said(
             case.drain(root)
 
 
-def test_with_a_rebuild_or_a_run_all_is_as_it_was_defined(case: Case) -> None:
+def test_with_a_rebuild_or_a_run_all_is_as_it_was_defined(case: Visits) -> None:
     case.change("silver/visits.py", 'raw.where("n >= 0")', 'raw.where("n >= 0").withColumn("more", F.lit(1))')
     case.change("gold/top.sql", "total DESC", "total")
     assert case.rebuild(VISITS).swapped
@@ -112,12 +112,12 @@ def test_with_a_rebuild_or_a_run_all_is_as_it_was_defined(case: Case) -> None:
     assert case.everything() == of_new_lake(case)
     case.change("silver/visits.py", "n >= 0", "n >= 3")
     assert effects(case)[VISITS] == "resumes"
-    case.send(random.Random(4))
+    case.visit(random.Random(4))
     case.drain()
     assert set(effects(case).values()) == {"unchanged"}
 
 
-def test_a_table_without_a_definition_is_named(case: Case) -> None:
+def test_a_table_without_a_definition_is_named(case: Visits) -> None:
     (case.root / "gold/top.sql").unlink()
     assert effects(case)[TOP] == "gone"
     said = CliRunner().invoke(app, ["plan", "--project", str(case.root)])

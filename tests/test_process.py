@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
-from test_final import COUNTS, EPOCH, VISITS, Case, Row, cut, drawn, seeded
+from test_final import COUNTS, EPOCH, VISITS, Counted, Row, cut, drawn, seeded
 from test_final import told as reached_before
 from typer.testing import CliRunner
 
@@ -92,24 +91,24 @@ def test_rows_come_in_the_order_of_their_time_at_any_cut(
     rows = drawn(draw, 150)
     on_time, late = told(rows, 10)
     assert late and on_time
-    case = Case(tmp_path, interpreted, PROCESS, "py")
-    flow = case.flow()
+    case = Counted(tmp_path, interpreted, PROCESS, "py")
+    flow = case.flow(COUNTS)
     for commit in cut(draw, rows):
         case.add(commit)
         while flow.step():
             pass
         if draw.random() < 0.2:
-            flow = case.flow()  # as after a restart
-        low = min(max((row[4] for row in case.rows if row[0] == p), default=0) for p in range(3))
+            flow = case.flow(COUNTS)  # as after a restart
+        low = min(max((row[4] for row in case.added if row[0] == p), default=0) for p in range(3))
         assert case.seen(COLUMNS) == runs(on_time, low - 10)
     assert case.late() == late
-    case.end()
+    case.end(COUNTS)
     newest = max(row[4] for row in rows)
     want = runs(on_time, newest + 1)
     assert case.seen(COLUMNS) == want
     assert not case.seen("1", f"{COUNTS}__state WHERE len(_waiting) > 0")
     assert len(want) < len(runs(on_time, newest + 1000))  # timers behind the last row are left
-    case.flow()._close(10**18, set())  # until their time comes
+    case.flow(COUNTS)._close(10**18, set())  # until their time comes
     assert case.seen(COLUMNS) == runs(on_time, newest + 1000)
     assert case.open() == 0
 
@@ -120,12 +119,12 @@ def test_a_batch_that_broke_off_is_ended_the_same_way(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str, nth: int
 ) -> None:
     rows = drawn(random.Random(7), 60)
-    whole = Case(tmp_path / "whole", interpreted, PROCESS, "py")
+    whole = Counted(tmp_path / "whole", interpreted, PROCESS, "py")
     whole.add(rows)
-    whole.end()
-    case = Case(tmp_path / "broken", interpreted, PROCESS, "py")
+    whole.end(COUNTS)
+    case = Counted(tmp_path / "broken", interpreted, PROCESS, "py")
     case.add(rows[:30])
-    case.flow().step()
+    case.flow(COUNTS).step()
     case.add(rows[30:])
     seen = Counter[str]()
 
@@ -136,7 +135,7 @@ def test_a_batch_that_broke_off_is_ended_the_same_way(
 
     with monkeypatch.context() as patched:
         patched.setattr("headwater.runtime.failpoints.reach", reach)
-        flow = case.flow()
+        flow = case.flow(COUNTS)
         broken = False
         try:
             while flow.step():
@@ -144,33 +143,28 @@ def test_a_batch_that_broke_off_is_ended_the_same_way(
         except KeyboardInterrupt:
             broken = True
     assert broken == (nth <= seen[at])
-    case.end()
+    case.end(COUNTS)
     assert case.seen(COLUMNS) == whole.seen(COLUMNS)
     assert case.late() == whole.late()
     assert case.seen("*", f"{COUNTS}__state") == whole.seen("*", f"{COUNTS}__state")
 
 
 def test_rows_without_an_event_time_are_late(interpreted: SparkSession, tmp_path: Path) -> None:
-    case = Case(tmp_path, interpreted, PROCESS, "py")
-    schema = case.tables[VISITS].stored
-    row = {**dict.fromkeys(schema.names), "user": "ann", "n": 1}
-    row["_source"] = {"cluster": "local", "topic": "raw", "partition": 0, "offset": 0}
-    files = case.visits.write(pa.Table.from_pylist([row], schema), f"{0:012d}")
-    from headwater.storage.target import Identity
-
-    case.visits.append(files, Identity(VISITS, 1, 0, {}))
-    case.end()
+    case = Counted(tmp_path, interpreted, PROCESS, "py")
+    place = {"cluster": "local", "topic": "raw", "partition": 0, "offset": 0}
+    case.append(VISITS, [{"user": "ann", "n": 1, "_source": place}])
+    case.end(COUNTS)
     assert case.seen("user, _watermark, _lateness", f"{COUNTS}_late") == [("ann", None, None)]
     assert case.seen() == []
 
 
 def test_a_timer_comes_although_no_row_does(interpreted: SparkSession, tmp_path: Path) -> None:
     """All partitions are silent, so the clock tells the time."""
-    case = Case(tmp_path, interpreted, PROCESS, "py")
+    case = Counted(tmp_path, interpreted, PROCESS, "py")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Upstream, "quiet", lambda self, position, found: found)
         case.add([(0, 0, "ann", 5, EPOCH)], ingested=EPOCH)
-        flow = case.flow()
+        flow = case.flow(COUNTS)
         while flow.step():
             pass
     assert case.seen(COLUMNS) == [("ann", EPOCH, 1, 5), ("ann", EPOCH + 20, -1, 5)]
@@ -179,15 +173,15 @@ def test_a_timer_comes_although_no_row_does(interpreted: SparkSession, tmp_path:
 
 def test_keys_may_be_null_and_several(interpreted: SparkSession, tmp_path: Path) -> None:
     text = PROCESS.replace('keys=["user"]', 'keys=["user", "n"]')
-    case = Case(tmp_path, interpreted, text, "py")
+    case = Counted(tmp_path, interpreted, text, "py")
     case.add(
         [(0, 0, None, 1, EPOCH), (0, 1, None, 1, EPOCH + 1), (1, 0, "ann", 1, EPOCH), (1, 1, "ann", 2, EPOCH)]
     )  # type: ignore[list-item]
-    flow = case.flow()
+    flow = case.flow(COUNTS)
     while flow.step():
         pass
     case.add([(0, 2, None, 1, EPOCH + 2)])  # type: ignore[list-item]
-    case.end()
+    case.end(COUNTS)
     assert Counter((row[0], row[2]) for row in case.seen(COLUMNS)) == Counter(
         [(None, 1), (None, 2), (None, 3), ("ann", 1), ("ann", 1)]
     )
@@ -199,7 +193,7 @@ TTL = PROCESS.replace(
 
 
 def test_state_has_a_time_to_live(interpreted: SparkSession, tmp_path: Path) -> None:
-    case = Case(tmp_path, interpreted, TTL, "py")
+    case = Counted(tmp_path, interpreted, TTL, "py")
     case.add(
         [
             (0, 0, "ann", 1, EPOCH),
@@ -208,7 +202,7 @@ def test_state_has_a_time_to_live(interpreted: SparkSession, tmp_path: Path) -> 
             (0, 3, "eve", 1, EPOCH + 200),
         ]
     )
-    case.end()
+    case.end(COUNTS)
     assert [row[:3] for row in case.seen(COLUMNS)] == [
         ("ann", EPOCH, 1),
         ("ann", EPOCH + 30, 2),
@@ -230,10 +224,10 @@ def counts(row, visit):
         yield {{name: row[name] for name in ("n", "user", "event_time")}}
     visit.state = {{"seen": True}}
 '''
-    case = Case(tmp_path, interpreted, text, "py")
+    case = Counted(tmp_path, interpreted, text, "py")
     case.add([(0, 0, "ann", 1, EPOCH), (1, 0, "bob", 1, EPOCH + 5), (2, 0, "eve", 2, EPOCH + 5)])
     case.add([(0, 1, "ann", 1, EPOCH + 50), (0, 2, "ann", 1, EPOCH + 120), (1, 1, "ann", 2, EPOCH + 300)])
-    case.end()
+    case.end(COUNTS)
     assert case.seen("n, user, epoch(event_time)::BIGINT") == [
         (1, "ann", EPOCH),
         (1, "ann", EPOCH + 120),
@@ -272,7 +266,7 @@ def test_what_can_not_be_is_said_before_anything_runs(
     interpreted: SparkSession, tmp_path: Path, old: str, new: str, code: Code, error: str
 ) -> None:
     with raises_code(code, table="gold.counts", match=r"counts.py: gold\.counts") as e:
-        Case(tmp_path, interpreted, PROCESS.replace(old, new), "py")
+        Counted(tmp_path, interpreted, PROCESS.replace(old, new), "py")
     assert error in str(e.value)
 
 
@@ -304,10 +298,10 @@ def test_what_can_not_be_is_said_before_anything_runs(
 def test_a_process_that_fails_stops_its_flow(
     interpreted: SparkSession, tmp_path: Path, old: str, new: str, code: Code, error: str
 ) -> None:
-    case = Case(tmp_path, interpreted, PROCESS.replace(old, new), "py")
+    case = Counted(tmp_path, interpreted, PROCESS.replace(old, new), "py")
     case.add([(0, 0, "ann", 5, EPOCH), (0, 1, "bob", 5, EPOCH + 100)])
     with raises_code(code, table="gold.counts", match=r"counts.py: gold\.counts") as e:
-        case.end()
+        case.end(COUNTS)
     assert error in str(e.value)
     assert case.seen() == []
 
@@ -360,9 +354,9 @@ def test_a_definition_of_the_project_is_tried_without_a_stream() -> None:
 
 
 def test_what_is_kept_is_shown(interpreted: SparkSession, tmp_path: Path) -> None:
-    case = Case(tmp_path, interpreted, PROCESS, "py")
+    case = Counted(tmp_path, interpreted, PROCESS, "py")
     case.add([(0, 0, "ann", 5, EPOCH), (1, 0, "bob", 7, EPOCH), (2, 0, "bob", 7, EPOCH)])
-    case.flow().step()
+    case.flow(COUNTS).step()
     shown = CliRunner().invoke(app, ["state", "--project", str(tmp_path)])
     assert "gold.counts__state" in shown.stdout, shown.output
     standing = CliRunner().invoke(app, ["status", "--project", str(tmp_path)])

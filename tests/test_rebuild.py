@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
-from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
+from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Visits, of_new_lake
 
 from headwater.common.progress import Board
 from headwater.errors import FlowError
@@ -27,16 +27,16 @@ STEPS = ("planned", "committed", "rebuilt")
 
 
 @pytest.fixture
-def case(tmp_path: Path, interpreted: SparkSession) -> Case:
-    case = Case(tmp_path / "project", interpreted)
+def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
+    case = Visits(tmp_path / "project", interpreted)
     draw = random.Random(3)
     for _ in range(4):
-        case.send(draw)
+        case.visit(draw)
     case.drain()
     return case
 
 
-def test_unchanged_definitions_give_the_same_rows(case: Case) -> None:
+def test_unchanged_definitions_give_the_same_rows(case: Visits) -> None:
     before = case.everything()
     versions = {name: place.generation for name, place in case.lake.places().items()}
     assert set(versions.values()) == {1}
@@ -51,12 +51,12 @@ def test_unchanged_definitions_give_the_same_rows(case: Case) -> None:
         **dict.fromkeys(places, 2),
         RAW: 1,
     }
-    case.send(random.Random(4))
+    case.visit(random.Random(4))
     case.drain()
     assert case.everything() == of_new_lake(case)
 
 
-def test_changed_definitions_take_the_place_of_all_below_at_once(case: Case) -> None:
+def test_changed_definitions_take_the_place_of_all_below_at_once(case: Visits) -> None:
     case.change("silver/visits.py", "n >= 0", "n >= 3")
     case.change("gold/counts.sql", "sum(n) AS total", "max(n) AS total")
     case.change("gold/ended.sql", "'1 minute'", "'2 minutes'")
@@ -66,25 +66,25 @@ def test_changed_definitions_take_the_place_of_all_below_at_once(case: Case) -> 
     assert {one.table for one in done.differences if one} == {*DERIVED, f"{ENDED}_late", f"{ENDED}__state"}
     assert case.rebuild(VISITS).swapped
     assert case.everything() == of_new_lake(case) != before
-    case.send(random.Random(5))
+    case.visit(random.Random(5))
     case.drain()
     assert case.everything() == of_new_lake(case)
 
 
-def test_generations_that_are_not_live_are_removed_on_demand(case: Case) -> None:
+def test_generations_that_are_not_live_are_removed_on_demand(case: Visits) -> None:
     case.rebuild(COUNTS)
     before = case.everything()
     folders = lambda: sorted(path.name for path in case.lake.at(COUNTS, 1).parent.iterdir())  # noqa: E731
     assert folders() == ["g0001", "g0002"]
     assert not case.rebuild(COUNTS, swap=False).swapped
-    assert clean(case.project()) == 2  # of gold.counts and gold.top
+    assert clean(case.definitions) == 2  # of gold.counts and gold.top
     assert folders() == ["g0002", "g0003"]
     assert case.everything() == before
     assert case.rebuild(COUNTS).swapped
     assert case.everything() == before
 
 
-def test_only_what_is_named_and_below_is_rebuilt(case: Case) -> None:
+def test_only_what_is_named_and_below_is_rebuilt(case: Visits) -> None:
     case.change("gold/counts.sql", "sum(n) AS total", "max(n) AS total")
     assert set(case.rebuild(COUNTS).tables) == {COUNTS, TOP}
     generations = {name: place.generation for name, place in case.lake.places().items()}
@@ -97,7 +97,7 @@ def test_only_what_is_named_and_below_is_rebuilt(case: Case) -> None:
     "at", ["built", "swapped", *(pytest.param(at, marks=pytest.mark.torture) for at in STEPS)]
 )
 def test_a_rebuild_that_broke_off_goes_on_or_is_aborted(
-    case: Case, monkeypatch: pytest.MonkeyPatch, at: str
+    case: Visits, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     case.change("gold/counts.sql", "sum(n) AS total", "max(n) AS total")
     before, want = case.everything(), of_new_lake(case)
@@ -115,7 +115,7 @@ def test_a_rebuild_that_broke_off_goes_on_or_is_aborted(
     broken()
     if at != "swapped":
         assert case.everything() == before
-        assert set(abort(case.project())) == set(DERIVED)
+        assert set(abort(case.definitions)) == set(DERIVED)
         assert case.everything() == before
         assert not list((case.root / ".headwater/lake").glob("*/*/g0002"))
         broken()
@@ -137,14 +137,14 @@ def _fails(reach: Callable[[str, str], None]) -> Callable[[str, str], None]:
     return reached
 
 
-def test_the_live_flow_gives_way_to_the_new_generation(case: Case) -> None:
-    context = case.context()
+def test_the_live_flow_gives_way_to_the_new_generation(case: Visits) -> None:
+    context = case.once()
     flow: Any = flow_of(context, COUNTS)
     context.check(COUNTS)
     case.rebuild(VISITS)
     with pytest.raises(Moved):
         context.check(COUNTS)
-    case.send(random.Random(6))
+    case.visit(random.Random(6))
     case.drain(VISITS)
     assert not flow.step()  # its input is another one now
     again: Any = flow_of(context, COUNTS)
@@ -152,10 +152,10 @@ def test_the_live_flow_gives_way_to_the_new_generation(case: Case) -> None:
     assert case.rows(COUNTS) == of_new_lake(case)[COUNTS]
 
 
-def test_a_run_does_not_go_on_in_what_other_definitions_have_built(case: Case) -> None:
+def test_a_run_does_not_go_on_in_what_other_definitions_have_built(case: Visits) -> None:
     for change in (("silver/visits.py", "n >= 0", "n >= 3"), ("silver/_limits.py", "LEAST = 3", "LEAST = 4")):
-        case.write(**{"silver/_limits.py": "LEAST = 3"})
-        context = case.context()
+        case.write({"silver/_limits.py": "LEAST = 3"})
+        context = case.once()
         made = {name: flow_of(context, name) for name in (VISITS, COUNTS)}
         definition = (case.lake.flow_folder(VISITS) / "definition.json").read_bytes()
         case.change(*change)
@@ -175,9 +175,9 @@ def test_a_run_does_not_go_on_in_what_other_definitions_have_built(case: Case) -
         assert case.everything() == of_new_lake(case)
 
 
-def test_a_flow_begins_only_in_the_generation_whose_lease_is_held(case: Case) -> None:
-    run = Run(case.project(), Options(), Board(notices=StringIO()))
-    context = case.context()
+def test_a_flow_begins_only_in_the_generation_whose_lease_is_held(case: Visits) -> None:
+    run = Run(case.definitions, Options(), Board(notices=StringIO()))
+    context = case.once()
     run._leases[COUNTS] = Lease(COUNTS, case.lake.flow_folder(COUNTS))
     case.rebuild(COUNTS)
     with pytest.raises(Moved):
@@ -191,18 +191,18 @@ def test_a_flow_begins_only_in_the_generation_whose_lease_is_held(case: Case) ->
     run._leases[COUNTS].release()
 
 
-def test_what_can_not_be_rebuilt_is_said(case: Case) -> None:
+def test_what_can_not_be_rebuilt_is_said(case: Visits) -> None:
     with raises_code("TABLE_IS_HISTORY", table="bronze.raw"):
         case.rebuild(RAW)
     with raises_code("UNKNOWN_TABLE", table="gold.nope"):
         case.rebuild("gold.nope")
     with raises_code("NO_REBUILD"):
-        abort(case.project())
+        abort(case.definitions)
     assert not case.rebuild(COUNTS, swap=False).swapped
     with raises_code("REBUILD_UNDER_WAY", match=r"a rebuild of gold\.counts, gold\.top is under way"):
         case.rebuild(VISITS)
     case.change("gold/counts.sql", "sum(n) AS total", "max(n) AS total")
     with raises_code("REBUILD_UNDER_WAY", match="a rebuild with other definitions is under way"):
         case.rebuild(COUNTS)
-    assert abort(case.project()) == [COUNTS, TOP]
-    assert rebuilding.rebuild(case.project(), [COUNTS]).swapped
+    assert abort(case.definitions) == [COUNTS, TOP]
+    assert rebuilding.rebuild(case.definitions, [COUNTS]).swapped

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
 from typer.testing import CliRunner
-from visits import COUNTS, DERIVED, ENDED, EPOCH, RAW, TOP, VISITS, Case
+from visits import COUNTS, DERIVED, ENDED, EPOCH, RAW, TOP, VISITS, Visits
 
 from headwater.cli import app
 from headwater.operations.rebuild.proofs import standings
@@ -25,7 +25,6 @@ from headwater.operations.rebuild.window import Window
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lake import files
-from headwater.storage.target import Target
 
 SESSIONS, RUNS = "gold.sessions", "gold.runs"
 SUMS, MINUTES = "gold.sums", "gold.minutes"
@@ -66,19 +65,19 @@ def runs(visit, user):
 
 
 @pytest.fixture(scope="module")
-def case(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) -> Case:
-    case = Case(tmp_path_factory.mktemp("reconcile") / "project", interpreted, **FILES)
+def case(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) -> Visits:
+    case = Visits(tmp_path_factory.mktemp("reconcile") / "project", interpreted, FILES)
     draw = random.Random(21)
     for _ in range(3):
-        case.send(draw)
+        case.visit(draw)
         case.drain(*EVERY)
-    case.send(draw)
+    case.visit(draw)
     case.drain(VISITS, COUNTS)  # the others are behind
     return case
 
 
 @pytest.fixture
-def undone(case: Case) -> Iterator[None]:
+def undone(case: Visits) -> Iterator[None]:
     """What a test does to files is not there for the next."""
     lake, sent = case.root / ".headwater" / "lake", case.sent
     aside = lake.with_name("aside")
@@ -86,7 +85,7 @@ def undone(case: Case) -> Iterator[None]:
     yield
     shutil.rmtree(lake)
     aside.rename(lake)
-    case.sent, case.bronze = sent, Target(case.lake.place(RAW))
+    case.sent = sent
 
 
 def tamper(path: str, column: str | None = None) -> None:
@@ -100,12 +99,12 @@ def tamper(path: str, column: str | None = None) -> None:
     pq.write_table(pa.Table.from_pylist(found, rows.schema), path)
 
 
-def run(case: Case, *names: str, **options: Any) -> list[Reconciled]:
-    return list(reconcile(case.project(), names, **options))
+def run(case: Visits, *names: str, **options: Any) -> list[Reconciled]:
+    return list(reconcile(case.definitions, names, **options))
 
 
 def test_tables_of_every_kind_are_what_their_definitions_make(
-    case: Case, monkeypatch: pytest.MonkeyPatch
+    case: Visits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {name: log.head(case.lake.place(name).path) for name in EVERY}
     reach, sent = failpoints.reach, []
@@ -113,7 +112,7 @@ def test_tables_of_every_kind_are_what_their_definitions_make(
     def meanwhile(step: str, flow: str) -> None:
         if (step, flow, sent) == ("built", VISITS, []):
             sent.append(True)
-            case.send(random.Random(22))
+            case.visit(random.Random(22))
             case.drain(*EVERY)
         reach(step, flow)
 
@@ -128,16 +127,16 @@ def test_tables_of_every_kind_are_what_their_definitions_make(
     assert compared.keys() == {*EVERY, *beside, "quarantine.silver_visits"}
     assert all(compared[name] for name in (*EVERY, "quarantine.silver_visits", f"{ENDED}_late"))
     assert not list((case.root / ".headwater/lake/_reconcile").glob("*/tables"))
-    proven = {one.table: one.proven for one in standings(case.project()) if one.table in EVERY}
+    proven = {one.table: one.proven for one in standings(case.definitions) if one.table in EVERY}
     assert proven == {one.table: one.version for one in found}
 
 
 @pytest.mark.usefixtures("undone")
-def test_a_row_that_was_tampered_with_is_found(case: Case) -> None:
+def test_a_row_that_was_tampered_with_is_found(case: Visits) -> None:
     for name, column in ((VISITS, "n"), (ENDED, "visits"), (TOP, "total")):
         tamper(files(case.lake.place(name).path)[0], column)
     tamper(files(case.lake.place("quarantine.silver_visits").path)[0])
-    before = {one.table: one.proven for one in standings(case.project())}
+    before = {one.table: one.proven for one in standings(case.definitions)}
     silver, ended, top, counts = run(case, VISITS, ENDED, TOP, COUNTS, limit=3)
     assert {each.table: (each.gone, each.new) for each in silver.differences} == {
         VISITS: (1, 1),
@@ -148,15 +147,15 @@ def test_a_row_that_was_tampered_with_is_found(case: Case) -> None:
     assert [(each.gone, each.new) for each in ended.differences if each] == [(1, 1)]
     assert [(each.gone, each.new) for each in top.differences if each] == [(1, 1)]
     assert not counts.same  # it was made before its input was tampered with
-    assert {one.table: one.proven for one in standings(case.project())} == before
+    assert {one.table: one.proven for one in standings(case.definitions)} == before
 
 
 @pytest.mark.usefixtures("undone")
-def test_some_windows_are_compared_from_the_files_that_have_rows_of_them(case: Case) -> None:
+def test_some_windows_are_compared_from_the_files_that_have_rows_of_them(case: Visits) -> None:
     draw = random.Random(23)
     case.sent += 10_000  # far from what came before
     for _ in range(3):
-        case.send(draw, 20)
+        case.visit(draw, 20)
         case.drain(*EVERY)
     begin = EPOCH + case.sent - 60
     at = [datetime.fromtimestamp(begin + more, UTC).isoformat() for more in (-60, 40)]
@@ -164,7 +163,7 @@ def test_some_windows_are_compared_from_the_files_that_have_rows_of_them(case: C
     (whole,) = run(case, MINUTES)
     assert found.same and whole.same and 0 < found.rows < whole.rows
     assert 0 < found.differences[0].before < whole.differences[0].before
-    proven = {one.table: one.at for one in standings(case.project())}[MINUTES]
+    proven = {one.table: one.at for one in standings(case.definitions)}[MINUTES]
     for path in files(case.lake.place(MINUTES).path, None):
         tamper(path, "visits")
     (spoilt,) = run(case, MINUTES, limit=100)
@@ -174,7 +173,7 @@ def test_some_windows_are_compared_from_the_files_that_have_rows_of_them(case: C
         for span in (at, ["2020-01-01", at[0]])
     )
     assert {row["since"] for row in (*later, *earlier)} <= inside and (later or earlier)
-    assert {one.table: one.at for one in standings(case.project())}[MINUTES] == proven
+    assert {one.table: one.at for one in standings(case.definitions)}[MINUTES] == proven
     command = ["reconcile", MINUTES, "--window", "2020-01-01/2020-01-02", "--project", str(case.root)]
     said = CliRunner().invoke(app, command)
     assert (
@@ -192,7 +191,7 @@ def test_some_windows_are_compared_from_the_files_that_have_rows_of_them(case: C
         (ENDED, "leaves late rows out"),
     ],
 )
-def test_of_which_tables_windows_can_not_be_computed_alone(case: Case, table: str, why: str) -> None:
+def test_of_which_tables_windows_can_not_be_computed_alone(case: Visits, table: str, why: str) -> None:
     with raises_code(
         "WINDOWS_NOT_COMPARABLE", match=f"{table} {why}.*; compare all of it: leave --window away"
     ):
@@ -206,7 +205,7 @@ def test_what_is_no_window(text: str) -> None:
 
 
 @pytest.mark.usefixtures("undone")
-def test_a_file_that_is_gone_is_named(case: Case) -> None:
+def test_a_file_that_is_gone_is_named(case: Visits) -> None:
     path = Path(files(case.lake.place(COUNTS).path)[0])
     path.unlink()
     with raises_code(
@@ -218,10 +217,10 @@ def test_a_file_that_is_gone_is_named(case: Case) -> None:
 
 
 @pytest.mark.usefixtures("undone")
-def test_what_was_added_since_the_last_proof_is_enough_of_rows(case: Case) -> None:
+def test_what_was_added_since_the_last_proof_is_enough_of_rows(case: Visits) -> None:
     case.drain(*EVERY)
     first = run(case, VISITS)[0]
-    case.send(random.Random(23))
+    case.visit(random.Random(23))
     case.drain(VISITS)
     again = run(case, VISITS, since_last=True)[0]
     assert again.same and again.since == first.version < again.version
@@ -230,7 +229,7 @@ def test_what_was_added_since_the_last_proof_is_enough_of_rows(case: Case) -> No
     assert nothing.same and nothing.since == nothing.version == again.version and nothing.rows == 0
     old = files(case.lake.place(VISITS).path)
     tamper(old[0])  # which is proven
-    case.send(random.Random(24))
+    case.visit(random.Random(24))
     case.drain(VISITS)
     added = [file for file in files(case.lake.place(VISITS).path) if file not in old]
     tamper(added[0])
@@ -239,7 +238,7 @@ def test_what_was_added_since_the_last_proof_is_enough_of_rows(case: Case) -> No
 
 
 @pytest.mark.usefixtures("undone")
-def test_what_was_computed_is_kept_and_goes_on_from_the_last_proof(case: Case) -> None:
+def test_what_was_computed_is_kept_and_goes_on_from_the_last_proof(case: Visits) -> None:
     kept, views = [COUNTS, ENDED, SESSIONS, RUNS, SUMS, MINUTES], [TOP]
     draw = random.Random(25)
     case.drain(*EVERY)
@@ -247,7 +246,7 @@ def test_what_was_computed_is_kept_and_goes_on_from_the_last_proof(case: Case) -
     assert all(one.same and one.since is None for one in first)
     assert all(f"{one.table} was computed as a whole: " in one.notes[0] for one in first)
     for _ in range(2):
-        case.send(draw)
+        case.visit(draw)
         case.drain(*EVERY)
         again = run(case, *kept, *views, since_last=True)
         for before, one in zip(first, again, strict=True):
@@ -265,10 +264,10 @@ def test_what_was_computed_is_kept_and_goes_on_from_the_last_proof(case: Case) -
 
 
 @pytest.mark.usefixtures("undone")
-def test_what_was_kept_is_not_trusted_after_a_kill(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_kept_is_not_trusted_after_a_kill(case: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
     case.drain(*EVERY)
     run(case, COUNTS, ENDED, since_last=True)
-    case.send(random.Random(26))
+    case.visit(random.Random(26))
     case.drain(*EVERY)
 
     def killed(*_: object, **__: object) -> None:
@@ -286,7 +285,9 @@ def test_what_was_kept_is_not_trusted_after_a_kill(case: Case, monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("undone")
-def test_a_table_that_is_swapped_meanwhile_is_not_judged(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_is_swapped_meanwhile_is_not_judged(
+    case: Visits, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reach, swapped = failpoints.reach, []
 
     def meanwhile(step: str, flow: str) -> None:
@@ -300,7 +301,7 @@ def test_a_table_that_is_swapped_meanwhile_is_not_judged(case: Case, monkeypatch
         run(case, TOP)
 
 
-def test_what_can_not_be_compared_is_said(case: Case) -> None:
+def test_what_can_not_be_compared_is_said(case: Visits) -> None:
     with raises_code("TABLE_IS_HISTORY", table="bronze.raw"):
         run(case, RAW)
     with raises_code("UNKNOWN_TABLE", table="gold.nope"):
@@ -308,7 +309,7 @@ def test_what_can_not_be_compared_is_said(case: Case) -> None:
 
 
 @pytest.mark.usefixtures("undone")
-def test_the_command_shows_rows_and_ends_with_1(case: Case) -> None:
+def test_the_command_shows_rows_and_ends_with_1(case: Visits) -> None:
     path = files(case.lake.place(TOP).path)[0]
     pq.write_table(pq.read_table(path, partitioning=None).slice(1), path)
     arguments = ["--project", str(case.root)]

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
+from headwater.common import times
 from headwater.project.reference import Reference
 
 
@@ -16,7 +17,7 @@ def test_flows_that_keep_one_state_at_once_do_not_disturb_each_other(tmp_path: P
 
     def version(_: int) -> str:
         barrier.wait()
-        return table.version(tmp_path / "lake")
+        return table.version(tmp_path / "lake", times.now())
 
     with ThreadPoolExecutor(flows) as threads:
         for state in range(40):

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from raising import raises_code
 from typer.testing import CliRunner
-from visits import COUNTS, ENDED, RAW, TOP, VISITS, Case, of_new_lake
+from visits import COUNTS, ENDED, RAW, TOP, VISITS, Visits, of_new_lake
 
 from headwater import query
 from headwater.cli import app
@@ -26,7 +26,6 @@ from headwater.planner.changes import plan
 from headwater.query.inspect.history import history
 from headwater.query.sources import Source, of_project
 from headwater.storage import log
-from headwater.storage.target import Target
 
 QUARANTINE = "quarantine.silver_visits"
 SHORT = """kafka: embedded
@@ -39,27 +38,25 @@ maintain:
 
 
 @pytest.fixture
-def case(tmp_path: Path, interpreted: SparkSession) -> Case:
-    case = Case(tmp_path / "project", interpreted)
+def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
+    case = Visits(tmp_path / "project", interpreted)
     draw = random.Random(5)
     for _ in range(4):
-        case.send(draw)
+        case.visit(draw)
     return case
 
 
-def expire(case: Case) -> dict[str, int]:
+def expire(case: Visits) -> dict[str, int]:
     """Maintain all, as if many commits had been made; {table → rows that went}."""
-    case.write(**{"conf/local.yaml": SHORT})
+    case.write({"conf/local.yaml": SHORT})
     for place in case.lake.places().values():
         DeltaTable(place.path).create_checkpoint()
-    done = {one.table: one.expired for one in maintain.maintain(case.project())}
-    case.bronze = Target(case.bronze.place)
-    return done
+    return {one.table: one.expired for one in maintain.maintain(case.definitions)}
 
 
-def test_rows_go_and_what_was_made_of_them_stays(case: Case) -> None:
+def test_rows_go_and_what_was_made_of_them_stays(case: Visits) -> None:
     case.drain(VISITS, COUNTS, TOP)  # its finals are behind
-    case.send(random.Random(8))  # and nobody has read these
+    case.visit(random.Random(8))  # and nobody has read these
     want = of_new_lake(case)
     held = len(case.rows(QUARANTINE))
     assert held and expire(case) == {
@@ -75,7 +72,7 @@ def test_rows_go_and_what_was_made_of_them_stays(case: Case) -> None:
     assert len(case.rows(VISITS)) == len(want[VISITS])
     assert 0 < len(quarantined) < len(want[QUARANTINE])
     assert {**case.everything(), QUARANTINE: []} == {**want, QUARANTINE: []}
-    case.send(random.Random(7))
+    case.visit(random.Random(7))
     case.drain()
     assert expire(case)[RAW] == 40 and expire(case)[RAW] == 0
     assert len(case.rows(VISITS)) > len(want[VISITS])
@@ -84,25 +81,25 @@ def test_rows_go_and_what_was_made_of_them_stays(case: Case) -> None:
     assert first.what.startswith("rows committed before 20") and first.what.endswith(" expired")
 
 
-def _source(case: Case, name: str) -> Source:
+def _source(case: Visits, name: str) -> Source:
     return of_project(case.root, "local").named([name])[0]
 
 
-def test_a_rebuild_that_would_lose_rows_has_to_be_told(case: Case) -> None:
+def test_a_rebuild_that_would_lose_rows_has_to_be_told(case: Visits) -> None:
     case.drain()
-    assert not any(one.verdict.effect != "unchanged" for one in plan(case.project()))
+    assert not any(one.verdict.effect != "unchanged" for one in plan(case.definitions))
     expire(case)
-    case.send(random.Random(8))
+    case.visit(random.Random(8))
     case.drain()
     before = case.everything()
-    (found,) = reconcile(case.project(), [VISITS])
+    (found,) = reconcile(case.definitions, [VISITS])
     assert not found.same and "bronze.raw has no rows from before" in found.notes[0]
     case.change("gold/counts.sql", "sum(n) AS total", "max(n) AS total")
-    assert {one.verdict.effect for one in plan(case.project()) if one.table in (COUNTS, TOP)} == {"rebuild"}
+    assert {one.verdict.effect for one in plan(case.definitions) if one.table in (COUNTS, TOP)} == {"rebuild"}
     case.change(
         "silver/visits.py", 'raw.where("n >= 0")', 'raw.where("n >= 0").drop("n").withColumn("n", F.lit("1"))'
     )
-    lines = {one.table: one.verdict for one in plan(case.project())}
+    lines = {one.table: one.verdict for one in plan(case.definitions)}
     assert lines[VISITS].effect == "loses" and lines[ENDED].effect == "rebuild"
     assert "bronze.raw has no rows from before 20" in lines[VISITS].why[-1]
     with raises_code("HISTORY_GONE", table="silver.visits"):
@@ -112,7 +109,7 @@ def test_a_rebuild_that_would_lose_rows_has_to_be_told(case: Case) -> None:
     assert case.everything() == of_new_lake(case) != before
 
 
-def test_a_rebuild_reads_what_came_since(case: Case) -> None:
+def test_a_rebuild_reads_what_came_since(case: Visits) -> None:
     case.drain()
     files = log.snapshot(case.bronze.place.path, case.bronze.version)
     since = datetime.fromtimestamp(files[2].order / 1000, UTC).isoformat()
@@ -125,13 +122,13 @@ def test_a_rebuild_reads_what_came_since(case: Case) -> None:
     found = case.everything()
     case.bronze.expire([file.path for file in files[:2]], datetime.now(UTC))
     assert found == of_new_lake(case)
-    case.send(random.Random(9))
+    case.visit(random.Random(9))
     case.drain()
     assert case.rebuild(VISITS, since="3").swapped
     assert case.everything() == of_new_lake(case)
     assert case.rebuild(VISITS, since=(datetime.now(UTC) + timedelta(days=1)).isoformat()).swapped
     assert case.rows(VISITS) == []
-    case.send(random.Random(10))
+    case.visit(random.Random(10))
     case.drain()
     assert 0 < len(case.rows(VISITS)) <= 40
 
@@ -144,19 +141,21 @@ def test_a_rebuild_reads_what_came_since(case: Case) -> None:
         (TOP, "2026-01-31", "START_NOT_POSSIBLE", r"gold\.top is a view of the whole of gold\.counts"),
     ],
 )
-def test_from_when_on_it_can_not_be_is_said(case: Case, table: str, since: str, code: Code, why: str) -> None:
+def test_from_when_on_it_can_not_be_is_said(
+    case: Visits, table: str, since: str, code: Code, why: str
+) -> None:
     case.drain()
     with raises_code(code, match=f"--from {since}.*{why}"):
         case.rebuild(table, since=since)
     with raises_code("NO_REBUILD"):
-        abort(case.project())
+        abort(case.definitions)
     said = CliRunner().invoke(
         app, ["rebuild", table, "--from", since, "--verify", "--project", str(case.root)]
     )
     assert said.exit_code == 2 and "--from makes other rows" in said.output
 
 
-def test_rows_of_all_ages_are_not_put_into_one_file(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_all_ages_are_not_put_into_one_file(case: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
     files = log.snapshot(case.bronze.place.path, case.bronze.version)
     monkeypatch.setattr(sys.modules[compact.__module__], "FEWEST", 2)
     part = timedelta(milliseconds=1)
@@ -166,13 +165,13 @@ def test_rows_of_all_ages_are_not_put_into_one_file(case: Case, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("table", ["silver.visits", "gold.top", "quarantine.silver_visits__resolved"])
-def test_only_history_goes_by_its_age(case: Case, table: str) -> None:
-    case.write(**{"conf/local.yaml": f"maintain: {{tables: {{{table}: {{retention: 1d}}}}}}\n"})
+def test_only_history_goes_by_its_age(case: Visits, table: str) -> None:
+    case.write({"conf/local.yaml": f"maintain: {{tables: {{{table}: {{retention: 1d}}}}}}\n"})
     with raises_code("CONF_INVALID", match=f"{table}: a retention is for bronze tables, quarantines and ops"):
-        case.project()
+        case.restart()
 
 
-def test_the_listing_says_what_went(case: Case) -> None:
+def test_the_listing_says_what_went(case: Visits) -> None:
     expire(case)
     said: Any = CliRunner().invoke(app, ["maintain", "--project", str(case.root)])
     assert said.exit_code == 0 and "rows" in said.output and "expired" in said.output

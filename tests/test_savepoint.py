@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from raising import raises_code
 from typer.testing import CliRunner
-from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
+from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Visits, of_new_lake
 
 from headwater.cli import app
 from headwater.flows.context import Moved
@@ -30,6 +30,7 @@ from headwater.storage.lake import Lake
 from headwater.storage.mailbox import Request
 from headwater.storage.names import beside
 from headwater.storage.ranges import Position
+from headwater.testing import Rows
 
 BOTH, RUNS = "gold.both", "gold.runs"
 NAMES = (*DERIVED, BOTH, RUNS)
@@ -50,45 +51,31 @@ def runs(row, user):
 }
 
 
-class Lakes(Case):
+class Lakes(Visits):
     """The project of the rebuild's tests with a table of two flows, and a process."""
-
-    @property
-    def lake(self) -> Lake:
-        return Lake(self.root / ".headwater" / "lake")
 
     def drain(self, *names: str) -> None:
         super().drain(*(names or NAMES))
 
-    def rows(self, table: str) -> list[tuple[Any, ...]]:
-        found = DeltaTable(self.lake.place(table).path).to_pyarrow_table()
-        kept = found.drop_columns([n for n in ("_partial", "quarantined_at") if n in found.column_names])
-        return sorted((tuple(row.values()) for row in kept.to_pylist()), key=repr)
-
-    def everything(self) -> dict[str, list[tuple[Any, ...]]]:
+    def everything(self) -> dict[str, Rows]:
         tables = [each for name in NAMES for each in (name, *beside(name)) if "__resolved" not in each]
         return {name: self.rows(name) for name in tables if name in self.lake.places()}
 
     def flows(self) -> dict[str, Any]:
         """The flows of a run that is at work."""
-        context, found = self.context(), {}
-        for name in NAMES:
-            found[name] = flow_of(context, name)
-            for flow in getattr(found[name], "_flows", [found[name]]):
-                if hasattr(flow, "recover"):
-                    flow.recover()
-        return found
+        self.restart()
+        return {name: self.flow(name, once=True) for name in NAMES}
 
     def restore(self, name: str) -> dict[str, int]:
-        return savepoints.restore(self.project(), name)
+        return savepoints.restore(self.definitions, name)
 
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) -> Lakes:
-    case = Lakes(tmp_path_factory.mktemp("savepoint") / "project", interpreted, **MORE)
+    case = Lakes(tmp_path_factory.mktemp("savepoint") / "project", interpreted, MORE)
     draw = random.Random(3)
     for _ in range(3):
-        case.send(draw)
+        case.visit(draw)
     case.drain()
     return case
 
@@ -133,7 +120,7 @@ def test_savepoints_made_while_batches_are_committed_are_consistent(case: Lakes)
     def work() -> None:
         try:
             while not stop.is_set():
-                case.send(draw, 15)
+                case.visit(draw, 15)
                 for _ in range(6):
                     flows[draw.choice(NAMES)].step()
         except Exception as e:
@@ -142,8 +129,8 @@ def test_savepoints_made_while_batches_are_committed_are_consistent(case: Lakes)
     worker = threading.Thread(target=work)
     worker.start()
     while len(made) < 5 and worker.is_alive():
-        assert_consistent(case.project(), cuts.choose(case.project(), case.lake))
-        made.append(savepoints.create(case.project(), f"live{len(made)}"))
+        assert_consistent(case.definitions, cuts.choose(case.definitions, case.lake))
+        made.append(savepoints.create(case.definitions, f"live{len(made)}"))
     stop.set()
     worker.join()
     assert not errors
@@ -167,20 +154,20 @@ def test_savepoints_made_while_batches_are_committed_are_consistent(case: Lakes)
 
 def test_half_a_batch_is_in_no_savepoint(case: Lakes, monkeypatch: pytest.MonkeyPatch) -> None:
     flows, draw = case.flows(), random.Random(11)
-    case.send(draw)
+    case.visit(draw)
     flows[VISITS].step()
-    case.send(draw)
+    case.visit(draw)
     for name in (VISITS, ENDED, RUNS):
         with broken_off(monkeypatch, "committing", name):  # a table beside it has it, the table not
             flows[name].step()
     heads = {name: log.head(place.path) for name, place in case.lake.places().items()}
-    made = savepoints.create(case.project(), "half")
+    made = savepoints.create(case.definitions, "half")
     behind = {name for name, held in made.tables.items() if held.version < heads[name]}
     assert "quarantine.silver_visits" in behind and not behind & set(NAMES)
     assert all(behind & {f"{name}__state", f"{name}_late"} for name in (ENDED, RUNS))
     case.drain()  # commits the other half
     case.restore("half")
-    assert_consistent(case.project(), cuts.choose(case.project(), case.lake))
+    assert_consistent(case.definitions, cuts.choose(case.definitions, case.lake))
     case.drain()
     assert case.everything() == of_new_lake(case)
 
@@ -188,11 +175,11 @@ def test_half_a_batch_is_in_no_savepoint(case: Lakes, monkeypatch: pytest.Monkey
 def test_half_a_replay_is_in_no_savepoint(case: Lakes, monkeypatch: pytest.MonkeyPatch) -> None:
     resolved = f"quarantine.{VISITS.replace('.', '_')}__resolved"
     flow = case.flows()[VISITS]
-    request = Request("discard", None, "broken", case.project().digest)
+    request = Request("discard", None, "broken", case.definitions.digest)
     with broken_off(monkeypatch, "committing", f"{VISITS}.replay"):
         flow.resolve(request)
     place = case.lake.place(resolved)
-    made = savepoints.create(case.project(), "replayed")
+    made = savepoints.create(case.definitions, "replayed")
     assert made.tables[resolved].rows == 0 and log.head(place.path) > made.tables[resolved].version
     discarded = flow.resolve(request)["done"]["discarded"]
     assert len(case.rows(resolved)) > discarded  # with those that were staged
@@ -203,10 +190,10 @@ def test_half_a_replay_is_in_no_savepoint(case: Lakes, monkeypatch: pytest.Monke
 
 def test_what_was_spoilt_comes_back_and_goes_on(case: Lakes) -> None:
     before, places = case.everything(), case.lake.places()
-    made = savepoints.create(case.project(), "good")
+    made = savepoints.create(case.definitions, "good")
     assert made.rows == sum(len(case.rows(name)) for name in made.tables)
     assert made.bronze[RAW].offsets == {"raw": {"0": case.sent}}
-    case.send(random.Random(21))
+    case.visit(random.Random(21))
     case.drain()
     for file in DeltaTable(places[COUNTS].path).file_uris():
         Path(file).unlink()
@@ -226,7 +213,7 @@ def test_what_was_spoilt_comes_back_and_goes_on(case: Lakes) -> None:
 
 def test_a_definition_that_filled_a_table_wrongly_is_undone(case: Lakes) -> None:
     before = case.everything()
-    savepoints.create(case.project(), "before-the-change")
+    savepoints.create(case.definitions, "before-the-change")
     case.change("gold/counts.sql", "sum(n) AS total", "max(n) AS total")
     case.rebuild(COUNTS)
     assert case.everything() != before
@@ -248,22 +235,22 @@ def test_a_savepoint_that_was_broken_off_does_not_count(
     left = case.lake.root / "_savepoints" / ".cut.part"
     for again in (False, True):
         with broken_off(monkeypatch, step, "savepoint"):
-            savepoints.create(case.project(), "cut")
+            savepoints.create(case.definitions, "cut")
         assert left.is_dir() and "cut" not in [one.name for one in savepoints.all_of(case.lake)]
         with raises_code("UNKNOWN_SAVEPOINT"):
             case.restore("cut")
         if again:
             savepoints.drop(case.lake, "cut")
         else:
-            assert savepoints.create(case.project(), "cut").tables
+            assert savepoints.create(case.definitions, "cut").tables
             savepoints.drop(case.lake, "cut")
         assert not left.exists() and not left.with_name("cut").exists()
 
 
 def test_a_restore_that_was_broken_off_is_done_again(case: Lakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    savepoints.create(case.project(), "again")
+    savepoints.create(case.definitions, "again")
     kept = case.everything()
-    case.send(random.Random(41))
+    case.visit(random.Random(41))
     case.drain()
     before, places = case.everything(), case.lake.places()
     for step in ("planned", "made"):
@@ -285,27 +272,27 @@ def test_a_restore_that_was_broken_off_is_done_again(case: Lakes, monkeypatch: p
 def test_a_rebuild_clears_away_what_a_killed_restore_left(
     case: Lakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    savepoints.create(case.project(), "aborted")
+    savepoints.create(case.definitions, "aborted")
     before = {path.name for path in case.lake.at(VISITS, 1).parent.iterdir()}
     with broken_off(monkeypatch, "made", "restore"):
         case.restore("aborted")
     assert {path.name for path in case.lake.at(VISITS, 1).parent.iterdir()} > before
-    assert set(rebuild.abort(case.project())) == set(NAMES)
+    assert set(rebuild.abort(case.definitions)) == set(NAMES)
     assert {path.name for path in case.lake.at(VISITS, 1).parent.iterdir()} == before
 
 
 def test_a_flow_at_work_gives_way_and_tables_made_since_begin_anew(case: Lakes) -> None:
     case.lake.swap({}, without=[BOTH])  # as if it had not been made yet
-    savepoints.create(case.project(), "early")
+    savepoints.create(case.definitions, "early")
     case.drain()
     before, id = case.everything(), case.lake.place(BOTH).id
-    context = case.context()
+    context = case.once()
     flow: Any = flow_of(context, COUNTS)
     case.restore("early")
     with pytest.raises(Moved):
         context.check(COUNTS)
     assert case.rows(BOTH) == [] and case.lake.place(BOTH).id == id
-    case.send(random.Random(51))
+    case.visit(random.Random(51))
     case.drain(VISITS)
     assert not flow.step()  # its input is another one now
     again: Any = flow_of(context, COUNTS)
@@ -316,12 +303,12 @@ def test_a_flow_at_work_gives_way_and_tables_made_since_begin_anew(case: Lakes) 
 
 def test_a_flow_that_is_overtaken_writes_nothing_into_the_next_generation(case: Lakes) -> None:
     quarantine = "quarantine.silver_visits"
-    savepoints.create(case.project(), "whole")
+    savepoints.create(case.definitions, "whole")
     case.lake.swap({}, without=[quarantine])  # as if nothing had been quarantined yet
-    savepoints.create(case.project(), "clean")
+    savepoints.create(case.definitions, "clean")
     flow = case.flows()[VISITS]
     case.restore("clean")
-    case.send(random.Random(61), 80)
+    case.visit(random.Random(61), 80)
     with pytest.raises(Moved):
         flow.step()
     assert log.head(case.lake.place(quarantine).path) == 0
@@ -333,16 +320,16 @@ def test_a_flow_that_is_overtaken_writes_nothing_into_the_next_generation(case: 
 
 
 def test_a_savepoint_outlives_what_it_was_made_of(case: Lakes) -> None:
-    savepoints.create(case.project(), "kept")
+    savepoints.create(case.definitions, "kept")
     before, made_of = case.everything(), case.lake.place(VISITS).path
     case.restore("kept")
-    assert rebuild.clean(case.project()) >= len(NAMES) and not made_of.exists()
+    assert rebuild.clean(case.definitions) >= len(NAMES) and not made_of.exists()
     case.restore("kept")
     assert case.everything() == before
 
 
 def test_what_can_not_be_done_is_said(case: Lakes) -> None:
-    project = case.project()
+    project = case.definitions
     for name in ("", ".hidden", "a/b", "..", "x" * 65):
         with raises_code("SAVEPOINT_NAME_INVALID"):
             savepoints.create(project, name)

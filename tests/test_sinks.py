@@ -7,11 +7,9 @@ import re
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
 from pyspark.sql.types import StructType
@@ -20,15 +18,15 @@ from raising import raises_code
 from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.context import Context
-from headwater.flows.publish import PublishFlow
 from headwater.operations.maintain.clean import clean
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.planner.analysis import Analysed
 from headwater.project.load import load_project
 from headwater.runtime import jvm
 from headwater.storage import stored
-from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
+from headwater.testing import Project
+from headwater.testing.rows import commit, table
 
 TABLE = "silver.readings"
 NAME = f"{TABLE}->mine"
@@ -82,49 +80,40 @@ mine = hw.sink("silver.readings", Mine, name="mine")
 }
 
 
-class Case:
-    """A project with one table and one sink, and a lake that a test writes."""
+class Readings(Project):
+    """A project with one table and one sink; the test writes the table, so no Spark is needed."""
 
     def __init__(self, root: Path, *, changing: bool = False) -> None:
-        self.root = root
-        for name, text in FILES.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text)
+        super().__init__(FILES, root)
         self.columns: StructType = jvm.ddl("host STRING, n BIGINT")
+        keys = ("host",) if changing else ()
         schema = stored.schema(self.columns)
+        self.analysed = Analysed(TABLE, self.columns, schema, keys, SUM if changing else None, "f")
         properties = {"delta.enableChangeDataFeed": "true"} if changing else {}
-        self.keys = ("host",) if changing else ()
-        self.lake = Lake(root / ".headwater" / "lake")
-        self.target = Target(self.lake.create(TABLE, schema, properties=properties))
-        self.notices = StringIO()
+        self.written = Target(self.lake.create(TABLE, schema, properties=properties))
 
     def commit(self, *rows: tuple[str, int]) -> None:
         """One version with these rows: appended, or merged by host."""
-        table = pa.Table.from_pylist([{"host": h, "n": n} for h, n in rows], stored.schema(self.columns))
-        identity = Identity(TABLE, 1, self.target.last(TABLE) + 1, {})
-        if self.keys:
-            self.target.merge(table, SUM.keys, SUM.merged(), identity)
-        else:
-            self.target.append(self.target.write(table, f"{identity.sequence:012d}"), identity)
+        found = table([{"host": host, "n": n} for host, n in rows], self.analysed.stored, TABLE)
+        commit(self.written, self.analysed, found, {}, self.clock.now())
 
     def run(self, name: str = NAME) -> list[Any]:
         """Drain what is there; what the sink was called with."""
-        project = load_project(self.root)
-        analysed = Analysed(TABLE, self.columns, stored.schema(self.columns), self.keys, None, "f")
-        board = Board(notices=self.notices)
-        context = Context(project, {TABLE: analysed}, None, self.lake, board)  # type: ignore[arg-type]
-        context.heads.end(TABLE)
         said = self.root / "silver" / "said"
         said.write_text("")
         try:
-            PublishFlow(context, project.sinks[name]).run()
+            self.restart().end(name)
         finally:
             self.said = [json.loads(line) for line in said.read_text().splitlines()]
         return self.said
 
+    def _new(self) -> Context:
+        board = Board(notices=self._notices)
+        return Context(self.definitions, {TABLE: self.analysed}, None, self.lake, board)  # type: ignore[arg-type]
+
 
 def test_new_rows_are_sent_version_by_version_and_once(tmp_path: Path) -> None:
-    case = Case(tmp_path)
+    case = Readings(tmp_path)
     case.commit(("a", 1), ("b", 2))
     case.commit()
     case.commit(("a", 3))
@@ -139,7 +128,7 @@ def test_new_rows_are_sent_version_by_version_and_once(tmp_path: Path) -> None:
 
 
 def test_of_rows_that_change_in_place_each_change_is_sent(tmp_path: Path) -> None:
-    case = Case(tmp_path, changing=True)
+    case = Readings(tmp_path, changing=True)
     case.commit(("a", 1), ("b", 2))
     case.commit(("a", 10), ("c", 3))
     opened, (_, first, last, rows), _ = case.run()
@@ -153,7 +142,7 @@ def test_of_rows_that_change_in_place_each_change_is_sent(tmp_path: Path) -> Non
 
 
 def test_what_a_sink_did_not_take_is_sent_again(tmp_path: Path) -> None:
-    case = Case(tmp_path)
+    case = Readings(tmp_path)
     case.commit(("a", 1))
     (tmp_path / "silver" / "down").touch()
     with raises_code("SINK_UNAVAILABLE", match="mine: down"):
@@ -165,7 +154,7 @@ def test_what_a_sink_did_not_take_is_sent_again(tmp_path: Path) -> None:
 
 
 def test_a_sink_that_keeps_its_position_is_believed(tmp_path: Path) -> None:
-    case = Case(tmp_path)
+    case = Readings(tmp_path)
     for n in range(4):
         case.commit(("a", n))
     (tmp_path / "silver" / "own").write_text("2")
@@ -176,7 +165,7 @@ def test_a_sink_that_keeps_its_position_is_believed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("changing", [False, True])
 def test_of_a_table_that_was_built_anew_what_differs_is_sent(tmp_path: Path, changing: bool) -> None:
-    case = Case(tmp_path, changing=changing)
+    case = Readings(tmp_path, changing=changing)
     case.commit(("a", 1), ("b", 2))
     case.run()
     case.commit(("c", 3))  # which the sink does not have yet
@@ -187,7 +176,7 @@ def test_of_a_table_that_was_built_anew_what_differs_is_sent(tmp_path: Path, cha
         schema=Schema.from_arrow(stored.schema(case.columns)),
         configuration={"delta.enableChangeDataFeed": "true"} if changing else {},
     )
-    case.target = Target(new)
+    case.written = Target(new)
     case.commit(("a", 1), ("b", 20), ("d", 4))
     case.lake.swap({TABLE: new})
     _, (_, first, last, rows), _ = case.run()
@@ -198,12 +187,12 @@ def test_of_a_table_that_was_built_anew_what_differs_is_sent(tmp_path: Path, cha
 
 
 def test_what_a_new_generation_has_no_more_goes_from_the_sink(tmp_path: Path) -> None:
-    case = Case(tmp_path, changing=True)
+    case = Readings(tmp_path, changing=True)
     case.commit(("a", 1), ("b", 2))
     case.run()
     new = replace(case.lake.place(TABLE), generation=2, path=case.lake.at(TABLE, 2))
     DeltaTable.create(new.path, schema=Schema.from_arrow(stored.schema(case.columns)))
-    case.target = Target(new)
+    case.written = Target(new)
     case.commit(("b", 2))
     case.lake.swap({TABLE: new})
     aside = case.lake.at(TABLE, 1).rename(tmp_path / "aside")
@@ -223,7 +212,7 @@ def test_the_sink_of_the_docs_works(tmp_path: Path) -> None:
     page = (Path(__file__).parents[1] / "docs" / "sinks.md").read_text()
     code = page.split("# gold/lines.py\n")[1].split("```")[0].replace("gold.cpu_usage_5m", TABLE)
     lines = tmp_path / "usage.txt"
-    case = Case(tmp_path)
+    case = Readings(tmp_path)
     (tmp_path / "gold").mkdir()
     (tmp_path / "gold" / "lines.py").write_text(code.replace("/mnt/share/usage.txt", str(lines)))
     case.commit(("a", 1))
@@ -235,7 +224,7 @@ def test_the_sink_of_the_docs_works(tmp_path: Path) -> None:
 
 def test_a_batch_holds_a_bounded_number_of_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.flows.publish.MOST", 5)
-    case = Case(tmp_path)
+    case = Readings(tmp_path)
     for size in (2, 3, 1, 9, 1, 1):
         case.commit(*[("a", n) for n in range(size)])
     assert [said[1:3] for said in case.run() if said[0] == "write"] == [[0, 2], [3, 3], [4, 4], [5, 6]]
@@ -260,7 +249,7 @@ def test_a_batch_holds_a_bounded_number_of_changes(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_a_sink_that_is_none_is_refused(tmp_path: Path, made: str, says: str) -> None:
-    case = Case(tmp_path)
+    case = Readings(tmp_path)
     case.commit(("a", 1))
     file = tmp_path / "silver" / "readings.py"
     file.write_text(
@@ -279,7 +268,7 @@ STORES = {"postgres": "host: localhost", "opensearch": "hosts: ['https://localho
 def test_a_password_in_the_file_is_refused_and_a_reference_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
 ) -> None:
-    case = Case(tmp_path)
+    case = Readings(tmp_path)
     conf = tmp_path / "conf" / "local.yaml"
     conf.write_text(f"{store}: {{dwh: {{{STORES[store]}, password: secret}}}}\n")
     with raises_code("SECRET_IN_CONF", match=rf"{store}\.dwh\.password stands in the file itself") as e:
@@ -292,7 +281,7 @@ def test_a_password_in_the_file_is_refused_and_a_reference_is_read(
 
 @pytest.mark.parametrize("store", STORES)
 def test_the_sinks_of_a_connection_that_is_off_do_not_run(tmp_path: Path, store: str) -> None:
-    case = Case(tmp_path)
+    case = Readings(tmp_path)
     (tmp_path / "gold").mkdir()
     (tmp_path / "gold" / "t.sql").write_text(WINDOWS.format(f"'headwater.{store}' = 'dwh'"))
     conf = tmp_path / "conf" / "local.yaml"
@@ -319,7 +308,7 @@ def test_the_sinks_of_a_connection_that_is_off_do_not_run(tmp_path: Path, store:
 def test_a_connection_to_opensearch_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, says: str
 ) -> None:
-    case = Case(tmp_path)
+    case = Readings(tmp_path)
     monkeypatch.setenv("DWH", "secret")
     (tmp_path / "conf" / "local.yaml").write_text(f"opensearch: {{dwh: {options}}}\n")
     with raises_code("CONF_INVALID", match=re.escape(says)) as e:
@@ -337,7 +326,7 @@ PUBLISHED = "'headwater.publish' = 'windows', 'headwater.publish.on' = 'final'"
 def test_a_sink_of_final_windows_reads_the_table_that_keeps_them(
     tmp_path: Path, emit: str, read: str
 ) -> None:
-    case = Case(tmp_path)
+    case = Readings(tmp_path)
     (tmp_path / "conf" / "local.yaml").write_text(f"opensearch: {{dwh: {{{STORES['opensearch']}}}}}\n")
     (tmp_path / "gold").mkdir()
     searched = "'headwater.opensearch' = 'dwh', 'headwater.opensearch.on' = 'final'"
@@ -352,7 +341,7 @@ def test_a_sink_of_final_windows_reads_the_table_that_keeps_them(
 
 
 def test_final_windows_that_are_read_are_kept(tmp_path: Path) -> None:
-    case = Case(tmp_path)
+    case = Readings(tmp_path)
     (tmp_path / "gold").mkdir()
     (tmp_path / "gold" / "t.sql").write_text(WINDOWS.format("'headwater.allowed_lateness' = '1 minute'"))
     assert "gold.t_final" not in load_project(case.root).tables
@@ -366,7 +355,7 @@ def test_final_windows_that_are_read_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_table_in_sql_says_its_connection_by_a_property(tmp_path: Path, store: str) -> None:
-    case = Case(tmp_path)
+    case = Readings(tmp_path)
     (tmp_path / "conf" / "local.yaml").write_text(f"{store}: {{dwh: {{{STORES[store]}}}}}\n")
     (tmp_path / "gold").mkdir()
     for name, value in (("a", "dwh"), ("b", "dwh.raw.b")):
@@ -379,11 +368,11 @@ def test_a_table_in_sql_says_its_connection_by_a_property(tmp_path: Path, store:
 
 
 def test_a_batch_that_broke_off_comes_to_its_end_before_another_generation(tmp_path: Path) -> None:
-    case = Case(tmp_path, changing=True)
+    case = Readings(tmp_path, changing=True)
     silver = tmp_path / "silver"
     case.commit(("a", 1))
     case.run()
-    before = case.target.place
+    before = case.written.place
     new = replace(before, generation=2, path=case.lake.at(TABLE, 2))
     shutil.copytree(before.path, new.path)
     case.commit(("b", 2))
@@ -399,7 +388,7 @@ def test_a_batch_that_broke_off_comes_to_its_end_before_another_generation(tmp_p
 
 @pytest.mark.parametrize("how", ["comes back", "refuses", "atomic", "removed"])
 def test_what_was_begun_of_a_generation_ends_first_if_it_can_be_there(tmp_path: Path, how: str) -> None:
-    case = Case(tmp_path)
+    case = Readings(tmp_path)
     silver = tmp_path / "silver"
     if how == "atomic":
         text = FILES["silver/readings.py"].replace("    def open", "    atomic = True\n\n    def open")
@@ -409,10 +398,10 @@ def test_what_was_begun_of_a_generation_ends_first_if_it_can_be_there(tmp_path: 
     with raises_code("SINK_UNAVAILABLE"):
         case.run()
     (silver / "down").unlink()
-    before = case.target.place
+    before = case.written.place
     new = replace(before, generation=2, path=case.lake.at(TABLE, 2))
     shutil.copytree(before.path, new.path)
-    case.target = Target(new)
+    case.written = Target(new)
     case.commit(("c", 3))
     case.lake.swap({TABLE: new})
     if how == "refuses":
@@ -439,12 +428,12 @@ def test_what_was_begun_of_a_generation_ends_first_if_it_can_be_there(tmp_path: 
 def test_a_sink_that_comes_when_the_log_has_lost_its_beginning_gets_all_rows(
     tmp_path: Path, changing: bool
 ) -> None:
-    case = Case(tmp_path / "project", changing=changing)
+    case = Readings(tmp_path / "project", changing=changing)
     for n in range(5):
         case.commit((f"h{n % 3}", n))
-    DeltaTable(case.target.place.path).create_checkpoint()
+    DeltaTable(case.written.place.path).create_checkpoint()
     case.commit(("h9", 9))
-    assert clean(case.target.place.path, upto=6, before=datetime.now(UTC)).commits == 5
+    assert clean(case.written.place.path, upto=6, before=datetime.now(UTC)).commits == 5
     want = {"h0": 3, "h1": 5, "h2": 2, "h9": 9}
     rows = want.items() if changing else [("h0", 0), ("h1", 1), ("h2", 2), ("h0", 3), ("h1", 4), ("h9", 9)]
     (wrote,) = [said for said in case.run() if said[0] == "write"]

@@ -21,7 +21,7 @@ from opensearch import PASSWORD, Server
 from opensearchpy import OpenSearch
 from raising import raises_code
 from test_sinks import TABLE as READINGS
-from test_sinks import Case
+from test_sinks import Readings
 
 from headwater.connectors.sinks import PROGRESS, Position, Published, documents
 from headwater.connectors.sinks.opensearch import OpenSearchIndex
@@ -139,7 +139,7 @@ def test_an_older_request_that_arrives_late_changes_nothing(server: Server) -> N
     late.close()
 
 
-class Filled(Case):
+class Filled(Readings):
     """A table without keys, whose sink is an index."""
 
     def __init__(self, root: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ class Filled(Case):
 
     def forget(self) -> None:
         """Remove of the past what nobody holds."""
-        path, head = self.target.place.path, log.head(self.target.place.path)
+        path, head = self.written.place.path, log.head(self.written.place.path)
         held = [hold.version for hold in holds(load_project(self.root), self.lake) if "the sink" in hold.who]
         DeltaTable(path).create_checkpoint()
         clean(path, upto=min([head, *held]), before=datetime.now(UTC))
@@ -173,11 +173,11 @@ class Filled(Case):
 
     def rebuilt(self) -> None:
         """The next generation is the live one: rows of this, and others."""
-        place = self.target.place
+        place = self.written.place
         new = replace(place, generation=place.generation + 1)
         new = replace(new, path=self.lake.at(READINGS, new.generation))
         shutil.copytree(place.path, new.path)
-        self.target = Target(new)
+        self.written = Target(new)
         self.more()
         self.lake.swap({READINGS: new})
 
@@ -208,7 +208,7 @@ def test_a_first_fill_that_is_broken_off_has_each_row_once(case: Filled, whole: 
     case.more()
     case.forget()
     assert case.found() == case.rows()
-    assert log.first(case.target.place.path) > 2  # nothing is held for ever
+    assert log.first(case.written.place.path) > 2  # nothing is held for ever
 
 
 def test_what_was_begun_and_is_gone_is_said(case: Filled, client: OpenSearch) -> None:
@@ -216,7 +216,7 @@ def test_what_was_begun_and_is_gone_is_said(case: Filled, client: OpenSearch) ->
     case.forget()
     case.broken_off()
     case.more()
-    path = case.target.place.path
+    path = case.written.place.path
     DeltaTable(path).create_checkpoint()
     clean(path, upto=log.head(path), before=datetime.now(UTC))  # the sink was not defined for a while
     with raises_code("SINK_POSITION_LOST", match=r"version \d+, a part of which was sent, is gone") as e:

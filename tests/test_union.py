@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import random
-from io import StringIO
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headwater import query
-from headwater.common.progress import Board
 from headwater.errors import ProjectError
-from headwater.flows.context import Context
-from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
-from headwater.planner import analysis
-from headwater.project.load import load_project
 from headwater.runtime import failpoints
-from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Identity
+from headwater.testing import Project
 
+WHOLE = "gold.whole"
 SILVER = '''import headwater as hw
 {name} = None
 @hw.table(source="bronze.{name}", decode=hw.json("n BIGINT"))
@@ -49,40 +42,20 @@ class Crash(BaseException):
     """The process ends here."""
 
 
-class Case:
-    def __init__(self, root: Path, spark: SparkSession, **files: str) -> None:
-        self.root = root
-        for name, text in {**FILES, **files}.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text)
-        project = load_project(root)
-        self.tables = analysis.analyse(spark, project)
-        self.lake, self.board = Lake(project.conf.lake), Board(notices=StringIO())
-        self.context = Context(project, self.tables, spark, self.lake, self.board)
-        self.sources = {side: self.source(f"silver.{side}") for side in ("east", "west")}
-        self.rows: list[tuple[str, int]] = []
-        self.bronze = 0  # the version that the sources have read
+class Sides(Project):
+    """A project whose two silver tables the test writes."""
 
-    def source(self, name: str) -> Target:
-        return Target(self.lake.create(name, self.tables[name].stored, properties={}))
+    def __init__(self, root: Path, spark: SparkSession, files: Mapping[str, str] | None = None) -> None:
+        super().__init__({**FILES, **(files or {})}, root, spark=spark)
+        for side in ("east", "west"):
+            self.target(f"silver.{side}")
+        self.added: list[tuple[str, int]] = []
+        self.version = 0  # of bronze, that the sources have read
 
     def add(self, side: str, *numbers: int) -> None:
-        table = self.sources[side]
-        name, schema = table.place.name, self.tables[table.place.name].stored
-        rows = pa.Table.from_pylist([{**dict.fromkeys(schema.names), "n": n} for n in numbers], schema)
-        bronze = {f"bronze.{side}": {"generation": 1, "version": self.bronze, "files": 0}}
-        identity = Identity(name, 1, table.last(name) + 1, bronze)
-        table.append(table.write(rows, f"{identity.sequence:012d}"), identity)
-        self.rows += [(side, n) for n in numbers]
-
-    def flow(self) -> Any:
-        flow: Any = flow_of(self.context, "gold.whole")
-        for one in flow._flows:
-            one.recover()
-        return flow
-
-    def seen(self) -> list[tuple[str, int]]:
-        return sorted(query.run("SELECT side, n FROM gold.whole", project=self.root).rows)
+        consumed = {f"bronze.{side}": {"generation": 1, "version": self.version, "files": 0}}
+        self.append(f"silver.{side}", [{"n": n} for n in numbers], consumed=consumed)
+        self.added += [(side, n) for n in numbers]
 
 
 def test_each_row_once_wherever_it_crashes(
@@ -99,8 +72,8 @@ def test_each_row_once_wherever_it_crashes(
             raise Crash(step)
 
     monkeypatch.setattr(failpoints, "reach", reach)
-    case = Case(tmp_path, interpreted, **{"quality/gold.whole.json": SUITE})
-    flow = case.flow()
+    case = Sides(tmp_path, interpreted, {"quality/gold.whole.json": SUITE})
+    flow = case.flow(WHOLE)
     for _ in range(25):
         for side in draw.sample(["east", "west"], draw.randint(1, 2)):
             case.add(side, *(draw.randrange(-20, 100) for _ in range(draw.randrange(1, 5))))
@@ -109,32 +82,31 @@ def test_each_row_once_wherever_it_crashes(
             flow.step()
         except Crash:
             left[0] = 0
-            flow = case.flow()
+            flow = case.flow(WHOLE)
     left[0] = 0
     while flow.step():
         pass
-    want = [(side, n) for side, n in case.rows if n <= 90 and (side == "east" or n > 0)]
-    assert case.seen() == sorted(want)
-    batches = case.board.flows["gold.whole"]
+    want = [(side, n) for side, n in case.added if n <= 90 and (side == "east" or n > 0)]
+    assert case.rows(WHOLE, "side, n") == sorted(want, key=repr)
+    batches = case.board.flows[WHOLE]
     assert batches.rows_out <= len(want)  # what was committed before a crash is not counted
-    flows = case.flow()._flows[0]._table.flows
+    flows = case.flow(WHOLE)._flows[0]._table.flows
     assert set(flows) == {"gold.from_east", "gold.from_west"}
 
 
 def test_what_has_come_is_known_through_all_flows(interpreted: SparkSession, tmp_path: Path) -> None:
-    case = Case(tmp_path, interpreted)
+    case = Sides(tmp_path, interpreted)
     for side, end in (("east", 7), ("west", 9)):
         name = f"bronze.{side}"
-        bronze = Target(case.lake.create(name, case.tables[name].stored, properties={}))
-        bronze.append([], Identity(name, 1, 0, {side: {"0": end, "1": 0}}))
-        case.bronze = 1
+        case.target(name).append([], Identity(name, 1, 0, {side: {"0": end, "1": 0}}))
+        case.version = 1
         case.add(side, 1)
-    upstream = Upstream(case.context, "gold.whole")
+    upstream = Upstream(case.context, WHOLE)
     assert upstream.known() == ["main/east/0", "main/west/0"]
-    assert upstream._come("gold.whole", 0) == {}
-    flow = case.flow()
+    assert upstream._come(WHOLE, 0) == {}
+    flow = case.flow(WHOLE)
     assert flow.step()
-    come = upstream._come("gold.whole", flow.committer.table.version)
+    come = upstream._come(WHOLE, flow.committer.table.version)
     assert come == {"main/east/0": 7, "main/east/1": 0, "main/west/0": 9, "main/west/1": 0}
 
 
@@ -168,4 +140,4 @@ WRONG = {
 def test_what_is_wrong_is_said(interpreted: SparkSession, tmp_path: Path, file: str) -> None:
     text, said = WRONG[file]
     with pytest.raises(ProjectError, match=said):
-        Case(tmp_path, interpreted, **{file: text})
+        Sides(tmp_path, interpreted, {file: text})

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from raising import raises_code
-from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Case, of_new_lake
+from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Visits, of_new_lake
 
 from headwater import query
 from headwater.flows import publish
@@ -25,7 +25,6 @@ from headwater.operations.rebuild.build import Builder
 from headwater.operations.rebuild.reconcile import reconcile
 from headwater.run.maintenance import Upkeep
 from headwater.storage import log
-from headwater.storage.target import Target
 
 NOW = "kafka: embedded\nmaintain: {keep: 0s, every: 1s}\n"
 SINK = '''import headwater as hw
@@ -42,8 +41,8 @@ nowhere = hw.sink("silver.visits", Nowhere, name="nowhere")
 class Live:
     """The flows of a project as a run has them, stepped by a test."""
 
-    def __init__(self, case: Case) -> None:
-        self.case, self.context = case, case.context()
+    def __init__(self, case: Visits) -> None:
+        self.case, self.context = case, case.once()
         self.flows: dict[str, Any] = {name: flow_of(self.context, name) for name in DERIVED}
         self.upkeep = Upkeep(self.context, self.flows)
 
@@ -59,26 +58,24 @@ class Live:
 
     def maintain(self) -> dict[str, Maintained]:
         """Maintain all tables by another process's hand: none of these flows may go on after it."""
-        done = {one.table: one for one in maintain.maintain(self.case.project())}
-        self.case.bronze = Target(self.case.bronze.place)
-        return done
+        return {one.table: one for one in maintain.maintain(self.case.definitions)}
 
 
 @pytest.fixture
-def case(tmp_path: Path, interpreted: SparkSession) -> Case:
-    case = Case(tmp_path / "project", interpreted)
-    case.write(**{"conf/local.yaml": NOW})
+def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
+    case = Visits(tmp_path / "project", interpreted)
+    case.write({"conf/local.yaml": NOW})
     return case
 
 
-def test_what_is_maintained_has_the_rows_that_it_would_have(case: Case) -> None:
+def test_what_is_maintained_has_the_rows_that_it_would_have(case: Visits) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     draw = random.Random(seed)
     for turn in range(2):
         live = Live(case)
         for _ in range(12):
-            case.send(draw, 10)
+            case.visit(draw, 10)
             if draw.random() < 0.7:
                 live.step()
         live.step()
@@ -100,15 +97,15 @@ def test_what_is_maintained_has_the_rows_that_it_would_have(case: Case) -> None:
     # what begins now, begins with a snapshot
     assert not any(case.rebuild(VISITS, verify=True).differences)
     assert case.everything() == want
-    case.send(draw)
+    case.visit(draw)
     case.drain()
     assert case.everything() == of_new_lake(case)
 
 
-def test_the_slowest_reader_holds_the_past_and_is_named(case: Case) -> None:
+def test_the_slowest_reader_holds_the_past_and_is_named(case: Visits) -> None:
     draw, live = random.Random(1), Live(case)
     for turn in range(6):
-        case.send(draw, 10)
+        case.visit(draw, 10)
         live.step(*(DERIVED if turn < 3 else (VISITS, COUNTS, TOP)))  # its finals stay behind
     live.checkpoint()
     done = live.maintain()
@@ -121,24 +118,24 @@ def test_the_slowest_reader_holds_the_past_and_is_named(case: Case) -> None:
     assert case.everything() == of_new_lake(case)
 
 
-def test_how_often_a_log_has_a_checkpoint_is_a_setting(case: Case) -> None:
-    case.send(random.Random(3))
+def test_how_often_a_log_has_a_checkpoint_is_a_setting(case: Visits) -> None:
+    case.visit(random.Random(3))
     case.drain()
     marks = lambda: [p.name for p in case.bronze.place.path.glob("_delta_log/*.checkpoint.parquet")]  # noqa: E731
-    maintain.maintain(case.project())
+    maintain.maintain(case.definitions)
     assert marks() == []
-    case.write(**{"conf/local.yaml": "kafka: embedded\nmaintain: {checkpoint: 1}\n"})
-    maintain.maintain(case.project())
+    case.write({"conf/local.yaml": "kafka: embedded\nmaintain: {checkpoint: 1}\n"})
+    maintain.maintain(case.definitions)
     assert len(marks()) == 1
 
 
-def test_a_sink_and_a_rebuild_hold_the_past(case: Case) -> None:
-    case.write(**{"gold/sink.py": SINK})
+def test_a_sink_and_a_rebuild_hold_the_past(case: Visits) -> None:
+    case.write({"gold/sink.py": SINK})
     draw, live = random.Random(2), Live(case)
     for _ in range(4):
-        case.send(draw, 10)
+        case.visit(draw, 10)
         live.step()
-    project = case.project()
+    project = case.definitions
     (sink,) = project.sinks
     assert publish.PublishFlow(live.context, project.sinks[sink])._step()
     at = publish.sent(case.lake, sink)
@@ -146,11 +143,11 @@ def test_a_sink_and_a_rebuild_hold_the_past(case: Case) -> None:
     def held(who: str) -> int:
         return {(hold.table, hold.who): hold.version for hold in holds(project, case.lake)}[VISITS, who]
 
-    case.send(draw, 10)
+    case.visit(draw, 10)
     live.step()
     assert held(f"the sink {sink}") == at.version < held(COUNTS)
     case.rebuild(COUNTS, swap=False)
-    case.send(draw, 10)
+    case.visit(draw, 10)
     live.step()
     assert at.version < held(f"the rebuild of {COUNTS}") < held(COUNTS)
     live.checkpoint()
@@ -159,17 +156,17 @@ def test_a_sink_and_a_rebuild_hold_the_past(case: Case) -> None:
 
 
 def test_a_reconcile_holds_what_it_compares_while_it_is_at_work(
-    case: Case, monkeypatch: pytest.MonkeyPatch
+    case: Visits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw, live = random.Random(8), Live(case)
     for _ in range(4):
-        case.send(draw, 10)
+        case.visit(draw, 10)
         live.step()
     began = {name: log.head(case.lake.place(name).path) for name in (VISITS, COUNTS)}
     found: dict[str, Any] = {}
 
     def build(self: Builder, bounds: Any) -> float:
-        case.send(draw, 10)
+        case.visit(draw, 10)
         live.step()
         live.checkpoint()
         found.update(live.maintain())
@@ -177,39 +174,39 @@ def test_a_reconcile_holds_what_it_compares_while_it_is_at_work(
 
     built = Builder.__call__
     monkeypatch.setattr(Builder, "__call__", build)
-    (compared,) = reconcile(case.project(), [COUNTS])
+    (compared,) = reconcile(case.definitions, [COUNTS])
     assert compared.same and compared.version == began[COUNTS]
     assert {found[name].held for name in began} == {f"the reconcile of {COUNTS}"}
-    assert not any("reconcile" in hold.who for hold in holds(case.project(), case.lake))
+    assert not any("reconcile" in hold.who for hold in holds(case.definitions, case.lake))
 
 
-def test_a_savepoint_holds_what_it_would_go_on_from_and_comes_back_whole(case: Case) -> None:
+def test_a_savepoint_holds_what_it_would_go_on_from_and_comes_back_whole(case: Visits) -> None:
     draw, live = random.Random(4), Live(case)
     for _ in range(4):
-        case.send(draw, 10)
+        case.visit(draw, 10)
         live.step()
     live.checkpoint()
     live.maintain()
     assert log.first(case.lake.place(RAW).path) > 0
-    savepoints.create(case.project(), "before")
+    savepoints.create(case.definitions, "before")
     saved, live = case.everything(), Live(case)
     for _ in range(4):
-        case.send(draw, 10)
+        case.visit(draw, 10)
         live.step()
     live.checkpoint()
     done = live.maintain()
     assert done[RAW].held == "the savepoint before" and done[VISITS].held == ""
     want = case.everything()
-    savepoints.restore(case.project(), "before")
+    savepoints.restore(case.definitions, "before")
     assert case.everything() == saved != want
     case.drain()
     assert case.everything() == want == of_new_lake(case)
 
 
-def test_a_savepoint_of_a_table_that_is_part_way_through_a_snapshot(case: Case) -> None:
+def test_a_savepoint_of_a_table_that_is_part_way_through_a_snapshot(case: Visits) -> None:
     draw = random.Random(6)
     for _ in range(4):
-        case.send(draw, 10)
+        case.visit(draw, 10)
     live = Live(case)
     live.checkpoint()
     live.maintain()
@@ -217,25 +214,25 @@ def test_a_savepoint_of_a_table_that_is_part_way_through_a_snapshot(case: Case) 
     raw = case.lake.place(RAW).path
     start = log.head(raw)
     assert 0 < log.first(raw) < start
-    case.write(**{"conf/local.yaml": f"{NOW}max_rows_per_batch: 10\n"})
+    case.write({"conf/local.yaml": f"{NOW}max_rows_per_batch: 10\n"})
     assert Live(case).flows[VISITS].step()
     at = log.flows(case.lake.place(VISITS).path)[VISITS]["consumed"][RAW]
     assert (at["version"], at["files"], at["snapshot"]) == (-1, 1, start)
-    savepoints.create(case.project(), "begun")
-    case.send(draw, 10)
+    savepoints.create(case.definitions, "begun")
+    case.visit(draw, 10)
     case.drain()
     live.checkpoint()
     live.maintain()
-    held = {hold.who: hold.version for hold in holds(case.project(), case.lake) if hold.table == RAW}
+    held = {hold.who: hold.version for hold in holds(case.definitions, case.lake) if hold.table == RAW}
     assert held["the savepoint begun"] == start == log.first(raw)
     want = case.everything()
-    savepoints.restore(case.project(), "begun")
+    savepoints.restore(case.definitions, "begun")
     assert case.everything() != want
     case.drain()
     assert case.everything() == want
 
 
-def test_a_run_maintains_its_tables_between_batches(case: Case) -> None:
+def test_a_run_maintains_its_tables_between_batches(case: Visits) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     draw, live = random.Random(seed), Live(case)
@@ -244,7 +241,7 @@ def test_a_run_maintains_its_tables_between_batches(case: Case) -> None:
     deadline = time.monotonic() + 180
     try:
         while log.first(case.lake.place(COUNTS).path) == 0:
-            case.send(draw, 5)
+            case.visit(draw, 5)
             live.step()
             assert time.monotonic() < deadline
     finally:
@@ -253,39 +250,39 @@ def test_a_run_maintains_its_tables_between_batches(case: Case) -> None:
     assert case.everything() == of_new_lake(case)
 
 
-def test_a_run_maintains_what_its_flows_have_not_opened(case: Case) -> None:
+def test_a_run_maintains_what_its_flows_have_not_opened(case: Visits) -> None:
     draw = random.Random(5)
-    case.send(draw)
+    case.visit(draw)
     case.drain()
     quarantine = "quarantine.silver_visits"
     policy = f"{{keep: 0s, every: 1s, tables: {{{quarantine}: {{retention: 1ms}}}}}}"
-    case.write(**{"conf/local.yaml": f"kafka: embedded\nmaintain: {policy}\n"})
+    case.write({"conf/local.yaml": f"kafka: embedded\nmaintain: {policy}\n"})
     live = Live(case)
     assert quarantine not in [each.place.name for each in live.flows[VISITS].committer.targets()]
     live.upkeep.step()
     assert case.everything()[quarantine] == []
 
 
-def test_maintenance_for_a_flow_that_another_has_replaced_stops_neither(case: Case) -> None:
+def test_maintenance_for_a_flow_that_another_has_replaced_stops_neither(case: Visits) -> None:
     draw, live = random.Random(6), Live(case)
-    case.send(draw)
+    case.visit(draw)
     live.step()
     before, again = live.flows[VISITS], flow_of(live.context, VISITS)
     for turn in range(3):  # as when it is at it while the flow begins anew after a fault that passes
         before.committer.table.keep(timedelta(seconds=turn))
-        case.send(draw)
+        case.visit(draw)
         live.flows[VISITS] = again
         live.step()
         live.upkeep.step()
     assert case.everything() == of_new_lake(case)
 
 
-def test_what_cannot_be_is_refused(case: Case) -> None:
+def test_what_cannot_be_is_refused(case: Visits) -> None:
     with raises_code("UNKNOWN_TABLE", table="gold.nothing"):
-        maintain.maintain(case.project(), ["gold.nothing"])
-    case.write(**{"conf/local.yaml": "maintain: {keep: for ever}\n"})
+        maintain.maintain(case.definitions, ["gold.nothing"])
+    case.write({"conf/local.yaml": "maintain: {keep: for ever}\n"})
     with raises_code("CONF_INVALID", match=r"key 'maintain\.keep': .*'for ever' is no span of time"):
-        case.project()
-    case.write(**{"conf/local.yaml": "maintain: {tables: {gold.top: {keep: 1d, kept: 1d}}}\n"})
+        case.restart()
+    case.write({"conf/local.yaml": "maintain: {tables: {gold.top: {keep: 1d, kept: 1d}}}\n"})
     with raises_code("CONF_INVALID", match=r"unknown key 'maintain\.tables\.gold\.top\.kept'; known: keep"):
-        case.project()
+        case.restart()

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
-from visits import COUNTS, DERIVED, ENDED, FILES, TOP, VISITS, Case
+from visits import COUNTS, DERIVED, ENDED, FILES, TOP, VISITS, Visits
 
 from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
@@ -31,18 +31,18 @@ IDLE = FILES["gold/ended.sql"].replace(
 
 
 @pytest.fixture
-def case(tmp_path: Path, interpreted: SparkSession) -> Case:
-    return Case(tmp_path / "project", interpreted, **{"gold/ended.sql": IDLE})
+def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
+    return Visits(tmp_path / "project", interpreted, {"gold/ended.sql": IDLE})
 
 
-def behind(case: Case, draw: random.Random) -> None:
+def behind(case: Visits, draw: random.Random) -> None:
     """Every table has read something else of the one above it."""
     for names in (DERIVED, (VISITS, COUNTS, ENDED), (VISITS, COUNTS), (VISITS,), ()):
-        case.send(draw)
+        case.visit(draw)
         case.drain(*names) if names else None
 
 
-def test_what_comes_meanwhile_is_no_difference(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_meanwhile_is_no_difference(case: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(11)
     behind(case, draw)
     heads = {name: len(case.rows(name)) for name in DERIVED}
@@ -50,7 +50,7 @@ def test_what_comes_meanwhile_is_no_difference(case: Case, monkeypatch: pytest.M
 
     def meanwhile(step: str, flow: str) -> None:
         if (step, flow) == ("planned", "rebuild"):
-            case.send(draw)
+            case.visit(draw)
             case.drain()
         reach(step, flow)
 
@@ -67,12 +67,12 @@ def test_what_comes_meanwhile_is_no_difference(case: Case, monkeypatch: pytest.M
     assert case.everything() == before
 
 
-def test_live_flows_rest_until_the_swap(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_flows_rest_until_the_swap(case: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(16)
-    case.send(draw)
+    case.visit(draw)
     case.drain()
     heads = {name: log.head(case.lake.place(name).path) for name in DERIVED}
-    context = replace(case.context(), once=False)
+    context = replace(case.once(), once=False)
     moved: set[str] = set()
     flows = {name: flow_of(context, name) for name in DERIVED}
     reach = failpoints.reach
@@ -87,7 +87,7 @@ def test_live_flows_rest_until_the_swap(case: Case, monkeypatch: pytest.MonkeyPa
 
     def held(step: str, flow: str) -> None:
         if (step, flow) == ("holding", "rebuild"):
-            case.send(draw)  # what a flow would take
+            case.visit(draw)  # what a flow would take
             for thread in threads:
                 thread.start()
         if (step, flow) == ("swapped", "rebuild"):
@@ -108,7 +108,7 @@ def test_live_flows_rest_until_the_swap(case: Case, monkeypatch: pytest.MonkeyPa
     assert case.everything() == before  # what came while they rested was there at the swap
 
 
-def test_a_row_that_is_other_is_found_and_nothing_swapped(case: Case) -> None:
+def test_a_row_that_is_other_is_found_and_nothing_swapped(case: Visits) -> None:
     behind(case, random.Random(12))
     path = files(case.lake.place(VISITS).path)[0]
     rows = pq.read_table(path, partitioning=None)
@@ -126,36 +126,36 @@ def test_a_row_that_is_other_is_found_and_nothing_swapped(case: Case) -> None:
     assert sum(row[1] for row in case.rows(COUNTS)) == len(case.rows(VISITS))
 
 
-def test_what_did_not_stop_at_a_cut_is_not_verified(case: Case) -> None:
-    case.send(random.Random(13))
+def test_what_did_not_stop_at_a_cut_is_not_verified(case: Visits) -> None:
+    case.visit(random.Random(13))
     case.drain()
     case.rebuild(COUNTS, swap=False)
     with raises_code(
         "REBUILD_UNDER_WAY", match="has not stopped where it could be compared; swap it without"
     ):
         case.rebuild(COUNTS, verify=True)
-    abort(case.project())
+    abort(case.definitions)
     assert case.rebuild(COUNTS, verify=True).swapped
 
 
-def test_windows_that_silence_closed_close_there_again(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_that_silence_closed_close_there_again(case: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(14)
     with monkeypatch.context() as patched:
         patched.setattr(Upstream, "quiet", lambda self, position, found: found)
         for _ in range(2):
-            case.send(draw)
+            case.visit(draw)
             case.drain(VISITS)
-            flow: Any = flow_of(replace(case.context(), once=False), ENDED)
+            flow: Any = flow_of(replace(case.once(), once=False), ENDED)
             flow.recover()
             while flow.step():  # all partitions are silent: the clock closes what lies in the past
                 pass
-    case.send(draw)  # of windows that are closed
+    case.visit(draw)  # of windows that are closed
     case.drain()
     late = len(case.rows(f"{ENDED}_late"))
     assert late and not case.rows(f"{ENDED}__state")[3:]
     done = case.rebuild(ENDED, verify=True, swap=False)
     assert not any(done.differences) and done.notes == []
-    abort(case.project())
+    abort(case.definitions)
     with monkeypatch.context() as patched:
         patched.setattr(Cut, "_closings", lambda self, name: ())
         done = case.rebuild(ENDED, verify=True, swap=False)
@@ -165,10 +165,10 @@ def test_windows_that_silence_closed_close_there_again(case: Case, monkeypatch: 
     assert {row[:2] for row in case.rows(ENDED)} >= {row[:2] for row in before}  # what is over stays so
 
 
-def test_a_cut_reads_no_part_of_a_commit_of_a_table_that_is_built(case: Case) -> None:
+def test_a_cut_reads_no_part_of_a_commit_of_a_table_that_is_built(case: Visits) -> None:
     draw = random.Random(15)
     behind(case, draw)
-    project, lake = case.project(), case.lake
+    project, lake = case.definitions, case.lake
     whole = choose(project, lake, list(DERIVED))
     assert whole == {name: log.head(lake.place(name).path) for name in DERIVED}
     counts = Target(lake.place(COUNTS))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from io import StringIO
+from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,11 @@ import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
 
-from headwater import query
-from headwater.common.progress import Board
 from headwater.errors import ProjectError
 from headwater.flows.aggregated import AggregateFlow
-from headwater.flows.context import Context
-from headwater.flows.declared import flow_of
 from headwater.flows.view import ViewFlow
-from headwater.planner import analysis
-from headwater.project.load import load_project
-from headwater.project.reference import Clock
 from headwater.storage import log
-from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.testing import Project
 
 SALES, TOTALS, TOP = "silver.sales", "gold.totals", "gold.top"
 FILES = {
@@ -52,37 +43,22 @@ SELECT rank() OVER (ORDER BY total DESC, t.item) AS place, t.item, name, total, 
 FROM gold.totals t LEFT JOIN reference.items i ON i.item = t.item ORDER BY total DESC, t.item LIMIT 3"""
 
 
-class Case:
+class Sold(Project):
     """A project with a silver table that the test writes, and flows that it steps."""
 
-    def __init__(self, root: Path, spark: SparkSession, **files: str) -> None:
-        self.root = root
-        for name, text in {**FILES, **files}.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text)
-        project = load_project(root)
-        tables = analysis.analyse(spark, project)
-        self.lake = Lake(project.conf.lake)
-        self.board = Board(notices=StringIO())
-        self.context = Context(project, tables, spark, self.lake, self.board)
-        self.sales = Target(self.lake.create(SALES, tables[SALES].stored, properties={}))
-        self.rows: list[tuple[int, float]] = []
+    def __init__(self, root: Path, spark: SparkSession, files: Mapping[str, str], **options: Any) -> None:
+        super().__init__({**FILES, **files}, root, spark=spark, **options)
+        self.target(SALES)
+        self.sold: list[tuple[int, float]] = []
 
     def sell(self, *sales: tuple[int, float]) -> None:
-        schema = self.context.tables[SALES].stored
-        found = [{**dict.fromkeys(schema.names), "item": i, "amount": a} for i, a in sales]
-        identity = Identity(SALES, 1, self.sales.last(SALES) + 1, {})
-        files = self.sales.write(pa.Table.from_pylist(found, schema), f"{identity.sequence:012d}")
-        self.sales.append(files, identity)
-        self.rows += sales
-
-    def flow(self, name: str) -> Any:
-        return flow_of(self.context, name)
+        self.append(SALES, [{"item": item, "amount": amount} for item, amount in sales])
+        self.sold += sales
 
     def best(self) -> list[tuple[Any, ...]]:
         """What the view has to hold."""
         totals: dict[int, list[float]] = {}
-        for item, amount in self.rows:
+        for item, amount in self.sold:
             totals.setdefault(item, []).append(amount)
         ranked = sorted(totals.items(), key=lambda pair: (-sum(pair[1]), pair[0]))[:3]
         names = {1: "one", 2: "two", 3: "three", 4: "four"}
@@ -90,9 +66,6 @@ class Case:
             (at, item, names.get(item), sum(amounts), sum(amounts) / len(amounts))
             for at, (item, amounts) in enumerate(ranked, start=1)
         ]
-
-    def seen(self, name: str = TOP, order: str = "1") -> list[tuple[Any, ...]]:
-        return query.run(f"SELECT * FROM {name} ORDER BY {order}", project=self.root).rows
 
     def changes(self, version: int) -> list[tuple[str, int]]:
         """The change feed of a version of the view: what became of which item."""
@@ -108,7 +81,7 @@ def test_after_each_step_it_is_what_the_query_gives(
 ) -> None:
     print(f"seed {seed}")
     draw = random.Random(seed)
-    case = Case(tmp_path, interpreted, **{"gold/top.sql": TOP_SQL})
+    case = Sold(tmp_path, interpreted, {"gold/top.sql": TOP_SQL})
     totals, top = case.flow(TOTALS), case.flow(TOP)
     for _ in range(8):
         case.sell(
@@ -118,7 +91,7 @@ def test_after_each_step_it_is_what_the_query_gives(
             pass
         if draw.random() < 0.3:
             top = case.flow(TOP)  # as after a restart
-        assert top.step() and case.seen() == case.best()
+        assert top.step() and case.rows(TOP) == case.best()
         assert not top.step()
 
 
@@ -146,7 +119,7 @@ SELECT item, sum(amount) AS total, count(*) AS sales FROM silver.sales GROUP BY 
 def test_an_aggregate_of_appended_rows_is_maintained_from_new_rows_alone(
     interpreted: SparkSession, tmp_path: Path, query_of: str, flow: type
 ) -> None:
-    case = Case(tmp_path, interpreted, **{"gold/per_item.sql": query_of})
+    case = Sold(tmp_path, interpreted, {"gold/per_item.sql": query_of})
     totals, view = case.flow(TOTALS), case.flow("gold.per_item")
     assert type(view) is flow
     for sales in ([(1, 5.0), (2, 30.0)], [(1, 25.0), (3, 50.0), (2, 30.0)]):
@@ -157,22 +130,11 @@ def test_an_aggregate_of_appended_rows_is_maintained_from_new_rows_alone(
         select = query_of[query_of.index("SELECT") :].replace("silver.sales", "sales")
         select = select.replace("gold.totals", "totals").replace("reference.items", "items")
         with duckdb.connect() as plain:
-            plain.register("sales", pa.Table.from_pylist([{"item": i, "amount": a} for i, a in case.rows]))
+            plain.register("sales", pa.Table.from_pylist([{"item": i, "amount": a} for i, a in case.sold]))
             plain.execute("CREATE TABLE totals AS SELECT item, sum(amount) AS total FROM sales GROUP BY item")
             plain.execute("CREATE TABLE items AS SELECT * FROM range(1, 5) t (item)")
             want = plain.execute(select).fetchall()
-        assert sorted(case.seen("gold.per_item")) == sorted(want)
-
-
-class Time:
-    """The present, as a test sets it."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
-        monkeypatch.setattr(Clock, "version", lambda _, lake: self.now.isoformat())
-
-    def passes(self, seconds: int) -> None:
-        self.now += timedelta(seconds=seconds)
+        assert case.rows("gold.per_item") == sorted(want, key=repr)
 
 
 UNSOLD_SQL = """CREATE MATERIALIZED VIEW gold.unsold TBLPROPERTIES ('headwater.keys' = 'item') AS
@@ -181,32 +143,29 @@ WHERE timestamp_seconds(CAST(total AS BIGINT)) < now - INTERVAL 2 MINUTES"""
 
 
 def test_a_view_of_the_clock_changes_although_nothing_comes(
-    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    interpreted: SparkSession, tmp_path: Path
 ) -> None:
-    time = Time(monkeypatch)
-    at = time.now.timestamp()
-    case = Case(tmp_path, interpreted, **{"gold/unsold.sql": UNSOLD_SQL})
-    case.context = replace(case.context, once=False)
+    case = Sold(tmp_path, interpreted, {"gold/unsold.sql": UNSOLD_SQL}, at="2026-01-01")
+    at = case.clock.now().timestamp()
     case.sell((1, at), (2, at + 60))
     totals, unsold = case.flow(TOTALS), case.flow("gold.unsold")
-    items = lambda: [item for item, _ in case.seen("gold.unsold")]  # noqa: E731
+    items = lambda: [item for item, _ in case.rows("gold.unsold")]  # noqa: E731
     assert totals.step() and unsold.step() and items() == []
     version = case.lake.place("gold.unsold")
-    time.passes(119)
+    case.clock.advance("119s")
     assert not unsold.step() and items() == []  # nothing differs, so nothing is committed
     assert log.head(version.path) == 1
-    time.passes(2)
+    case.clock.advance("2s")
     assert unsold.step() and items() == [1]
-    time.passes(60)
+    case.clock.advance("60s")
     assert case.flow("gold.unsold").step() and items() == [1, 2]  # after a restart, too
     case.sell((1, 180.0))  # it is sold again
     unsold = case.flow("gold.unsold")
     assert totals.step() and unsold.step() and items() == [2]
-    case.context = replace(case.context, once=True)
-    time.passes(300)
-    unsold = case.flow("gold.unsold")
+    case.clock.advance("5 minutes")
+    unsold = case.flow("gold.unsold", once=True)
     assert unsold.step() and items() == [1, 2]
-    time.passes(-300)
+    case.clock.advance(timedelta(minutes=-5))
     assert not unsold.step()  # once is once
 
 
@@ -214,18 +173,18 @@ def test_a_view_that_reads_another_table_now_is_computed_anew(
     interpreted: SparkSession, tmp_path: Path
 ) -> None:
     fewer = "CREATE MATERIALIZED VIEW gold.v AS SELECT item FROM gold.totals"
-    case = Case(tmp_path, interpreted, **{"gold/v.sql": fewer})
+    case = Sold(tmp_path, interpreted, {"gold/v.sql": fewer})
     case.sell((1, 5.0), (2, 6.0))
     assert case.flow(TOTALS).step() and case.flow("gold.v").step()
     other = "CREATE MATERIALIZED VIEW gold.v AS SELECT DISTINCT item FROM silver.sales WHERE item > 1"
-    case = Case(tmp_path, interpreted, **{"gold/v.sql": other})
+    case = Sold(tmp_path, interpreted, {"gold/v.sql": other})
     view = case.flow("gold.v")
-    assert view.step() and case.seen("gold.v") == [(2,)]
+    assert view.step() and case.rows("gold.v") == [(2,)]
     assert not view.step()
 
 
 def test_only_what_differs_is_committed(interpreted: SparkSession, tmp_path: Path) -> None:
-    case = Case(tmp_path, interpreted, **{"gold/top.sql": TOP_SQL})
+    case = Sold(tmp_path, interpreted, {"gold/top.sql": TOP_SQL})
     totals, top = case.flow(TOTALS), case.flow(TOP)
     case.sell((1, 10.0), (2, 20.0), (3, 30.0), (4, 1.0))
     assert totals.step() and top.step()
@@ -238,7 +197,7 @@ def test_only_what_differs_is_committed(interpreted: SparkSession, tmp_path: Pat
     moved = [("update_postimage", 2), ("update_preimage", 2)]
     assert case.changes(3) == [("delete", 1), ("insert", 4), *moved]
     (tmp_path / "conf/reference/items.csv").write_text("item,name\n3,drei\n")
-    assert top.step() and [row[2] for row in case.seen()] == ["drei", None, None]
+    assert top.step() and [row[2] for row in case.rows(TOP)] == ["drei", None, None]
     assert not top.step()
 
 
@@ -249,18 +208,18 @@ def top(sales, totals):
     """Amounts above their item's mean."""
     return sales.join(totals, "item").where("amount > mean").select("item", "amount").distinct()
 '''
-    case = Case(tmp_path, interpreted, **{"gold/top.py": function})
+    case = Sold(tmp_path, interpreted, {"gold/top.py": function})
     totals, top = case.flow(TOTALS), case.flow(TOP)
     case.sell((1, 10.0), (1, 20.0), (1, 20.0), (2, 5.0))
-    assert totals.step() and top.step() and case.seen() == [(1, 20.0)]
+    assert totals.step() and top.step() and case.rows(TOP) == [(1, 20.0)]
     case.sell((1, 90.0), (2, 6.0))
-    assert totals.step() and top.step() and case.seen() == [(1, 90.0), (2, 6.0)]
+    assert totals.step() and top.step() and case.rows(TOP) == [(1, 90.0), (2, 6.0)]
     assert case.changes(2) == [("delete", 1), ("insert", 1), ("insert", 2)]
 
 
 def test_rows_that_keys_do_not_tell_apart_stop_it(interpreted: SparkSession, tmp_path: Path) -> None:
     same = "CREATE MATERIALIZED VIEW gold.top AS SELECT item FROM silver.sales"
-    case = Case(tmp_path, interpreted, **{"gold/top.sql": same})
+    case = Sold(tmp_path, interpreted, {"gold/top.sql": same})
     case.sell((1, 1.0), (1, 2.0), (2, 1.0))
     with raises_code(
         "KEYS_SHARED",
@@ -268,7 +227,7 @@ def test_rows_that_keys_do_not_tell_apart_stop_it(interpreted: SparkSession, tmp
         match=r"top\.sql: gold\.top has 1 keys that several rows share \(item\)",
     ):
         case.flow(TOP).step()
-    assert case.seen() == []
+    assert case.rows(TOP) == []
 
 
 @pytest.mark.parametrize(
@@ -285,7 +244,7 @@ def test_what_can_be_no_view_is_refused(
     interpreted: SparkSession, tmp_path: Path, query: str, says: str
 ) -> None:
     with pytest.raises(ProjectError) as e:
-        Case(tmp_path, interpreted, **{"gold/top.sql": f"CREATE MATERIALIZED VIEW gold.top AS {query}"})
+        Sold(tmp_path, interpreted, {"gold/top.sql": f"CREATE MATERIALIZED VIEW gold.top AS {query}"})
     assert says in str(e.value)
 
 
@@ -294,4 +253,4 @@ def test_a_stream_can_not_aggregate_a_view(interpreted: SparkSession, tmp_path: 
     with raises_code(
         "INPUT_ROWS_CHANGE", match="rows change in place; do that in a CREATE MATERIALIZED VIEW"
     ):
-        Case(tmp_path, interpreted, **{"gold/top.sql": TOP_SQL, "gold/below.sql": below})
+        Sold(tmp_path, interpreted, {"gold/top.sql": TOP_SQL, "gold/below.sql": below})

@@ -1,8 +1,18 @@
-"""Moments as people write them."""
+"""Moments: the present, and times as people and intents write them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+
+
+def now() -> datetime:
+    """The present, in UTC."""
+    return datetime.now(UTC)
+
+
+def text(at: datetime) -> str:
+    """A time as intents pin it: ISO 8601 in UTC, with microseconds."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def parse(text: str) -> datetime:

@@ -40,15 +40,15 @@ class Applied:
         gate = self.analysed.gate
         self._indexes = [KeyIndex(keys, self.analysed.stored) for keys in (gate.alone or () if gate else ())]
 
-    def work(self, references: Mapping[str, str], table: Target) -> Work:
-        """What is done with a batch for the table, with each reference table at its version."""
+    def work(self, references: Mapping[str, str], table: Target | None) -> Work:
+        """What is done with a batch for the table (None: an empty one), each reference at its version."""
         return Work(
             spark=self._spark,
             columns=self.columns,
             schema=self._decoded,
             function=lambda stream: self._apply(stream, references),
             gate=self.analysed.gate,
-            written=table.files,
+            written=table.files if table else list,
             indexes=self._indexes,
         )
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from headwater.common import times
 from headwater.common.progress import Board
 from headwater.errors import FlowError
 from headwater.flows.bounds import Bounds
@@ -48,6 +49,8 @@ class Context:
         stop: set when the run shall end.
         refused: {table → why nothing more may be written to it}.
         opened: {table → the generation of it that its flow writes}.
+        now: what the flows take for the present, in UTC.
+        ends: {partition → offset} at which a topic ends, by its name; None: Kafka is asked.
     """
 
     project: Project
@@ -65,6 +68,8 @@ class Context:
     stop: threading.Event = field(default_factory=threading.Event)
     refused: dict[str, FlowError] = field(default_factory=dict)
     opened: dict[str, int] = field(default_factory=dict)
+    now: Callable[[], datetime] = times.now
+    ends: Callable[[str], Mapping[int, int]] | None = None
 
     def open(self, table: Table) -> Target:
         """The table, for the flow that writes it: made if it is missing, with a change feed if it has keys.
@@ -96,6 +101,10 @@ class Context:
         place = self.lake.create(name, columns, comment=comment, properties={})
         self.check(table)
         return Target.shared(place)
+
+    def clock(self) -> str:
+        """The present, as intents pin it."""
+        return times.text(self.now())
 
     def refuse(self, table: str, why: FlowError) -> None:
         """Let the flow of a table stop before its next batch."""
@@ -129,8 +138,3 @@ class Context:
             raise self.refused[table]
         if table in self.opened and self.lake.place(table).generation != self.opened[table]:
             raise Moved(table)
-
-
-def clock() -> str:
-    """Now, in UTC, as intents pin it."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -29,7 +29,8 @@ class FilesFlow:
             files.limits.max_rows_per_batch or project.conf.max_rows_per_batch,
             project.conf.max_bytes_per_batch,
         )
-        self._intake = Intake(self.name, files.topic, table, lake, bounds, analysed.fingerprint)
+        fingerprint = analysed.fingerprint
+        self._intake = Intake(self.name, files.topic, table, lake, bounds, fingerprint, context.now)
         self.committer = self._intake.committer
         trigger = context.trigger or files.limits.trigger or project.conf.trigger
         self._every = milliseconds(trigger) / 1000

@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
 
+from headwater.common import times
 from headwater.common.report import Account, Stopwatch
 from headwater.connectors.files import formats
 from headwater.connectors.files.batch import Batch
@@ -25,7 +27,6 @@ from headwater.connectors.files.formats import UNREADABLE, Reader
 from headwater.connectors.files.ledger import LINES, Ledger, Seen
 from headwater.connectors.files.source import Source
 from headwater.errors import CommitError, StoreUnavailable
-from headwater.flows.context import clock
 from headwater.project.definitions import Format
 from headwater.storage import log
 from headwater.storage.commit import Built, Committed, Committer
@@ -99,13 +100,21 @@ class Intake:
         lake: where its ledger lies.
         bounds: of a batch.
         fingerprint: the definition's.
+        now: says what time it is, in UTC.
     """
 
     def __init__(
-        self, flow: str, topic: str, table: Target, lake: Lake, bounds: Bounds, fingerprint: str
+        self,
+        flow: str,
+        topic: str,
+        table: Target,
+        lake: Lake,
+        bounds: Bounds,
+        fingerprint: str,
+        now: Callable[[], datetime] = times.now,
     ) -> None:
         self._flow, self._topic, self._table = flow, topic, table
-        self._lake, self._bounds, self._fingerprint = lake, bounds, fingerprint
+        self._lake, self._bounds, self._fingerprint, self._now = lake, bounds, fingerprint, now
         folder = lake.flow_folder(flow, table.place.name)
         self.committer = Committer(table, IntentFile(folder), open_target=self._open)
         self._incoming = folder / "incoming"
@@ -200,7 +209,8 @@ class Intake:
         watch = Stopwatch()
         first = self.ledger().ends.get(self._partition, 0)
         sequence = self._table.last(self._flow) + 1
-        batch = Batch(sequence, clock(), self._source.pattern, self._topic, self._partition, first)
+        at = times.text(self._now())
+        batch = Batch(sequence, at, self._source.pattern, self._topic, self._partition, first)
         for file, why in self._changed:
             batch.note(file, "changed", why)
         self._changed = []

@@ -16,7 +16,7 @@ from headwater.common.durations import milliseconds
 from headwater.common.report import Account
 from headwater.errors import CommitError
 from headwater.flows.applied import Applied
-from headwater.flows.context import Context, clock
+from headwater.flows.context import Context
 from headwater.flows.reporting import Reporting
 from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.flows.turns import take_turns
@@ -140,7 +140,7 @@ class RangedFlow:
             generation=self._place.generation,
             sequence=self._table.last(self.name) + 1,
             consumed={self._stream: found.upto.json()},
-            clock=clock(),
+            clock=self._context.clock(),
             fingerprint=self._analysed.fingerprint,
             files=list(found.files),
             rows=found.rows,

@@ -20,7 +20,7 @@ class References:
     def __init__(self, context: Context, table: Table, spark: SparkSession) -> None:
         known = context.project.references
         self._tables = {name: known[name] for name in table.sources if name in known}
-        self._lake = context.lake.root
+        self._lake, self._now = context.lake.root, context.now
         self._spark = spark
         self._read: dict[tuple[str, str], DataFrame] = {}
 
@@ -33,7 +33,7 @@ class References:
         A pinned batch is done again from what it pinned: a broken file must not get that far, or mending
         it would not help.
         """
-        found = {name: table.version(self._lake) for name, table in self._tables.items()}
+        found = {name: table.version(self._lake, self._now()) for name, table in self._tables.items()}
         for name, version in found.items():
             self.read(name, version)
         return found

@@ -24,7 +24,7 @@ from headwater.connectors.decode import SOURCE
 from headwater.errors import HeadwaterError
 from headwater.flows.applied import Applied
 from headwater.flows.bisect import broken
-from headwater.flows.context import Context, clock
+from headwater.flows.context import Context
 from headwater.flows.rows import FewRows
 from headwater.quality.measure import Findings
 from headwater.quality.quarantine import RESOLVED, Quarantine, by_rule
@@ -118,7 +118,7 @@ class Replay:
             generation=self._table.place.generation,
             sequence=self._table.last(self.name) + 1,
             consumed={},
-            clock=clock(),
+            clock=self._context.clock(),
             fingerprint=self._applied.analysed.fingerprint,
             references=self._applied.references.pinnable() if request.action == "replay" else {},
             prefix="replay-",

@@ -26,7 +26,7 @@ from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import end_offsets
 from headwater.errors import FlowError, HeadwaterError, describe
 from headwater.flows.backfill import Backfill
-from headwater.flows.context import Context, clock
+from headwater.flows.context import Context
 from headwater.flows.reading import starting
 from headwater.flows.reporting import Reporting
 from headwater.flows.rows import FEW, FEW_BYTES
@@ -186,7 +186,7 @@ class SourceFlow:
             generation=self._place.generation,
             sequence=sequence,
             consumed=self._offsets(number),
-            clock=left.clock if left is not None and left.sequence == sequence else clock(),
+            clock=left.clock if left is not None and left.sequence == sequence else self._context.clock(),
             fingerprint=self._fingerprint,
         )
 

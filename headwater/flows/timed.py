@@ -8,8 +8,8 @@ lies in the past is over.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,8 @@ from headwater.storage.intent import Intent
 from headwater.storage.names import late_name, state_name
 from headwater.storage.ranges import Position, Range
 from headwater.storage.target import Target
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 class TimedFlow(RangedFlow):
@@ -138,16 +140,20 @@ class TimedFlow(RangedFlow):
             return False
         before = self._event_time()
         partitions, idle = self._partitions(before, self._position)
-        return self._close(before.low(partitions - idle) if partitions > idle else _now(), idle)
+        return self._close(before.low(partitions - idle) if partitions > idle else self._now(), idle)
 
     def _partitions(self, reached: EventTime, upto: Position) -> tuple[set[str], set[str]]:
         """The partitions that have had records; and which of them are silent, if that makes a difference."""
-        partitions, now = {*self._upstream.known(), *reached.reached}, _now()
+        partitions, now = {*self._upstream.known(), *reached.reached}, self._now()
         silent = {each for each in partitions if now - reached.seen.get(each, NEVER) >= self._silence}
         held_back = partitions > silent and reached.low(partitions - silent) > reached.low(partitions)
         if not silent or not (held_back or partitions == silent):
             return partitions, set()
         return partitions, self._upstream.quiet(upto, silent)
+
+    def _now(self) -> int:
+        """Microseconds since the epoch."""
+        return (self._context.now() - _EPOCH) // _MICROSECOND
 
     def _close(self, upto: int, idle: set[str]) -> bool:
         """Do what is over at a time; whether there was anything."""
@@ -159,8 +165,3 @@ class TimedFlow(RangedFlow):
         closed = self._event_time().closing(pc.max(over).as_py() + delay + 1, idle)
         self._carry_out(self._intent(self._nothing(), closed))
         return True
-
-
-def _now() -> int:
-    """Microseconds since the epoch."""
-    return time.time_ns() // 1000

@@ -28,9 +28,18 @@ class UnionFlow:
             FlowError, CommitError: what trying again will not mend.
         """
         with self._context.turn(self.name) as mine:
-            for flow in self._flows if mine else ():
-                flow.recover()
+            if mine:
+                self.recover()
         take_turns(self._context, self.name, self._inputs, self.step, self._apart)
+
+    def recover(self) -> None:
+        """Do what a killed process left half done.
+
+        Raises:
+            CommitError: a quarantine is of an earlier life of the table.
+        """
+        for flow in self._flows:
+            flow.recover()
 
     def step(self) -> bool:
         """Take one batch of each flow that has something new; whether there was one."""

@@ -81,6 +81,12 @@ class Upstream:
         Raises:
             BrokerError: Kafka can't be asked, as by a rebuild.
         """
+        if self._context.ends is not None:
+            return {
+                self._partition(topic.topic, number): end
+                for topic in self._topics
+                for number, end in self._context.ends(topic.topic).items()
+            }
         if not self._context.bootstrap:
             raise BrokerError("Kafka has no part in this run", code="KAFKA_NOT_IN_RUN")
         asked, ends = self._ends

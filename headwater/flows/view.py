@@ -25,7 +25,7 @@ from headwater.common.durations import milliseconds
 from headwater.common.report import Account
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError
-from headwater.flows.context import Context, clock
+from headwater.flows.context import Context
 from headwater.flows.references import References
 from headwater.flows.reporting import Reporting
 from headwater.flows.rows import are_few, read
@@ -80,7 +80,7 @@ class ViewFlow:
         )
         self._references = References(context, table, self._spark)
         self._inputs = [name for name in table.sources if name not in self._references]
-        self._looked = 0.0  # when it was seen what the clock alone has changed
+        self._looked: float | None = None  # when it was seen what the clock alone has changed
         self._seen: dict[str, Any] = {}  # what was read when nothing had changed since the last batch
 
     def run(self) -> None:
@@ -90,10 +90,15 @@ class ViewFlow:
             FlowError, CommitError: what trying again will not mend.
         """
         with self._context.turn(self.name) as mine:
-            left = self.committer.unsealed() if mine else None
-            if left is not None:
-                self._carry_out(left)
+            if mine:
+                self.recover()
         take_turns(self._context, self.name, self._inputs, self.step, self._apart)
+
+    def recover(self) -> None:
+        """Do what a killed process left half done."""
+        left = self.committer.unsealed()
+        if left is not None:
+            self._carry_out(left)
 
     def step(self) -> bool:
         """Bring the view up to date; whether there was anything new to read."""
@@ -118,7 +123,7 @@ class ViewFlow:
             generation=self._table.place.generation,
             sequence=self._table.last(self.name) + 1,
             consumed=consumed,
-            clock=clock(),
+            clock=self._context.clock(),
             fingerprint=self._analysed.fingerprint,
             newest=max((flow["newest"] for flow in flows if flow.get("newest")), default=None),
             references=pinned,
@@ -141,9 +146,9 @@ class ViewFlow:
 
     def _is_time(self) -> bool:
         """Whether to look at what the clock alone has changed."""
-        if CLOCK not in self._references or (self._context.once and self._looked):
+        if CLOCK not in self._references or (self._context.once and self._looked is not None):
             return False
-        due = time.monotonic() - self._looked >= self._apart
+        due = self._looked is None or time.monotonic() - self._looked >= self._apart
         if due:
             self._looked = time.monotonic()
         return due

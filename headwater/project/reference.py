@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, TimestampType
 
+from headwater.common import times
 from headwater.errors import FlowError, ProjectError
 from headwater.runtime import jvm
 from headwater.storage import log
@@ -32,8 +33,8 @@ class Reference:
     name: str
     path: Path
 
-    def version(self, lake: Path) -> str:
-        """Its present state: a Delta version, or the SHA-256 of the CSV, which is kept in the lake."""
+    def version(self, lake: Path, now: datetime) -> str:
+        """Its state at present: a Delta version, or the SHA-256 of the CSV, which is kept in the lake."""
         if self.path.is_dir():
             return str(log.head(self.path))
         content = self.path.read_bytes()
@@ -116,9 +117,9 @@ class Clock(Reference):
     def __init__(self) -> None:
         super().__init__(CLOCK, Path())
 
-    def version(self, lake: Path) -> str:
+    def version(self, lake: Path, now: datetime) -> str:
         """The present, in ISO 8601."""
-        return datetime.now(UTC).isoformat(timespec="microseconds")
+        return times.text(now)
 
     def csv_columns(self) -> StructType:
         """`now`, a TIMESTAMP."""

@@ -20,6 +20,7 @@ from headwater.errors.codes import (
     queries,
     setup,
     sinks,
+    testing,
 )
 from headwater.errors.codes.analysis import Analysis
 from headwater.errors.codes.configuration import Configuration
@@ -32,8 +33,21 @@ from headwater.errors.codes.quality import Quality
 from headwater.errors.codes.queries import Queries
 from headwater.errors.codes.setup import Setup
 from headwater.errors.codes.sinks import Sinks
+from headwater.errors.codes.testing import Testing
 
-Code = Configuration | Definitions | Analysis | Quality | Kafka | Flows | Sinks | Operations | Queries | Setup
+Code = (
+    Configuration
+    | Definitions
+    | Analysis
+    | Quality
+    | Kafka
+    | Flows
+    | Sinks
+    | Operations
+    | Queries
+    | Setup
+    | Testing
+)
 
 ROOMS: dict[str, ModuleType] = {
     "Configuration": configuration,
@@ -46,6 +60,7 @@ ROOMS: dict[str, ModuleType] = {
     "Operations": operations,
     "Queries": queries,
     "Set-up": setup,
+    "Tests of projects": testing,
 }
 MEANINGS: dict[str, Meaning] = {
     code: meaning for room in ROOMS.values() for code, meaning in room.MEANINGS.items()
