@@ -1,1 +1,4 @@
-"""Small things that know nothing of tables: durations, listings, files, progress."""
+"""Small things that no room has for itself: durations, listings, JSON files, progress, reports of batches.
+
+They know nothing of Java, Spark or tables; of Headwater they import its errors and nothing else.
+"""

@@ -1,7 +1,5 @@
-"""The flows: what moves rows from one place to the next.
+"""The flows: each moves rows from one place to the next, batch by batch, and commits them.
 
-`source`    Kafka → bronze, by Structured Streaming
-`derived`   a table's new versions → the table below it
-`realtime`  Kafka → Kafka, in milliseconds
-`publish`   a table's new versions → Kafka
+`declared` says which flow a declaration gets. A flow knows its run as a `context.Context`, and neither who
+started it nor what else is done to its table.
 """

@@ -1,4 +1,4 @@
-"""How a batch's rows get into Spark and out of it again: many through files, few through this process.
+"""How a batch's rows get into Spark and out of it: in one file, because its two ways have to agree.
 
 A Spark job that reads files, decodes them in Python workers and writes files costs 0.2 s however few
 the rows are. So few rows are read, decoded and written here, with Arrow, and Spark is given them in

@@ -1,4 +1,4 @@
-"""What a project declares: topics, tables, alerts and sinks, as frozen values.
+"""What a project declares, as frozen values: in one file, because people read it as the reference.
 
 A declaration does nothing by itself. `headwater.project.load` loads the project's files, gives each
 declaration its name, `<folder>.<variable or function>`, and the engine interprets them.

@@ -1,8 +1,4 @@
 """Expectations: what rows must be, and what becomes of those that are not.
 
-`suite`     the files in `quality/`, read strictly
-`predicate` each row-level expectation as a Spark predicate
-`gate`      judges a batch's rows, and accounts for every one
-`validate`  whole tables, judged by Great Expectations (`gx`), with `results` and `docs` of it
-`suggest`   a first suite, from what a table holds
+They judge the rows that they are given and account for each. They commit nothing, and know no flow.
 """

@@ -1,10 +1,11 @@
-"""Expectations about many rows at once: measured in the pass that writes a batch, judged before its commit.
+"""Expectations about many rows at once: in one file, because what measures a rule has to fit what judges it.
 
-A share (`mostly`) is judged over the newest batches that together hold at least `meta.window` rows, so
-that a batch of three rows can't fail it; what they came to is kept in the table's commits, so that a
-restart judges the same. What `meta.scope` = `batch` says of a whole (rows, mean, distinct values, …) is
-judged on each batch that has rows. Measured are the rows that the table takes. They mean what they mean
-in Great Expectations; a median or quantile is interpolated, as pandas does it.
+They are measured in the pass that writes a batch, and judged before its commit. A share (`mostly`) is
+judged over the newest batches that together hold at least `meta.window` rows, so that a batch of three
+rows can't fail it; what they came to is kept in the table's commits, so that a restart judges the same.
+What `meta.scope` = `batch` says of a whole (rows, mean, distinct values, …) is judged on each batch
+that has rows. Measured are the rows that the table takes. They mean what they mean in Great
+Expectations; a median or quantile is interpolated, as pandas does it.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Every table is a view under its own name, `<layer>.<name>`, without the column in which partial results
 are kept. DuckDB runs locked down and reads the lake and the reference tables, nothing else; Spark runs
 queries, no other statement, but it is no sandbox: it can do what the project's own code can do.
+
+Nothing here writes to a table or runs a flow; how far flows have come is read from the tables' logs.
 """
 
 from __future__ import annotations
