@@ -35,8 +35,9 @@ from typing import Any, NamedTuple
 import by_hand
 import duckdb
 import pytest
-from harness import LIMIT, ROOT, SEED, assert_same, reader, until
+from harness import ROOT, SEED, assert_same, reader
 from pyspark.sql import SparkSession
+from running import until
 
 from headwater.common.progress import Board
 from headwater.connectors import produce
@@ -45,7 +46,6 @@ from headwater.connectors.produce import Faults, Record, Topic, run_producer
 from headwater.connectors.produce.clock import DEFAULT_START, stepped
 from headwater.project.load import load_project
 from headwater.project.reference import CLOCK
-from headwater.run import supervisor
 from headwater.run.supervisor import Options, Run
 from headwater.storage import log
 from headwater.storage.lake import Lake
@@ -98,9 +98,8 @@ def test_every_gold_table_has_a_query_by_hand() -> None:
     [(SEED, 3_000), *(pytest.param(SEED + n, 12_000, marks=pytest.mark.torture) for n in range(1, 7))],
 )
 def test_live_is_history_is_duckdb(
-    tmp_path: Path, broker: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, count: int
+    tmp_path: Path, broker: str, spark: SparkSession, seed: int, count: int
 ) -> None:
-    monkeypatch.setattr(supervisor, "GRACE", LIMIT)  # a run that has not ended by then ends with its process
     print(f"seed {seed}, {count} records of each system, {FAULTS}")
     draw = random.Random(seed)
     whole, live = (Twin(tmp_path / name, f"{name}-{seed}", broker) for name in ("whole", "live"))
