@@ -207,7 +207,7 @@ class Within(Heard):
             return None
         return 1 if self._done.exception() else self._done.result()
 
-    def wait(self, within: float = LIMIT) -> int:
+    def wait(self, within: float | None = None) -> int:
         """The exit code, once it has ended; raises what it raised."""
         code = self._done.result(within)
         assert not self.unreadable, f"no events: {self.unreadable}"

@@ -33,6 +33,7 @@ from running import alive, gone, until
 
 from headwater.errors import LeaseError
 from headwater.runtime.failpoints import STEPS
+from headwater.storage import lease
 
 # (step, flow, count, process). "staged" is reached where a batch has rows for a quarantine too; then the
 # first "committing" of silver stands between the quarantine's commit and the table's own. Finals
@@ -118,7 +119,10 @@ def test_killed_at_every_step_one_after_another(project: Project) -> None:
     assert_lake_equals_oracle(project)
 
 
-def test_a_successor_waits_for_a_stopped_writer_and_for_the_jvm_of_a_killed_one(project: Project) -> None:
+def test_a_successor_waits_for_a_stopped_writer_and_for_the_jvm_of_a_killed_one(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "WAIT_FOR_JVM", 2.0)  # one that is stopped uses no longer time
     project.produce(3_000)
     # At its third step of this name it stands before the commit of a second batch's quarantine.
     with project.run(fail=f"committing:{SILVER}:3=stop") as first:
