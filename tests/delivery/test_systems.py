@@ -36,7 +36,7 @@ from headwater.storage.lake import Lake
 sys.path.append(str(Path(__file__).parents[1]))
 from postgres import PASSWORD, Server
 
-FAULTS = Faults(late=0.02, duplicate=0.02, malformed=0.01, invalid=0.01)
+FAULTS = Faults(late=0.04, duplicate=0.02, malformed=0.01, invalid=0.01)
 REPORTS, SILENT = "gold.bus_reports", "gold.silent_buses"
 # The flows of each system after one of whose batches a run is killed.
 FLOWS = {
@@ -52,7 +52,7 @@ OPEN: dict[str, Callable[[Project], None]] = {
     "buses": assert_buses,
 }
 CLOSED: dict[str, Callable[[Project], None]] = {"web": assert_visits_ended, "buses": assert_silences}
-EACH = 30_000  # records of a system
+EACH = 20_000  # records of a system
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def test_silence(project: Project) -> None:
         wait(run, project, "doc", old)  # all is silent, and these windows lie in the past
         wait(run, project, "happy", old)
 
-        soon = time.time() + 14  # so the clock closes nothing yet; partition 1 is silent, and not waited for
+        soon = time.time() + 11  # so the clock closes nothing yet; partition 1 is silent, and not waited for
         send(project, "doc", 0, soon, soon + 6)
         wait(run, project, "doc", soon)
         assert time.time() < ends(soon)
