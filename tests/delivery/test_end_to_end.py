@@ -25,12 +25,12 @@ from pyspark.sql import SparkSession
 from headwater.connectors.kafka import tail
 from headwater.connectors.produce import Faults, Record
 
-COUNT, FAULTS = 40_000, Faults(late=0.01, duplicate=0.01, malformed=0.01)
+COUNT, FAULTS = 160_000, Faults(late=0.01, duplicate=0.01, malformed=0.01)
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, broker: str, spark: SparkSession) -> Project:
-    """40,000 records, produced by the command line and drained."""
+    """160,000 records, produced by the command line and drained."""
     root = tmp_path_factory.mktemp("day") / "project"
     project = Project(root, broker=broker, seed=7, faults=FAULTS)
     shares = ("--late", "0.01", "--duplicate", "0.01", "--malformed", "0.01")
