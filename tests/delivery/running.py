@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import replace
 from io import StringIO, TextIOBase
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 HEADWATER = str(Path(sys.executable).parent / "headwater")
 BRONZE, SILVER, GOLD = "bronze.iot_metrics", "silver.cpu_metrics", "gold.cpu_usage_5m"
+GIVEN_UP = 20.0  # seconds that a run gets to end after its test has failed
 LIMIT = 240.0  # seconds that any one condition may take to come true, on a machine with other work too
 
 Event = dict[str, Any]
@@ -191,8 +192,8 @@ class Within(Heard):
         if not options.once:
             loaded = replace(loaded, alerts={})
         self._run = Run(loaded, options, Board(_Lines(self), self._notices))
-        self._pool = ThreadPoolExecutor(1)
-        self._done = self._pool.submit(self._run)
+        self._done: Future[int] = Future()
+        threading.Thread(target=self._work, daemon=True).start()
 
     @property
     def pid(self) -> int:
@@ -221,9 +222,16 @@ class Within(Heard):
     def __enter__(self) -> Within:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Leave nothing behind; one that does not end shall not keep a test that has failed."""
         self._run.stop()
-        self._pool.shutdown()
+        wait([self._done], timeout=None if kind is None else GIVEN_UP)
+
+    def _work(self) -> None:
+        try:
+            self._done.set_result(self._run())
+        except BaseException as e:
+            self._done.set_exception(e)
 
 
 class _Lines(TextIOBase):
