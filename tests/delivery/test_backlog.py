@@ -5,17 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import (
-    BRONZE,
-    GOLD,
-    QUARANTINE,
-    SILVER,
-    Event,
-    Project,
-    assert_gold,
-    assert_lake_equals_oracle,
-    gold,
-)
+from harness import BRONZE, GOLD, QUARANTINE, SILVER, Event, Project
+from oracles import assert_gold, assert_lake_equals_oracle, gold
 from pyspark.sql import SparkSession
 
 from headwater.connectors import produce

@@ -9,17 +9,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from harness import (
-    BRONZE,
-    FINAL,
-    GOLD,
-    HOT,
-    QUARANTINE,
-    SILVER,
-    Project,
-    assert_lake_equals_oracle,
-    once_each,
-)
+from harness import BRONZE, FINAL, GOLD, HOT, QUARANTINE, SILVER, Project, once_each
+from oracles import assert_lake_equals_oracle
 from pyspark.sql import SparkSession
 
 from headwater.connectors.kafka import tail

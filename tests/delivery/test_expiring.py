@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from harness import BRONZE, QUARANTINE, SEED, Project, assert_all_gold, assert_silver, positions
+from harness import BRONZE, QUARANTINE, SEED, Project
+from oracles import assert_all_gold, assert_silver, positions
 from pyspark.sql import SparkSession
 
 from headwater.storage import log

@@ -17,17 +17,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from harness import (
-    BRONZE,
-    FINAL,
-    GOLD,
-    HOT,
-    SEED,
-    SILVER,
-    Project,
-    Running,
-    assert_lake_equals_oracle,
-)
+from harness import BRONZE, FINAL, GOLD, HOT, SEED, SILVER, Project, Running
+from oracles import assert_lake_equals_oracle
 from pyspark.sql import SparkSession
 from running import alive, gone, until
 

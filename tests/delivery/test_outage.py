@@ -10,7 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from harness import BRONZE, GOLD, HOT, QUARANTINE, SILVER, Project, Running, assert_lake_equals_oracle
+from harness import BRONZE, GOLD, HOT, QUARANTINE, SILVER, Project, Running
+from oracles import assert_lake_equals_oracle
 from pyspark.sql import SparkSession
 
 from headwater.storage import log

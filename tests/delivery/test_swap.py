@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import BRONZE, FINAL, GOLD, HOT, SEED, SILVER, Project, assert_lake_equals_oracle
+from harness import BRONZE, FINAL, GOLD, HOT, SEED, SILVER, Project
+from oracles import assert_lake_equals_oracle
 from pyspark.sql import SparkSession
 
 from headwater import query
