@@ -66,7 +66,7 @@ def outage(project: Project, seconds: float) -> None:
     given = "TBLPROPERTIES ("
     assert given in definition.read_text()
     definition.write_text(definition.read_text().replace(given, f"{given}'headwater.trigger' = '2s', "))
-    with project.producing(rate=1_000), project.run() as run:
+    with project.producing(rate=300), project.run() as run:
         run.batch(GOLD)
         began = time.monotonic()
         project.broker.stop()
