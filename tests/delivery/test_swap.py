@@ -25,7 +25,7 @@ REBUILT = {SILVER, GOLD, FINAL, HOT}
 
 @pytest.fixture
 def project(tmp_path: Path, broker: str, spark: SparkSession) -> Project:
-    maintain = {"every": "5s", "keep": "8s", "checkpoint": 4}
+    maintain = {"every": "4s", "keep": "8s", "checkpoint": 3}
     return Project(tmp_path / "project", broker=broker, maintain=maintain)
 
 
@@ -85,7 +85,7 @@ def test_a_rebuild_under_load(project: Project, kills: int) -> None:
     draw = random.Random(SEED)
     if kills:  # what a reader's first query by Spark takes on a machine that is full
         project.configure(maintain={"every": "10s", "keep": "45s", "checkpoint": 4})
-    project.produce(30_000 if kills else 10_000)
+    project.produce(30_000 if kills else 5_000)
     calm = "1s"  # leaves time to the others
     with project.run("--trigger", calm) if kills else project.live(trigger=calm) as live:
         live.until(project.caught_up, "the first records")
