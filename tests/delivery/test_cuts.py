@@ -94,7 +94,10 @@ def test_every_gold_table_has_a_query_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "count", "parts"),
-    [(SEED, 2_000, 2), *(pytest.param(SEED + n, 12_000, 3, marks=pytest.mark.torture) for n in range(1, 7))],
+    [
+        pytest.param(SEED, 2_000, 2, marks=pytest.mark.timeout(300)),  # six runs of every flow there is
+        *(pytest.param(SEED + n, 12_000, 3, marks=pytest.mark.torture) for n in range(1, 7)),
+    ],
 )
 def test_live_is_history_is_duckdb(
     tmp_path: Path, broker: str, spark: SparkSession, seed: int, count: int, parts: int
