@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from where import Where
 
 from headwater import testing
 from headwater.connectors.kafka.broker import EmbeddedBroker
@@ -33,8 +34,17 @@ for variable, options in {
     os.environ.setdefault(variable, options)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    about = "write what each file took to tests/durations.json, by which the longest run first"
+    parser.addoption("--note-durations", action="store_true", help=about)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Where(config))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with many kills may take longer than others."""
+    """Tests with many kills may take longer than others, which have two minutes (pyproject.toml)."""
     for item in items:
         if item.get_closest_marker("torture") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(1800))

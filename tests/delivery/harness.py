@@ -1,60 +1,47 @@
-"""What the delivery tests share: a project of their own, real processes, and the oracle.
+"""What the delivery tests share: a project of their own, its runs, and the oracle.
 
-A test changes nothing of the engine: it starts the installed `headwater`, kills it with signals, and
-compares the lake with what the seeded generator says the lake must hold.
+A test changes nothing of the engine: it runs the flows, in this process or as the installed `headwater`
+where that is killed with signals, and compares the lake with what the seeded generator says it must hold.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-import math
 import os
+import re
 import shutil
-import signal
 import subprocess
-import sys
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+from uuid import uuid4
 
+import commands
 import duckdb
 import duckdb_extension_delta
-import psutil
 import yaml
+from running import BRONZE, GOLD, HEADWATER, LIMIT, SILVER, Event, Running, Within
 
 from headwater.connectors import kafka, produce
 from headwater.connectors.kafka.broker import create_topics
 from headwater.connectors.produce import Faults, Ledger, Record
 from headwater.project import conf
+from headwater.project.definitions import KafkaSink
+from headwater.project.load import load_project
+from headwater.run.supervisor import Options
 from headwater.storage import log
 from headwater.storage.lake import Lake
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADWATER = str(Path(sys.executable).parent / "headwater")
 FAULTS = Faults(late=0.01, duplicate=0.01, malformed=0.01, invalid=0.01)
 SEED = int(os.environ.get("HEADWATER_TEST_SEED", "7"))
-BRONZE, SILVER, GOLD = "bronze.iot_metrics", "silver.cpu_metrics", "gold.cpu_usage_5m"
 HOT, FINAL, LATE = "gold.cpu_hot_5m", f"{GOLD}_final", f"{GOLD}_final_late"
 QUARANTINE = "quarantine.silver_cpu_metrics"
-LIMIT = 240.0  # seconds that any one condition may take to come true, on a machine with other work too
-
-Event = dict[str, Any]
-T = TypeVar("T")
-
-
-def until(condition: Callable[[], T], what: str, within: float = LIMIT) -> T:
-    """What `condition` returns, as soon as that is true."""
-    deadline = time.monotonic() + within
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {within:.0f} s: {what}"
-        time.sleep(0.02)
-    return found
 
 
 BUSES = (
@@ -78,6 +65,15 @@ FILES = {
 }
 
 
+@cache
+def _quoted_topic() -> re.Pattern[str]:
+    """A topic of the reference project, as its files name it."""
+    project = load_project(ROOT)
+    sinks = (sink.topic for sink in project.sinks.values() if isinstance(sink, KafkaSink))
+    names = {*(t.topic for t in [*project.topics.values(), *project.alerts.values()]), *sinks}
+    return re.compile(rf"(['\"])({'|'.join(map(re.escape, sorted(names)))})\1")
+
+
 @contextmanager
 def reader() -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB of its own that reads Delta tables, and tells the time in UTC."""
@@ -89,11 +85,13 @@ def reader() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 class Project:
-    """A copy of some systems of the reference project with a broker and a lake of its own.
+    """A copy of some systems of the reference project with topics and a lake of its own.
 
     Args:
         root: an empty folder.
         systems: which ones; their records are sent in turns.
+        broker: the bootstrap servers of the broker that has the topics; None: one of its own, which a test
+            may stop, and has to in the end.
         seed: the generators'.
         faults: the generators'.
         settings: more of `conf/local.yaml`.
@@ -104,11 +102,19 @@ class Project:
     """
 
     def __init__(
-        self, root: Path, *systems: str, seed: int = SEED, faults: Faults = FAULTS, **settings: Any
+        self,
+        root: Path,
+        *systems: str,
+        broker: str | None = None,
+        seed: int = SEED,
+        faults: Faults = FAULTS,
+        **settings: Any,
     ) -> None:
         systems = systems or ("iot",)
         print(f"seed {seed}, {faults}, project {root}")
         self.root = root
+        self._bootstrap = broker
+        self._suffix = f"-{uuid4().hex[:8]}" if broker else ""
         for folder in ("conf", "generators", "queries"):
             shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
         for folder in ("bronze", "silver", "gold", "quality"):
@@ -123,6 +129,9 @@ class Project:
         for path in (root / "gold").glob("*.py"):
             idle = '@hw.process(\n    idle_timeout="1 day",'
             path.write_text(path.read_text().replace("@hw.process(", idle))
+        for path in root.glob("*/*"):
+            if path.suffix in (".py", ".sql") and self._suffix:
+                path.write_text(_quoted_topic().sub(rf"\1\2{self._suffix}\1", path.read_text()))
         self.configure(**settings)
         self.faults = faults
         self._generators = {system: produce.load_generator(root, system) for system in systems}
@@ -141,7 +150,8 @@ class Project:
 
     def configure(self, **settings: Any) -> None:
         """Write `conf/local.yaml` anew."""
-        own = {"kafka": "embedded", "broker": {"port": 0}, "postgres": {"warehouse": False}}
+        kafka = {"bootstrap.servers": self._bootstrap} if self._bootstrap else "embedded"
+        own = {"kafka": kafka, "broker": {"port": 0}, "postgres": {"warehouse": False}}
         text = yaml.safe_dump({**own, **settings})
         (self.root / "conf" / "local.yaml").write_text(text)
 
@@ -149,8 +159,13 @@ class Project:
     def conf(self) -> conf.Conf:
         return conf.load(self.root, "local")
 
+    def topic(self, name: str) -> str:
+        """What a topic of the reference project is called here."""
+        return f"{name}{self._suffix}"
+
     @property
     def broker(self) -> Any:
+        """That of its own, if it has one."""
         return kafka.embedded_broker(self.root, self.conf)
 
     def client(self) -> dict[str, Any]:
@@ -182,10 +197,20 @@ class Project:
         self._runs += 1
         return Running(self, [*arguments], fail, self.root / f"run-{self._runs:03d}")
 
-    def once(self, *arguments: str) -> list[Event]:
-        """Drain everything by a `run --once` that must succeed; its batches."""
-        run = self.run("--once", *arguments)
-        assert run.wait() == 0, run.said()
+    def live(self, **options: Any) -> Within:
+        """Run in this process, without alerts, until stopped."""
+        return Within(self, Options(**options))
+
+    def drain(self, *tables: str, close: bool = False) -> Within:
+        """Take everything that there is in this process; the run, which has ended."""
+        with Within(self, Options(tables=tables, once=True, close=close)) as run:
+            run.wait()
+        return run
+
+    def once(self, *tables: str, close: bool = False) -> list[Event]:
+        """Take everything that there is in this process, which must succeed; its batches."""
+        run = self.drain(*tables, close=close)
+        assert run.code() == 0, run.said()
         return run.batches()
 
     def headwater(self, *arguments: str) -> str:
@@ -195,12 +220,15 @@ class Project:
         return done.stdout
 
     def tried(self, *arguments: str, fail: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end; `fail` is a point as `headwater.runtime.failpoints` has it."""
-        environment = {**os.environ, **({"HEADWATER_FAIL_POINT": fail} if fail else {})}
+        """Run a command to its end, in this process where that outlives it; `fail` is a point as
+        `headwater.runtime.failpoints` has it.
+        """
+        if fail is None and arguments[0] not in commands.LEAVING:
+            return commands.call(arguments, self.root)
         return subprocess.run(
             [HEADWATER, *arguments],
             cwd=self.root,
-            env=environment,
+            env={**os.environ, **({"HEADWATER_FAIL_POINT": fail} if fail else {})},
             capture_output=True,
             text=True,
             timeout=LIMIT,
@@ -270,138 +298,6 @@ class Project:
             yield record
 
 
-class Running:
-    """A `headwater run` and what it says: JSON lines are `events`, each with the time `heard`."""
-
-    def __init__(self, project: Project, arguments: Sequence[str], fail: str | None, files: Path) -> None:
-        self.project = project
-        self.events: list[Event] = []
-        self.unreadable: list[str] = []  # lines of standard output that are none
-        self.started = time.monotonic()
-        self._changed = threading.Condition()
-        self._stderr = files.with_suffix(".stderr")
-        environment = {name: value for name, value in os.environ.items() if name != "HEADWATER_FAIL_POINT"}
-        if fail is not None:
-            environment["HEADWATER_FAIL_POINT"] = fail
-        with self._stderr.open("wb") as stderr:
-            self.process = subprocess.Popen(
-                [HEADWATER, "run", "--json", *arguments],
-                cwd=project.root,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-            )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    @property
-    def stderr(self) -> str:
-        return self._stderr.read_text(errors="replace")
-
-    def said(self) -> str:
-        """The end of all that it said, for a failure's message."""
-        lines = [json.dumps(event) for event in self.events[-12:]]
-        return "\n".join([f"exit code {self.process.poll()}", *lines, self.stderr[-3000:]])
-
-    def batches(self, flow: str | None = None) -> list[Event]:
-        events = [event for event in list(self.events) if event["event"] == "batch"]
-        return [event for event in events if flow is None or event["flow"] == flow]
-
-    def batch(self, flow: str | None = None, after: int = 0, within: float = LIMIT) -> Event:
-        """Wait for the batch that follows the first `after` ones; it."""
-        self.until(lambda: len(self.batches(flow)) > after, f"batch {after} of {flow or 'any flow'}", within)
-        return self.batches(flow)[after]
-
-    def until(self, condition: Callable[[], T], what: str, within: float = LIMIT) -> T:
-        """Wait for something that this run brings about, and for no longer than it lives."""
-        deadline = time.monotonic() + within
-        while not (found := condition()):
-            ended = self.process.poll() is not None and not self._reader.is_alive()
-            assert not ended or condition(), f"the run ended before: {what}\n{self.said()}"
-            assert time.monotonic() < deadline, f"not within {within:.0f} s: {what}\n{self.said()}"
-            with self._changed:
-                self._changed.wait(0.05)
-        return found
-
-    def jvm(self) -> int:
-        """The process id of its JVM, once it holds every table."""
-        held = lambda: {self.project.holder(table).get("pid") for table in (BRONZE, SILVER, GOLD)}  # noqa: E731
-        self.until(lambda: held() == {self.pid}, "the leases")
-        return self.project.holder(BRONZE)["jvm"]
-
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        self.process.send_signal(number)
-
-    def wait(self, within: float = LIMIT) -> int:
-        """Its exit code: negative where a signal ended it."""
-        try:
-            code = self.process.wait(within)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"still running after {within:.0f} s\n{self.said()}") from None
-        self._reader.join(10)
-        assert code < 0 or not self.unreadable, f"no events: {self.unreadable}"
-        return code
-
-    def end(self) -> None:
-        """Leave nothing behind: neither the process nor its JVM."""
-        children = psutil.Process(self.pid).children() if self.process.poll() is None else []
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        for child in children:
-            with suppress(psutil.NoSuchProcess):
-                if "kafka.Kafka" not in child.cmdline():  # the broker is the project's, not the run's
-                    child.kill()
-
-    def __enter__(self) -> Running:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            try:
-                event = {**json.loads(line), "heard": time.monotonic()}
-            except ValueError:
-                self.unreadable.append(line)
-                continue
-            with self._changed:
-                self.events.append(event)
-                self._changed.notify_all()
-
-
-def alive(pid: int) -> bool:
-    """Whether the process lives; a zombie does not."""
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def gone(pid: int, within: float = LIMIT) -> None:
-    """Wait for the end of a process that is no child of ours."""
-    until(lambda: not alive(pid), f"the end of process {pid}", within)
-
-
-def positions(records: Iterable[Record]) -> dict[tuple[int, int], Record]:
-    """{(partition, offset) → record}: offsets count up as the records of a partition were sent."""
-    ends: Counter[int] = Counter()
-    found = {}
-    for record in records:
-        assert record.partition is not None
-        found[record.partition, ends[record.partition]] = record
-        ends[record.partition] += 1
-    return found
-
-
 def assert_same(name: str, want: dict[Any, Any], got: dict[Any, Any]) -> None:
     """Both hold the same keys with the same values; else say which differ."""
     missing = sorted(want.keys() - got.keys(), key=repr)
@@ -423,87 +319,3 @@ def once_each(name: str, rows: Iterable[tuple[Any, ...]], key: int) -> dict[Any,
     twice = sorted((k, n) for k, n in keys.items() if n > 1)
     assert not twice, f"{name}: {len(twice)} keys more than once, such as {twice[:5]}"
     return {row[:key]: row[key:] for row in rows}
-
-
-def assert_bronze_and_silver(project: Project) -> None:
-    """Bronze holds each record once, as sent; silver and quarantine share it out without overlap."""
-    sent = positions(project.records)
-    bronze = once_each("bronze", project.rows(BRONZE, 'partition, "offset", key, value'), 2)
-    assert_same("bronze", {at: (r.key, r.value) for at, r in sent.items()}, bronze)
-    assert_silver(project)
-
-    oracle = project.generator
-    columns = 'partition, "offset", value, rules'
-    quarantine = once_each("quarantine", project.rows(QUARANTINE, columns), 2)
-    rejects = {
-        at: (r.value, list(oracle.rules(r.fault))) for at, r in sent.items() if not oracle.kept(r.fault)
-    }
-    assert_same("quarantine", rejects, quarantine)
-
-
-def assert_silver(project: Project) -> None:
-    """Silver holds what is kept of the records."""
-    sent, oracle = positions(project.records), project.generator
-    source = '_source.partition, _source."offset"'
-    silver = once_each("silver", project.rows(SILVER, f"{source}, hostname, cpu, usage, occurred_at"), 2)
-    good = [at for at, record in sent.items() if oracle.kept(record.fault)]
-    readings = oracle.silver(sent[at] for at in good)
-    assert_same("silver", dict(zip(good, map(tuple, readings), strict=True)), silver)
-
-
-def gold(project: Project) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """{(window start in epoch ms, hostname, cpu) → (average, maximum, count)}."""
-    columns = "epoch_ms(window_start), hostname, cpu, avg_usage, max_usage, _partial.avg_usage_count"
-    return once_each("gold", project.rows(GOLD, columns), 3)
-
-
-def assert_gold(
-    want: dict[tuple[Any, ...], tuple[Any, ...]], got: dict[tuple[Any, ...], tuple[Any, ...]]
-) -> None:
-    """Averages are equal at 1e-9 relative; windows, maxima and counts exactly."""
-
-    def rounded(key: tuple[Any, ...], value: tuple[Any, ...]) -> tuple[Any, ...]:
-        average = want.get(key, (None,))[0]
-        if average is None or value[0] is None:
-            return value
-        return (average, *value[1:]) if math.isclose(value[0], average, rel_tol=1e-9) else value
-
-    assert_same("gold", want, {key: rounded(key, value) for key, value in got.items()})
-
-
-def assert_lake_equals_oracle(project: Project) -> None:
-    """Every table of the lake holds exactly what the records that were sent make of it."""
-    assert_bronze_and_silver(project)
-    assert_all_gold(project)
-
-
-def assert_all_gold(project: Project) -> None:
-    """So do all tables of gold."""
-    want = project.generator.cpu_usage_5m(project.records)
-    assert_gold({tuple(key): tuple(usage) for key, usage in want.items()}, gold(project))
-    assert_finals(project)
-    assert_hot(project)
-
-
-def assert_finals(project: Project) -> None:
-    """Each window that is over was appended once; the others are open; final, open and late are all."""
-    over, opened, late = project.generator.cpu_usage_5m_final(project.records)
-    columns = "epoch_ms(window_start), hostname, cpu, avg_usage, max_usage"
-    for table, want in ((FINAL, over), (f"{FINAL}__state", opened)):
-        found = once_each(table, project.rows(table, columns), 3)
-        assert_gold({tuple(key): tuple(usage[:2]) for key, usage in want.items()}, found)
-    assert len(project.rows(LATE, "1")) == late
-
-
-def assert_hot(project: Project) -> None:
-    """The view holds the final windows above their host's threshold, as the reference table is now."""
-    lines = (project.root / "conf" / "reference" / "hosts.csv").read_text().splitlines()[1:]
-    hosts = {name: (site, float(threshold)) for name, site, threshold in (line.split(",") for line in lines)}
-    final = "epoch_ms(window_start), hostname, cpu, avg_usage, max_usage"
-    want = {
-        key: (hosts[key[1]][0], average, hosts[key[1]][1], average - hosts[key[1]][1])
-        for key, (average, _) in once_each("final", project.rows(FINAL, final), 3).items()
-        if key[1] in hosts and average is not None and average > hosts[key[1]][1]
-    }
-    columns = "epoch_ms(window_start), hostname, cpu, site, avg_usage, alert_threshold, above"
-    assert_same("hot", want, once_each("hot", project.rows(HOT, columns), 3))

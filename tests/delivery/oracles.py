@@ -1,18 +1,114 @@
-"""What the tables of each system must hold: what plain Python makes of the records that were sent.
-
-The system `iot` has its own in `harness.py`.
-"""
+"""What the tables of each system must hold: what plain Python makes of the records that were sent."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
-from harness import Project, assert_same, once_each
+from harness import BRONZE, FINAL, GOLD, HOT, LATE, QUARANTINE, SILVER, Project, assert_same, once_each
+
+from headwater.connectors.produce import Record
 
 HOUR_MS = 3_600_000
 POSITIONS, SILENCES = "gold.bus_positions", "gold.bus_silences"
 SESSIONS, COUNTS = "gold.web_sessions", "gold.page_views_1m"
+
+
+def positions(records: Iterable[Record]) -> dict[tuple[int, int], Record]:
+    """{(partition, offset) → record}: offsets count up as the records of a partition were sent."""
+    ends: Counter[int] = Counter()
+    found = {}
+    for record in records:
+        assert record.partition is not None
+        found[record.partition, ends[record.partition]] = record
+        ends[record.partition] += 1
+    return found
+
+
+def assert_bronze_and_silver(project: Project) -> None:
+    """Bronze holds each record once, as sent; silver and quarantine share it out without overlap."""
+    sent = positions(project.records)
+    bronze = once_each("bronze", project.rows(BRONZE, 'partition, "offset", key, value'), 2)
+    assert_same("bronze", {at: (r.key, r.value) for at, r in sent.items()}, bronze)
+    assert_silver(project)
+
+    oracle = project.generator
+    columns = 'partition, "offset", value, rules'
+    quarantine = once_each("quarantine", project.rows(QUARANTINE, columns), 2)
+    rejects = {
+        at: (r.value, list(oracle.rules(r.fault))) for at, r in sent.items() if not oracle.kept(r.fault)
+    }
+    assert_same("quarantine", rejects, quarantine)
+
+
+def assert_silver(project: Project) -> None:
+    """Silver holds what is kept of the records."""
+    sent, oracle = positions(project.records), project.generator
+    source = '_source.partition, _source."offset"'
+    silver = once_each("silver", project.rows(SILVER, f"{source}, hostname, cpu, usage, occurred_at"), 2)
+    good = [at for at, record in sent.items() if oracle.kept(record.fault)]
+    readings = oracle.silver(sent[at] for at in good)
+    assert_same("silver", dict(zip(good, map(tuple, readings), strict=True)), silver)
+
+
+def gold(project: Project) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """{(window start in epoch ms, hostname, cpu) → (average, maximum, count)}."""
+    columns = "epoch_ms(window_start), hostname, cpu, avg_usage, max_usage, _partial.avg_usage_count"
+    return once_each("gold", project.rows(GOLD, columns), 3)
+
+
+def assert_gold(
+    want: dict[tuple[Any, ...], tuple[Any, ...]], got: dict[tuple[Any, ...], tuple[Any, ...]]
+) -> None:
+    """Averages are equal at 1e-9 relative; windows, maxima and counts exactly."""
+
+    def rounded(key: tuple[Any, ...], value: tuple[Any, ...]) -> tuple[Any, ...]:
+        average = want.get(key, (None,))[0]
+        if average is None or value[0] is None:
+            return value
+        return (average, *value[1:]) if math.isclose(value[0], average, rel_tol=1e-9) else value
+
+    assert_same("gold", want, {key: rounded(key, value) for key, value in got.items()})
+
+
+def assert_lake_equals_oracle(project: Project) -> None:
+    """Every table of the lake holds exactly what the records that were sent make of it."""
+    assert_bronze_and_silver(project)
+    assert_all_gold(project)
+
+
+def assert_all_gold(project: Project) -> None:
+    """So do all tables of gold."""
+    want = project.generator.cpu_usage_5m(project.records)
+    assert_gold({tuple(key): tuple(usage) for key, usage in want.items()}, gold(project))
+    assert_finals(project)
+    assert_hot(project)
+
+
+def assert_finals(project: Project) -> None:
+    """Each window that is over was appended once; the others are open; final, open and late are all."""
+    over, opened, late = project.generator.cpu_usage_5m_final(project.records)
+    columns = "epoch_ms(window_start), hostname, cpu, avg_usage, max_usage"
+    for table, want in ((FINAL, over), (f"{FINAL}__state", opened)):
+        found = once_each(table, project.rows(table, columns), 3)
+        assert_gold({tuple(key): tuple(usage[:2]) for key, usage in want.items()}, found)
+    assert len(project.rows(LATE, "1")) == late
+
+
+def assert_hot(project: Project) -> None:
+    """The view holds the final windows above their host's threshold, as the reference table is now."""
+    lines = (project.root / "conf" / "reference" / "hosts.csv").read_text().splitlines()[1:]
+    hosts = {name: (site, float(threshold)) for name, site, threshold in (line.split(",") for line in lines)}
+    final = "epoch_ms(window_start), hostname, cpu, avg_usage, max_usage"
+    want = {
+        key: (hosts[key[1]][0], average, hosts[key[1]][1], average - hosts[key[1]][1])
+        for key, (average, _) in once_each("final", project.rows(FINAL, final), 3).items()
+        if key[1] in hosts and average is not None and average > hosts[key[1]][1]
+    }
+    columns = "epoch_ms(window_start), hostname, cpu, site, avg_usage, alert_threshold, above"
+    assert_same("hot", want, once_each("hot", project.rows(HOT, columns), 3))
 
 
 def assert_sales(project: Project) -> None:

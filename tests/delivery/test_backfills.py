@@ -5,24 +5,21 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from harness import BRONZE, SILVER, Project
+from pyspark.sql import SparkSession
 
 OLD, EACH, LIVE = 6, 1_500, 4_000  # files, records of each, records in Kafka
 STEPS = ("staged", "committing", "committed")
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    project = Project(tmp_path / "project", max_rows_per_batch=1_000)
-    try:
-        yield project
-    finally:
-        project.broker.stop()
+def project(tmp_path: Path, broker: str, spark: SparkSession) -> Project:
+    project = Project(tmp_path / "project", broker=broker, max_rows_per_batch=1_000)
+    return project
 
 
 @pytest.mark.torture

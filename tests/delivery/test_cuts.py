@@ -35,8 +35,9 @@ from typing import Any, NamedTuple
 import by_hand
 import duckdb
 import pytest
-from harness import LIMIT, ROOT, SEED, assert_same, reader, until
+from harness import ROOT, SEED, assert_same, reader
 from pyspark.sql import SparkSession
+from running import until
 
 from headwater.common.progress import Board
 from headwater.connectors import produce
@@ -45,7 +46,6 @@ from headwater.connectors.produce import Faults, Record, Topic, run_producer
 from headwater.connectors.produce.clock import DEFAULT_START, stepped
 from headwater.project.load import load_project
 from headwater.project.reference import CLOCK
-from headwater.run import supervisor
 from headwater.run.supervisor import Options, Run
 from headwater.storage import log
 from headwater.storage.lake import Lake
@@ -76,7 +76,6 @@ SYSTEMS = {
 }
 FAULTS = Faults(late=0.04, duplicate=0.05, malformed=0.01, invalid=0.01)
 MOVED = 4_000  # milliseconds: by less than that a record comes earlier or later
-PARTS = 3
 BOUNDS = (400, 1_500)  # the most rows of one batch of a live run
 PARTIAL = {"_partial", "_start", "_end"}  # columns that hold partial results
 OWN = {"_source", "ingested_at", "_waiting"}  # columns that say how a row came into its lake
@@ -94,25 +93,27 @@ def test_every_gold_table_has_a_query_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "count"),
-    [(SEED, 3_000), *(pytest.param(SEED + n, 12_000, marks=pytest.mark.torture) for n in range(1, 7))],
+    ("seed", "count", "parts"),
+    [
+        pytest.param(SEED, 2_000, 2, marks=pytest.mark.timeout(300)),  # six runs of every flow there is
+        *(pytest.param(SEED + n, 12_000, 3, marks=pytest.mark.torture) for n in range(1, 7)),
+    ],
 )
 def test_live_is_history_is_duckdb(
-    tmp_path: Path, broker: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, count: int
+    tmp_path: Path, broker: str, spark: SparkSession, seed: int, count: int, parts: int
 ) -> None:
-    monkeypatch.setattr(supervisor, "GRACE", LIMIT)  # a run that has not ended by then ends with its process
     print(f"seed {seed}, {count} records of each system, {FAULTS}")
     draw = random.Random(seed)
     whole, live = (Twin(tmp_path / name, f"{name}-{seed}", broker) for name in ("whole", "live"))
     history = {system: produced(system, seed, count, draw) for system in SYSTEMS}
     partitions = [each for name, records in history.items() for each in moved(records, SYSTEMS[name], draw)]
-    parts = cut(partitions, draw)
+    sent = cut(partitions, parts, draw)
 
     whole.send([record for records in history.values() for _, record in records])
     whole.once()
-    for part in parts[:-1]:
+    for part in sent[:-1]:
         live.run(part, draw)
-    live.send(parts[-1])
+    live.send(sent[-1])
     live.once(bound=draw.randrange(*BOUNDS))
     batches = {name: (whole.batches[name], many) for name, many in live.batches.items()}
     print(f"batches of whole and live: {batches}")
@@ -346,11 +347,11 @@ def event_time(record: Record, field: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def cut(partitions: list[list[Record]], draw: random.Random) -> list[list[Record]]:
+def cut(partitions: list[list[Record]], count: int, draw: random.Random) -> list[list[Record]]:
     """Parts of all partitions; each of these ends somewhere else."""
-    parts: list[list[Record]] = [[] for _ in range(PARTS)]
+    parts: list[list[Record]] = [[] for _ in range(count)]
     for records in partitions:
-        ends = sorted(draw.sample(range(1, len(records)), PARTS - 1))
+        ends = sorted(draw.sample(range(1, len(records)), count - 1))
         for part, start, stop in zip(parts, [0, *ends], [*ends, len(records)], strict=True):
             part += records[start:stop]
     return parts

@@ -9,47 +9,37 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from harness import (
-    BRONZE,
-    FINAL,
-    GOLD,
-    HOT,
-    QUARANTINE,
-    SILVER,
-    Project,
-    assert_lake_equals_oracle,
-    once_each,
-)
+from harness import BRONZE, FINAL, GOLD, HOT, QUARANTINE, SILVER, Project, once_each
+from oracles import assert_lake_equals_oracle
+from pyspark.sql import SparkSession
 
 from headwater.connectors.kafka import tail
 from headwater.connectors.produce import Faults, Record
 
-COUNT, FAULTS = 200_000, Faults(late=0.01, duplicate=0.01, malformed=0.01)
+COUNT, FAULTS = 160_000, Faults(late=0.01, duplicate=0.01, malformed=0.01)
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """200,000 records, produced and drained by the command line."""
-    project = Project(tmp_path_factory.mktemp("day") / "project", seed=7, faults=FAULTS)
-    try:
-        shares = ("--late", "0.01", "--duplicate", "0.01", "--malformed", "0.01")
-        text = project.headwater("produce", "iot", "--count", str(COUNT), "--seed", "7", *shares, "--json")
-        ledger = json.loads(text)["ledger"]
-        project.note(COUNT)
-        assert ledger["produced"] == COUNT
-        assert sum(ledger["malformed"].values()) == sum(
-            1 for r in project.records if r.fault and r.fault.startswith("malformed/")
-        )
-        project.ledger = ledger  # type: ignore[attr-defined]
-        project.first = project.once()  # type: ignore[attr-defined]
-        yield project
-    finally:
-        project.broker.stop()
+def project(tmp_path_factory: pytest.TempPathFactory, broker: str, spark: SparkSession) -> Project:
+    """160,000 records, produced by the command line and drained."""
+    root = tmp_path_factory.mktemp("day") / "project"
+    project = Project(root, broker=broker, seed=7, faults=FAULTS)
+    shares = ("--late", "0.01", "--duplicate", "0.01", "--malformed", "0.01")
+    text = project.headwater("produce", "iot", "--count", str(COUNT), "--seed", "7", *shares, "--json")
+    ledger = json.loads(text)["ledger"]
+    project.note(COUNT)
+    assert ledger["produced"] == COUNT
+    assert sum(ledger["malformed"].values()) == sum(
+        1 for r in project.records if r.fault and r.fault.startswith("malformed/")
+    )
+    project.ledger = ledger  # type: ignore[attr-defined]
+    project.first = project.once()  # type: ignore[attr-defined]
+    return project
 
 
 def topic(project: Project, name: str) -> Iterator[tuple[dict[str, Any] | None, dict[str, Any]]]:
     """Key and value of each record of a topic, from its start."""
-    for message in tail.records(project.client(), name, "earliest", follow=False):
+    for message in tail.records(project.client(), project.topic(name), "earliest", follow=False):
         key, value = message.key(), message.value()
         assert value is not None
         yield (json.loads(key) if key and key.startswith(b"{") else None), json.loads(value)
@@ -102,7 +92,7 @@ def test_a_changed_reference_table_and_headers_come_with_the_next_batch(project:
     before = project.versions()[SILVER]
 
     value = b'{"hostname":"extra","cpu":"cpu1","usage":12.5,"occurred_at":1767225600000}'
-    extra = Record("iot-data-input", b"extra", value, 0)
+    extra = Record(project.topic("iot-data-input"), b"extra", value, 0)
     producer = Producer(project.client())
     producer.produce(
         extra.topic, value, b"extra", extra.partition, headers=[("trace", b"\x00\xff"), ("none", None)]

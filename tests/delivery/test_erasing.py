@@ -6,7 +6,8 @@ import json
 import random
 
 import pytest
-from harness import BRONZE, GOLD, SEED, SILVER, Project, assert_same, once_each, positions
+from harness import BRONZE, GOLD, SEED, SILVER, Project, assert_same, once_each
+from oracles import positions
 
 from headwater.storage.erasure import NOTE
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import BRONZE, QUARANTINE, SEED, Project, assert_all_gold, assert_silver, positions
+from harness import BRONZE, QUARANTINE, SEED, Project
+from oracles import assert_all_gold, assert_silver, positions
+from pyspark.sql import SparkSession
 
 from headwater.storage import log
 from headwater.storage.lake import Lake
@@ -24,12 +25,9 @@ MAINTAINED = {
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    project = Project(tmp_path / "project", maintain=MAINTAINED)
-    try:
-        yield project
-    finally:
-        project.broker.stop()
+def project(tmp_path: Path, broker: str, spark: SparkSession) -> Project:
+    project = Project(tmp_path / "project", broker=broker, maintain=MAINTAINED)
+    return project
 
 
 def left(project: Project, table: str) -> set[tuple[int, int]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from harness import GOLD, SILVER, Event, Project, Running, assert_same, once_each
+from pyspark.sql import SparkSession
 
 sys.path.append(str(Path(__file__).parents[1]))
 from opensearch import Server
@@ -33,13 +34,10 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def project(tmp_path: Path, server: Server) -> Iterator[Project]:
-    project = Project(tmp_path / "project", opensearch={"search": server.options})
+def project(tmp_path: Path, broker: str, spark: SparkSession, server: Server) -> Project:
+    project = Project(tmp_path / "project", broker=broker, opensearch={"search": server.options})
     (project.root / "gold" / "search.py").write_text(SINKS)
-    try:
-        yield project
-    finally:
-        project.broker.stop()
+    return project
 
 
 def sent(run: Running, more: int = 1) -> None:

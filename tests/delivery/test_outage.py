@@ -5,10 +5,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
-from harness import BRONZE, GOLD, HOT, QUARANTINE, SILVER, Project, Running, assert_lake_equals_oracle
+from harness import BRONZE, GOLD, HOT, QUARANTINE, SILVER, Project, Running
+from oracles import assert_lake_equals_oracle
+from pyspark.sql import SparkSession
 
 from headwater.storage import log
 from headwater.storage.lake import Lake
@@ -34,6 +38,16 @@ AS SELECT hostname, count(usage) AS readings FROM STREAM silver.checked GROUP BY
 """
 
 
+@pytest.fixture
+def owner(tmp_path: Path, spark: SparkSession) -> Iterator[Project]:
+    """The reference project with a broker of its own."""
+    project = Project(tmp_path / "project")
+    try:
+        yield project
+    finally:
+        project.broker.stop()
+
+
 def end(run: Running, code: int) -> None:
     """SIGTERM; the run must end in time, with this exit code, and leave no batch half done."""
     began = time.monotonic()
@@ -52,7 +66,7 @@ def outage(project: Project, seconds: float) -> None:
     given = "TBLPROPERTIES ("
     assert given in definition.read_text()
     definition.write_text(definition.read_text().replace(given, f"{given}'headwater.trigger' = '2s', "))
-    with project.producing(rate=1_000), project.run() as run:
+    with project.producing(rate=300), project.run() as run:
         run.batch(GOLD)
         began = time.monotonic()
         project.broker.stop()
@@ -72,13 +86,13 @@ def outage(project: Project, seconds: float) -> None:
     assert not any(event.get("state") == "failed" for event in run.events), run.said()
 
 
-def test_a_run_outlives_its_broker_and_ends_in_time(project: Project) -> None:
-    outage(project, 8)
+def test_a_run_outlives_its_broker_and_ends_in_time(owner: Project) -> None:
+    outage(owner, 8)
 
 
 @pytest.mark.torture
-def test_a_run_outlives_a_longer_outage(project: Project) -> None:
-    outage(project, 20)
+def test_a_run_outlives_a_longer_outage(owner: Project) -> None:
+    outage(owner, 20)
 
 
 def test_what_fails_stops_alone(project: Project) -> None:
@@ -88,7 +102,7 @@ def test_what_fails_stops_alone(project: Project) -> None:
     hosts = project.root / "conf" / "reference" / "hosts.csv"
     good = hosts.read_text()
     project.produce(3_000)
-    with project.run() as run:
+    with project.live() as run:
         run.until(lambda: "silver.checked failed" in run.stderr, "the failure of silver.checked")
         line = next(line for line in run.stderr.splitlines() if "silver.checked failed" in line)
         assert "silver/checked.py" in line and "not allowed: " in line, run.stderr
@@ -108,8 +122,7 @@ def test_what_fails_stops_alone(project: Project) -> None:
         assert {after[t] - before[t] for t in (SILVER, GOLD, QUARANTINE)} == {0}
         failed = {e["flow"] for e in run.events if e.get("state") == "failed"}
         assert failed - {HOT} == {"silver.checked", SILVER}, run.said()  # HOT reads the broken table, too
-        run.kill(signal.SIGTERM)
-        assert run.wait(STOP_LIMIT) == 1, run.said()
+        assert run.stop() == 1, run.said()
 
     hosts.write_text(good)
     (project.root / "silver" / "checked.py").unlink()

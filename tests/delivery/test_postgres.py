@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import GOLD, SILVER, Event, Project, Running, assert_same, once_each
+from harness import GOLD, SILVER, Event, Project, assert_same, once_each
+from pyspark.sql import SparkSession
+from running import Heard
 
 sys.path.append(str(Path(__file__).parents[1]))
 from postgres import PASSWORD, Server
@@ -33,18 +35,17 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def project(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+def project(
+    tmp_path: Path, broker: str, spark: SparkSession, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> Project:
     monkeypatch.setenv("WAREHOUSE_PASSWORD", PASSWORD)
     connection = {**server.options, "password": "env:WAREHOUSE_PASSWORD"}
-    project = Project(tmp_path / "project", postgres={"warehouse": connection})
+    project = Project(tmp_path / "project", broker=broker, postgres={"warehouse": connection})
     (project.root / "gold" / "warehouse.py").write_text(SINKS)
-    try:
-        yield project
-    finally:
-        project.broker.stop()
+    return project
 
 
-def sent(run: Running, more: int = 1) -> None:
+def sent(run: Heard, more: int = 1) -> None:
     """Wait for so many further batches of both sinks."""
     for name in (USAGE, READINGS):
         run.batch(name, after=len(run.batches(name)) + more - 1)
@@ -64,7 +65,18 @@ def assert_postgres_equals_lake(project: Project, server: Server) -> None:
     assert_same("silver in PostgreSQL", want, got)
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(12, marks=pytest.mark.torture)])
+def test_a_server_that_goes_and_comes_back_gets_each_change_once(project: Project, server: Server) -> None:
+    with project.producing(rate=500), project.live() as run:
+        sent(run)
+        the_server_goes_and_comes_back(run, server)
+        assert run.stop() == 0, run.said()
+    project.once()
+    assert_postgres_equals_lake(project, server)
+    assert project.once() == []
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("kills", [2, 12])
 def test_each_change_arrives_once_whatever_is_killed(project: Project, server: Server, kills: int) -> None:
     draw = random.Random(kills)
     with project.producing(rate=500):
@@ -82,7 +94,7 @@ def test_each_change_arrives_once_whatever_is_killed(project: Project, server: S
     assert project.once() == []
 
 
-def the_server_goes_and_comes_back(run: Running, server: Server) -> None:
+def the_server_goes_and_comes_back(run: Heard, server: Server) -> None:
     """While it is away the tables go on; then the sinks catch up."""
     server.stop()
     away = lambda: [e for e in run.events if e.get("state") == "waiting" and e["flow"] == USAGE]  # noqa: E731
@@ -95,15 +107,15 @@ def the_server_goes_and_comes_back(run: Running, server: Server) -> None:
     assert not failed(run)
 
 
-def failed(run: Running) -> list[Event]:
+def failed(run: Heard) -> list[Event]:
     return [event for event in run.events if event.get("state") == "failed"]
 
 
 def test_a_sink_that_is_refused_stops_alone(project: Project, server: Server) -> None:
     server.rows(f"CREATE SCHEMA gold; CREATE TABLE {GOLD} (hostname int)")
     project.produce(500)
-    with project.run("--once") as run:
-        assert run.wait() == 1, run.said()
+    run = project.drain()
+    assert run.code() == 1, run.said()
     refused: list[Any] = [event["flow"] for event in failed(run)]
     assert refused == [USAGE] and "its column window_start is missing" in run.stderr, run.said()
     assert project.caught_up()

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from harness import BRONZE, GOLD, SILVER, Project, assert_lake_equals_oracle
+from harness import BRONZE, GOLD, SILVER, Project
+from oracles import assert_lake_equals_oracle
 
 from headwater.operations import savepoints
 from headwater.storage.lake import Lake
