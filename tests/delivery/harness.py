@@ -77,7 +77,7 @@ def _quoted_topic() -> re.Pattern[str]:
 @contextmanager
 def reader() -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB of its own that reads Delta tables, and tells the time in UTC."""
-    with duckdb.connect() as connection:
+    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:  # unhashed: 0.25 s less
         folder = Path(duckdb_extension_delta.__file__).parent / "extensions"
         connection.execute(f"LOAD '{next(folder.glob('*/delta.duckdb_extension'))}'")
         connection.execute("SET TimeZone = 'UTC'")
