@@ -19,7 +19,8 @@ from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
 from headwater.operations.rebuild import abort
-from headwater.operations.rebuild.cut import Cut, choose
+from headwater.operations.rebuild.cut import Cut
+from headwater.operations.rebuild.versions import choose
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.lake import files

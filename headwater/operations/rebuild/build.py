@@ -13,7 +13,7 @@ from headwater.errors.codes import Code
 from headwater.flows.bounds import Bounds
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow, flow_of
-from headwater.operations.rebuild.cut import is_at, positions
+from headwater.operations.rebuild.versions import is_at, positions
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.planner.event_time import EventTime
