@@ -23,8 +23,9 @@ from headwater.operations.rebuild.cut import Cut
 from headwater.operations.rebuild.versions import choose
 from headwater.runtime import failpoints
 from headwater.storage import log
+from headwater.storage.identity import Identity
 from headwater.storage.lake import files
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 IDLE = FILES["gold/ended.sql"].replace(
     "('headwater.emit'", "('headwater.idle_timeout' = '1ms', 'headwater.emit'"

@@ -26,9 +26,10 @@ from headwater.planner.group_by import ENDS
 from headwater.planner.partials import combine
 from headwater.project.definitions import Table
 from headwater.storage.commit import Built, Merge, Part
+from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent
 from headwater.storage.names import late_name
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 
 class AggregateFlow(TimedFlow):

@@ -21,9 +21,9 @@ from headwater.project.load import Project
 from headwater.query.inspect.status import lag
 from headwater.runtime import sessions
 from headwater.storage import log
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
 from headwater.storage.ranges import Position
-from headwater.storage.target import Identity
 from headwater.storage.wake import Heads
 
 Progress = Callable[[int, int], None]  # rows read, and rows to read

@@ -19,7 +19,7 @@ from headwater.project.load import Project
 from headwater.project.rule import Action
 from headwater.storage import log
 from headwater.storage.lake import NO_HOOKS, Lake
-from headwater.storage.target import CHECKPOINT_EVERY
+from headwater.storage.open_table import CHECKPOINT_EVERY
 
 Status = Literal["passed", "failed", "error"]
 
