@@ -31,8 +31,9 @@ from headwater.planner.analysis import Analysed
 from headwater.project.load import Project
 from headwater.run.maintenance import Upkeep
 from headwater.runtime import sessions
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 MAINTAINED = 200  # batches between two times of maintenance
 YOUNG, PAIRS, ROWS = 100, 40, 200

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.storage import layers
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 ROWS, HOSTS, BATCHES = (10_000, 100_000, 1_000_000, 5_000_000), 50, 100
 LATE = 0.05  # of the batches have one row of a window of any age

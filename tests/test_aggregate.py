@@ -23,8 +23,9 @@ from headwater.planner.aggregate import Aggregate, Output
 from headwater.planner.event_time import NEVER
 from headwater.planner.partials import combine
 from headwater.runtime import jvm
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 DDL = "at TIMESTAMP, k STRING, x DOUBLE, f FLOAT, n BIGINT, i INT, d DECIMAL(12,2), s STRING, day DATE, "
 DDL += "ok BOOLEAN"

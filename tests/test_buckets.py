@@ -270,7 +270,7 @@ def test_a_store_that_is_away_is_waited_for(
 
 def test_objects_that_arrive_while_the_store_comes_and_goes(case: Landed, store: Store) -> None:
     """A run tries again, later and later; each object is taken once."""
-    from headwater.run.supervisor import transient
+    from headwater.run.faults import transient
 
     context = case.begun(once=False)
     failed: list[Exception] = []

@@ -17,9 +17,10 @@ from headwater.planner.aggregate import Aggregate, Output
 from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.commit import Built, Committer
+from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 FLOW, REJECTS = "silver.t", "quarantine.silver_t"
 COLUMNS = pa.schema([("batch", pa.int64()), ("n", pa.int64()), ("attempt", pa.int64())])

@@ -31,8 +31,9 @@ from headwater.query.inspect.history import history
 from headwater.query.sources import of_project
 from headwater.run.supervisor import Options, Run
 from headwater.storage import log
+from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 SINK = f"{COUNTS}->mine"
 FILES = {

@@ -19,8 +19,9 @@ from headwater.planner.changes import Line, plan
 from headwater.planner.changes.facts import columns_of
 from headwater.planner.changes.verdict import judge
 from headwater.storage import log
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 KEPT, SLIM, RUNS, SENT = "silver.kept", "silver.slim", "gold.runs", "silver.visits->file"
 MORE = {

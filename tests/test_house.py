@@ -1,4 +1,4 @@
-"""Rules of the code that no linter holds: who may take a lease."""
+"""Rules of the code that no linter holds: how long a module may be, and who may take a lease."""
 
 from __future__ import annotations
 
@@ -7,6 +7,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HEADWATER = Path(__file__).parent.parent / "headwater"
+LONGEST = 300  # lines of a module that does not say why it is longer
+WHY = "in one file, because "
+
+
+def test_a_module_is_short_or_says_why_not() -> None:
+    long = {
+        str(file.relative_to(HEADWATER)): len(text.splitlines())
+        for file, text in _modules()
+        if len(text.splitlines()) > LONGEST and WHY not in _first_line(text)
+    }
+    assert not long, f"{long}: split them, or say in the docstring's first line why not: '… {WHY}…'"
+
+
+def test_no_module_says_why_it_is_long_and_is_not() -> None:
+    short = [
+        str(file.relative_to(HEADWATER))
+        for file, text in _modules()
+        if len(text.splitlines()) <= LONGEST and WHY in _first_line(text)
+    ]
+    assert not short
 
 
 def test_only_runs_and_operations_take_leases() -> None:
@@ -22,6 +42,11 @@ def test_only_runs_and_operations_take_leases() -> None:
 def _modules() -> Iterator[tuple[Path, str]]:
     for file in sorted(HEADWATER.rglob("*.py")):
         yield file, file.read_text(encoding="utf-8")
+
+
+def _first_line(text: str) -> str:
+    """The first line of a module's docstring; "" where it has none."""
+    return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
 
 
 def _called(function: ast.expr) -> str:

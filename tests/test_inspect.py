@@ -18,8 +18,9 @@ from headwater.project.load import Project, load_project
 from headwater.query import inspect
 from headwater.query.inspect.describe import Description, describe
 from headwater.storage import log, summary
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 BRONZE = '''"""Readings as they arrive."""
 import headwater as hw

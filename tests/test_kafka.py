@@ -12,7 +12,7 @@ from headwater.connectors import kafka
 from headwater.connectors.kafka import client_options, ensure_running, spark_options, topics
 from headwater.errors import BrokerError
 from headwater.project.conf import Conf
-from headwater.run.supervisor import transient
+from headwater.run.faults import transient
 
 HERE = Path("unused")
 

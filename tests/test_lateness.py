@@ -23,8 +23,9 @@ from headwater.project.load import Project, load_project
 from headwater.project.watermarks import Window
 from headwater.query import lateness
 from headwater.query.lateness import chart as lateness_chart
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 SOURCE = pa.struct(

@@ -18,9 +18,10 @@ from raising import raises_code
 from headwater.operations.maintain.compact import compact
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.storage import feed, layers, log
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
 from headwater.storage.layers import Layers, starts
-from headwater.storage.target import GONE, Identity, Target
+from headwater.storage.target import GONE, Target
 
 TIME = pa.timestamp("us", "UTC")
 COLUMNS = pa.schema([("host", pa.string()), ("since", TIME), ("n", pa.int64())])

@@ -12,8 +12,9 @@ from deltalake import DeltaTable, write_deltalake
 from raising import raises_code
 
 from headwater.storage import log
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake, Place
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 COLUMNS = pa.schema([("n", pa.int64())])
 

@@ -19,10 +19,11 @@ from headwater.operations.maintain.clean import clean, forget_uncommitted
 from headwater.operations.maintain.compact import compact
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.storage import log, ranges
+from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Lake
 from headwater.storage.ranges import Position
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 NAME = "silver.t"
 COLUMNS = pa.schema([("n", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("text", pa.string())])

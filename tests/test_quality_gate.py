@@ -23,7 +23,8 @@ from headwater.errors.codes import Code
 from headwater.flows.rows import Counts, FewRows, ManyRows, Work, read
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Json
-from headwater.project.suite import Rule, Suite
+from headwater.project.rule import Rule
+from headwater.project.suite import Suite
 from headwater.quality.gate import Gate, Tally
 from headwater.quality.measure import Findings
 from headwater.quality.quarantine import HELD

@@ -31,8 +31,9 @@ from headwater.operations.validation.validate import Run
 from headwater.planner import analysis
 from headwater.project.load import load_project
 from headwater.storage import log
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 SECRET = "host-of-somebody"

@@ -25,8 +25,9 @@ from headwater.project.load import Project, load_project
 from headwater.quality import predicate
 from headwater.query import on_spark
 from headwater.query.sources import Source
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 SILVER = '''import headwater as hw
 @hw.table(source="bronze.raw", decode=hw.json("host STRING, usage DOUBLE"))

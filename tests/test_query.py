@@ -25,8 +25,9 @@ from headwater.cli import app
 from headwater.errors.codes import Code
 from headwater.query import Result, params, result
 from headwater.storage import log
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 READINGS = pa.schema(

@@ -21,7 +21,7 @@ from raising import raises_code
 
 from headwater.connectors.kafka.tail import records
 from headwater.connectors.sinks.kafka import KafkaTopic
-from headwater.run.supervisor import transient
+from headwater.run.faults import transient
 
 ROW = ("upsert", "a", 1, 1.0)
 

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from headwater import query
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.storage import stats
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 COLUMNS = pa.schema(
     [

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from headwater.errors import ProjectError
 from headwater.flows.upstream import Upstream
 from headwater.runtime import failpoints
-from headwater.storage.target import Identity
+from headwater.storage.identity import Identity
 from headwater.testing import Project
 
 WHOLE = "gold.whole"

@@ -19,11 +19,13 @@ from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
 from headwater.flows.upstream import Upstream
 from headwater.operations.rebuild import abort
-from headwater.operations.rebuild.cut import Cut, choose
+from headwater.operations.rebuild.cut import Cut
+from headwater.operations.rebuild.versions import choose
 from headwater.runtime import failpoints
 from headwater.storage import log
+from headwater.storage.identity import Identity
 from headwater.storage.lake import files
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 IDLE = FILES["gold/ended.sql"].replace(
     "('headwater.emit'", "('headwater.idle_timeout' = '1ms', 'headwater.emit'"

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 
 from headwater.flows.context import Context
 from headwater.storage import log
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 from headwater.testing import Project, Record, Rows
 
 RAW, VISITS, COUNTS, TOP, ENDED = "bronze.raw", "silver.visits", "gold.counts", "gold.top", "gold.ended"

@@ -18,7 +18,7 @@ from headwater.cli.printing import print_json
 from headwater.common import durations, listings
 
 if TYPE_CHECKING:
-    from headwater.query.lateness import Lateness, Spread, View
+    from headwater.query.lateness.measured import Lateness, Spread, View
 
 _NINE = 8  # characters of a bar
 

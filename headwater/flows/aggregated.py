@@ -22,12 +22,14 @@ from headwater.flows.timed import TimedFlow
 from headwater.planner import aggregate
 from headwater.planner.aggregate import BOUNDS, LATE, ROWS, Aggregate
 from headwater.planner.event_time import NEVER
+from headwater.planner.group_by import ENDS
 from headwater.planner.partials import combine
 from headwater.project.definitions import Table
 from headwater.storage.commit import Built, Merge, Part
+from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent
 from headwater.storage.names import late_name
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 
 class AggregateFlow(TimedFlow):
@@ -102,7 +104,7 @@ class AggregateFlow(TimedFlow):
             return rows[ends[end]] if end in ends else pc.struct_field(rows[ends["all"]], end)
 
         held = self._table.held(self._analysed.stored)
-        for name, end in zip(BOUNDS, aggregate.ENDS, strict=True):
+        for name, end in zip(BOUNDS, ENDS, strict=True):
             held = held.append_column(fresh.schema.field(name), bound(held, end))
         if len(fresh):
             least, greatest = pc.min(fresh["_start"]), pc.max(fresh["_end"])

@@ -19,8 +19,9 @@ from headwater.flows.rows import Counts, FewRows
 from headwater.project.definitions import Table
 from headwater.storage import feed
 from headwater.storage.commit import Built, Committer
+from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent
-from headwater.storage.target import GONE, Identity, Target
+from headwater.storage.target import GONE, Target
 
 
 class ChangedFlow(RangedFlow):

@@ -20,9 +20,10 @@ from headwater.planner.event_time import EventTime
 from headwater.planner.partials import combine, state_keys
 from headwater.project.definitions import Table
 from headwater.storage.commit import Built, Merge, Part
+from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent
 from headwater.storage.names import state_name
-from headwater.storage.target import Identity, Target
+from headwater.storage.target import Target
 
 _EVER = 2**62
 

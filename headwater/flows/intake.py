@@ -12,19 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
-
-import pyarrow as pa
 
 from headwater.common import times
 from headwater.common.report import Account, Stopwatch
-from headwater.connectors.files import formats
 from headwater.connectors.files.batch import Batch
 from headwater.connectors.files.file import Brought, File
-from headwater.connectors.files.formats import UNREADABLE, Reader
+from headwater.connectors.files.formats import UNREADABLE
 from headwater.connectors.files.ledger import LINES, Ledger, Seen
+from headwater.connectors.files.reading import Reading
 from headwater.connectors.files.source import Source
 from headwater.errors import CommitError, StoreUnavailable
 from headwater.project.definitions import Format
@@ -57,37 +54,6 @@ class Taken:
     batch: Batch
     intent: Intent
     done: Committed
-
-
-@dataclass
-class _Reading:
-    """A file that is being read.
-
-    Attributes:
-        file: which.
-        brought: says where it can be read, once it is there.
-        form: its format.
-        done: how many of its records were read.
-    """
-
-    file: File
-    brought: Callable[[], Path]
-    form: Format
-    done: int
-    reader: Reader | None = field(default=None, init=False)
-
-    def take(self, rows: int, size: int) -> tuple[pa.ChunkedArray, bool]:
-        """Its next records, see `Reader.take`; the first time it is read to its end, if it is a long one.
-
-        Raises:
-            FileNotFoundError, StoreUnavailable, UNREADABLE: it can't be read.
-        """
-        path = self.brought()
-        self.reader = self.reader or Reader(path, self.form, self.done)
-        values, ended = self.reader.take(rows, size)
-        if not ended and not self.done:
-            formats.check(path, self.form)
-        return values, ended
 
 
 class Intake:
@@ -125,7 +91,7 @@ class Intake:
         self._tried: set[File] = set()  # unreadable ones
         self._todo: Brought | None = None
         self._changed: list[tuple[File, str]] = []
-        self._reading: _Reading | None = None
+        self._reading: Reading | None = None
 
     def recover(self) -> None:
         """Commit what a killed process had staged; what it had not is read again.
@@ -233,7 +199,7 @@ class Intake:
         if following is not None:
             file, brought = following
             known = self.ledger().files.get(file.path)
-            self._reading = _Reading(file, brought, self._format, known.records if known else 0)
+            self._reading = Reading(file, brought, self._format, known.records if known else 0)
         return self._reading is not None
 
     def _read(self, batch: Batch, source: Source) -> None:
@@ -258,7 +224,7 @@ class Intake:
         reading.done += len(values)
         self._reading = None if ended else reading
 
-    def _refuse(self, batch: Batch, reading: _Reading, why: str) -> None:
+    def _refuse(self, batch: Batch, reading: Reading, why: str) -> None:
         """Note that a file can't be read; nothing new is no news."""
         file, known = reading.file, self.ledger().files.get(reading.file.path)
         self._tried.add(file)

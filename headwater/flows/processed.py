@@ -42,9 +42,10 @@ from headwater.project.process import (
 )
 from headwater.project.watermarks import microseconds
 from headwater.storage.commit import Built, Part
+from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent
 from headwater.storage.names import late_name, state_name
-from headwater.storage.target import GONE, Identity, Target
+from headwater.storage.target import GONE, Target
 
 _AT_ONCE = 50_000  # rows that are Python's at a time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -36,10 +36,11 @@ from headwater.project.reference import CLOCK
 from headwater.runtime import sessions
 from headwater.storage import log
 from headwater.storage.commit import Built, Committer
+from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Place
 from headwater.storage.ranges import Position
-from headwater.storage.target import GONE, Identity, Target
+from headwater.storage.target import GONE, Target
 
 
 @dataclass(frozen=True)

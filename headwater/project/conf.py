@@ -1,15 +1,12 @@
 """One YAML file per environment, `conf/<env>.yaml`, read strictly: an unknown key is an error.
 
-Secrets are references, never values: `env:NAME` reads an environment variable, `file:PATH` the first
-line of a file that only its owner can read (mode 0600).
+Secrets in it are references, never values: see `headwater.project.secrets`.
 """
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import SplitResult, urlsplit
 
 import yaml
@@ -25,6 +22,7 @@ from pydantic import (
 
 from headwater.common import durations
 from headwater.errors import ConfError
+from headwater.project import secrets
 from headwater.storage.names import FILES_CLUSTER
 
 KafkaOptions = dict[str, str | int | bool]
@@ -224,8 +222,8 @@ def load(project: Path, env: str) -> Conf:
         )
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        _refuse_secrets(raw, path)
-        conf = Conf.model_validate(_resolve_secrets(raw, path))
+        secrets.refuse_values(raw, path)
+        conf = Conf.model_validate(secrets.resolve(raw, path))
     except yaml.YAMLError as e:
         raise ConfError(
             f"{path}: not valid YAML: {' '.join(str(e).split())}", code="CONF_INVALID", file=path
@@ -249,68 +247,3 @@ def _first_problem(error: ValidationError) -> str:
         known = sorted(sections.get(section, Conf).model_fields)
         return f"unknown key '{key}'; known: {', '.join(known)}"
     return f"key '{key}': {problem['msg']}"
-
-
-SECRETS = {"postgres": ("password",), "opensearch": ("password",), "s3": ("secret_key", "session_token")}
-
-
-def _refuse_secrets(raw: Any, path: Path) -> None:
-    """A secret of a connection is a reference, never itself in the file."""
-    for store, keys in SECRETS.items():
-        connections = raw.get(store) if isinstance(raw, dict) else None
-        for name, options in connections.items() if isinstance(connections, dict) else ():
-            for key in keys:
-                secret = options.get(key) if isinstance(options, dict) else None
-                if secret is not None and not str(secret).startswith(("env:", "file:")):
-                    raise ConfError(
-                        f"{path}: {store}.{name}.{key} stands in the file itself",
-                        code="SECRET_IN_CONF",
-                        file=path,
-                        hint="write env:NAME or file:PATH",
-                    )
-
-
-def _resolve_secrets(value: Any, path: Path) -> Any:
-    if isinstance(value, dict):
-        return {key: _resolve_secrets(inner, path) for key, inner in value.items()}
-    if not isinstance(value, str):
-        return value
-    if value.startswith("env:"):
-        name = value.removeprefix("env:")
-        if name not in os.environ:
-            raise ConfError(
-                f"{path}: environment variable {name} is not set",
-                code="SECRET_MISSING",
-                file=path,
-                hint="set it or change the reference",
-            )
-        return os.environ[name]
-    if value.startswith("file:"):
-        return _read_secret(Path(value.removeprefix("file:")).expanduser(), path)
-    return value
-
-
-def _read_secret(secret: Path, path: Path) -> str:
-    if not secret.is_file():
-        raise ConfError(
-            f"{path}: secret file {secret} does not exist",
-            code="SECRET_MISSING",
-            file=secret,
-            hint="write it with mode 0600",
-        )
-    if secret.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfError(
-            f"{path}: secret file {secret} can be read by others",
-            code="SECRET_EXPOSED",
-            file=secret,
-            hint=f"run: chmod 600 {secret}",
-        )
-    lines = secret.read_text(encoding="utf-8").splitlines()
-    if not lines or not lines[0]:
-        raise ConfError(
-            f"{path}: secret file {secret} is empty",
-            code="SECRET_MISSING",
-            file=secret,
-            hint="its first line is the secret",
-        )
-    return lines[0]

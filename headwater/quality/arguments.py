@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.errors import ProjectError
-from headwater.project.suite import Rule
+from headwater.project.rule import Rule
 from headwater.runtime import catalyst, jvm
 
 TIMES = (DateType, TimestampType, TimestampNTZType)

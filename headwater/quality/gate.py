@@ -23,7 +23,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.errors import FlowError, ProjectError
-from headwater.project.suite import ACTIONS, Rule, Suite
+from headwater.project.rule import ACTIONS, Rule
+from headwater.project.suite import Suite
 from headwater.quality import keyed, measure, predicate
 from headwater.quality.measure import Findings
 from headwater.runtime import catalyst

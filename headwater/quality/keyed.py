@@ -19,7 +19,7 @@ from pyspark.sql.types import NumericType, StructType
 
 from headwater.connectors.decode import SOURCE
 from headwater.errors import ProjectError
-from headwater.project.suite import ORDERED, Rule
+from headwater.project.rule import ORDERED, Rule
 from headwater.quality.arguments import ALL, TIMES, Arguments
 from headwater.runtime import catalyst
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import DataType, NumericType, StringType, StructType
 
 from headwater.common.durations import parse
 from headwater.errors import ProjectError
-from headwater.project.suite import Rule
+from headwater.project.rule import Rule
 from headwater.quality import predicate
 from headwater.quality.arguments import TIMES, Arguments
 from headwater.storage.intent import Shares

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegralType, NumericType, StringType, StructType
 
 from headwater.errors import ProjectError
-from headwater.project.suite import Rule
+from headwater.project.rule import Rule
 from headwater.quality.arguments import ALL, PAIR, TIMES, Arguments
 
 

@@ -12,14 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JNetworkError
 
 from headwater.common.durations import milliseconds
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import Topic as KafkaTopic
 from headwater.connectors.kafka.broker import create_topics, list_topics
-from headwater.errors import FlowError, HeadwaterError, LeaseError, Unavailable, data_of, describe
+from headwater.errors import FlowError, HeadwaterError, LeaseError, data_of, describe
 from headwater.flows import reading, realtime
 from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Committing, Flow, flow_of
@@ -27,6 +27,7 @@ from headwater.operations.savepoints import copies
 from headwater.planner import analysis
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
+from headwater.run.faults import jvm_is_gone, transient
 from headwater.run.maintenance import Upkeep
 from headwater.run.validation import Schedule
 from headwater.runtime import sessions
@@ -36,17 +37,6 @@ from headwater.storage.lease import Lease
 
 BACKOFF = (1.0, 30.0)  # seconds: the first wait after a transient fault, and the longest
 GRACE = 12.0  # seconds that flows get to end their commit after SIGINT or SIGTERM
-
-# Java exceptions, anywhere in the chain of causes, that a later try may not meet.
-TRANSIENT = (
-    "org.apache.kafka.common.errors.TimeoutException",
-    "org.apache.kafka.common.errors.DisconnectException",
-    "org.apache.kafka.common.errors.NetworkException",
-    "org.apache.kafka.common.errors.RetriableException",
-    "org.apache.kafka.clients.consumer.internals.NoAvailableBrokersException",
-    "org.apache.kafka.common.KafkaException: Failed to create new KafkaAdminClient",
-    "java.net.ConnectException",
-)
 
 
 @dataclass(frozen=True)
@@ -193,7 +183,7 @@ class Run:
             except Exception as e:
                 if self._stop.is_set():
                     return
-                if isinstance(e, Py4JNetworkError) or _jvm_is_gone(context):
+                if isinstance(e, Py4JNetworkError) or jvm_is_gone(context):
                     gone = FlowError(
                         "the JVM has ended",
                         code="JVM_ENDED",
@@ -284,19 +274,3 @@ def with_signals(stop: Callable[[], None]) -> None:
 
     signal.signal(signal.SIGINT, handle)
     signal.signal(signal.SIGTERM, handle)
-
-
-def transient(error: Exception) -> bool:
-    """Whether trying again later may help: Kafka, a sink or a store can't be reached, or is too slow."""
-    if isinstance(error, HeadwaterError):
-        return isinstance(error, Unavailable)
-    text = str(error)
-    return any(name in text for name in TRANSIENT)
-
-
-def _jvm_is_gone(context: Context) -> bool:
-    try:
-        context.spark.sparkContext._jvm.java.lang.System.nanoTime()  # type: ignore[union-attr]
-    except (Py4JError, OSError):
-        return True
-    return False

@@ -23,8 +23,10 @@ import pyarrow as pa
 
 from headwater.common.report import Account, Stopwatch
 from headwater.runtime import failpoints
+from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile, Shares
-from headwater.storage.target import CHECKPOINT_EVERY, Identity, Target
+from headwater.storage.open_table import CHECKPOINT_EVERY
+from headwater.storage.target import Target
 
 Merge = Callable[[Target, pa.Table, Identity], int]
 Part: TypeAlias = list[str] | pa.Table

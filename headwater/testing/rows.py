@@ -12,7 +12,8 @@ from headwater.common import times
 from headwater.errors import ProjectError
 from headwater.planner.analysis import Analysed
 from headwater.query import Result
-from headwater.storage.target import GONE, Identity, Target
+from headwater.storage.identity import Identity
+from headwater.storage.target import GONE, Target
 
 Row = Mapping[str, Any]
 

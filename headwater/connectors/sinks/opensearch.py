@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from opensearchpy.exceptions import (
     NotFoundError,
     OpenSearchException,
     RequestError,
-    TransportError,
 )
 from opensearchpy.helpers import streaming_bulk
 
@@ -40,6 +39,7 @@ from headwater.connectors.sinks import (
     Sink,
     documents,
 )
+from headwater.connectors.sinks.opensearch_errors import in_our_words, passing, without_values
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.project.conf import OpenSearchOptions
 
@@ -48,8 +48,6 @@ ROWS, BYTES = 2_000, 8 * 1024 * 1024  # of one request at most, unless one row h
 _GENERATION = 1 << 40  # the version of a document grows with the table's generation, then its version
 _EXISTS = "resource_already_exists_exception"
 _CONFLICT = "version_conflict_engine_exception"
-# Where OpenSearch's reasons begin to say values of a row.
-_VALUES = (" in document with id", " Preview of field", ". Please correct", ", for input", ": '", ': "')
 
 logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # its errors are raised
 
@@ -79,7 +77,7 @@ class OpenSearchIndex(Sink):
             self._fields = documents.mapping(table.columns)
         except ValueError as e:
             raise self._wrong(str(e)) from None
-        with self._errors():
+        with in_our_words(self._table, self._index):
             self._client = client = self._connect()
             version = client.info()["version"]
             if version.get("distribution") != "opensearch" or int(version["number"].split(".")[0]) < OLDEST:
@@ -102,7 +100,7 @@ class OpenSearchIndex(Sink):
         """
         client = self._client
         assert client is not None
-        with self._errors():
+        with in_our_words(self._table, self._index):
             self._require_the_same(client)
             actions = self._actions(changes)
             for _, item in streaming_bulk(client, actions, ROWS, BYTES, raise_on_error=False, yield_ok=False):
@@ -138,31 +136,6 @@ class OpenSearchIndex(Sink):
                 code="CERTIFICATES_NOT_READABLE",
                 table=self._table.name,
                 hint="mend the environment",
-            ) from None
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Errors of the client in our words: none says a value of a row, or how we connect."""
-        try:
-            yield
-        except TransportError as e:
-            status, said = e.status_code, _reason(e)
-            untrusted = "CERTIFICATE_VERIFY_FAILED" in str(e.error)
-            if not untrusted and (not isinstance(status, int) or _passing(status)):
-                raise SinkUnavailable(
-                    f"{self._table.sink}: {said}", code="SINK_UNAVAILABLE", table=self._table.name
-                ) from None
-            raise FlowError(
-                f"{self._table.sink}: OpenSearch refuses {self._index}: {said}",
-                code="SINK_REFUSES",
-                table=self._table.name,
-                hint="mend what it names, then run again",
-            ) from None
-        except OpenSearchException as e:
-            raise FlowError(
-                f"{self._table.sink}: no OpenSearch answers there: {type(e).__name__}",
-                code="SERVER_NOT_SUPPORTED",
-                table=self._table.name,
             ) from None
 
     def _prepare(self, client: OpenSearch) -> str:
@@ -268,8 +241,8 @@ class OpenSearchIndex(Sink):
         status, error = int(result["status"]), result.get("error") or {}
         if (change == "delete" and result.get("result") == "not_found") or error.get("type") == _CONFLICT:
             return  # it is gone already, or newer
-        said = f"{error.get('type')}: {_without_values(str(error.get('reason')))}"
-        if _passing(status):
+        said = f"{error.get('type')}: {without_values(str(error.get('reason')))}"
+        if passing(status):
             raise SinkUnavailable(
                 f"{self._table.sink}: {said}", code="SINK_UNAVAILABLE", table=self._table.name
             )
@@ -301,26 +274,3 @@ def _create(client: OpenSearch, index: str, body: dict[str, Any]) -> None:
     except RequestError as e:
         if e.error != _EXISTS:  # another sink was faster
             raise
-
-
-def _passing(status: int) -> bool:
-    """Whether waiting may mend it: too much at once, or the server's own trouble."""
-    return status in (408, 429) or status >= 500
-
-
-def _reason(error: TransportError) -> str:
-    """Why, in one line."""
-    info = error.info if isinstance(error.info, dict) else {}
-    cause = info.get("error")
-    if isinstance(cause, dict):
-        return f"{cause.get('type')}: {_without_values(str(cause.get('reason')))}"
-    if isinstance(error.status_code, int):
-        return {401: "user or password is wrong", 403: "the user may not"}.get(
-            error.status_code, f"its answer is {error.status_code}"
-        )
-    return f"{type(error).__name__}: {(str(error.error).splitlines() or [''])[0]}"[:300]
-
-
-def _without_values(reason: str) -> str:
-    ends = [at for mark in _VALUES if (at := reason.find(mark)) >= 0]
-    return reason[: min(ends)] if ends else reason[:300]

@@ -9,17 +9,15 @@ https://www.postgresql.org/docs/15/sql-insert.html#SQL-ON-CONFLICT
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
-import pyarrow as pa
 from psycopg import sql
 
-from headwater.common.values import plain
 from headwater.connectors.sinks import CHANGE, DELETE, PIECE, PROGRESS, Changes, Position, Published, Sink
+from headwater.connectors.sinks.postgres_types import WIDER, column_type, sender
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.project.conf import PostgresOptions
 
@@ -28,26 +26,6 @@ _DEFAULTS: PostgresOptions = {"connect_timeout": 10, "application_name": "headwa
 _BATCH, _NUMBER = "headwater_batch", "_number"
 _PASSING = ("starting up", "shutting down", "recovery", "too many", "connection slots")
 _LOCK = 4_872_231  # of the one who makes a table
-
-_TYPES: list[tuple[Callable[[pa.DataType], bool], str]] = [
-    (pa.types.is_int64, "bigint"),
-    (pa.types.is_int32, "integer"),
-    (lambda kind: pa.types.is_int16(kind) or pa.types.is_int8(kind), "smallint"),
-    (pa.types.is_float64, "double precision"),
-    (pa.types.is_float32, "real"),
-    (pa.types.is_boolean, "boolean"),
-    (pa.types.is_string, "text"),
-    (pa.types.is_binary, "bytea"),
-    (pa.types.is_date32, "date"),
-]
-# What a person may have made a column of instead: it takes every value.
-_WIDER = {
-    "smallint": ("integer", "bigint", "numeric"),
-    "integer": ("bigint", "numeric"),
-    "bigint": ("numeric",),
-    "real": ("double precision",),
-    "text": ("character varying",),
-}
 
 
 class PostgresTable(Sink):
@@ -76,7 +54,7 @@ class PostgresTable(Sink):
             FlowError: it refuses us, is too old, or the table there does not fit.
         """
         self._table = table
-        self._columns = {field.name: _type(field.type) for field in table.columns}
+        self._columns = {field.name: column_type(field.type) for field in table.columns}
         with self._errors():
             self._connection = psycopg.connect(**self._options)  # type: ignore[arg-type]
             version = self._connection.info.server_version
@@ -149,7 +127,7 @@ class PostgresTable(Sink):
             return
         for name, kind in self._columns.items():
             have = found.get(name)
-            if have is None or have not in (kind, *_WIDER.get(kind, ())):
+            if have is None or have not in (kind, *WIDER.get(kind, ())):
                 raise self._wrong(f"its column {name} is {have or 'missing'}, not {kind}")
         if self._table.keys and not self._is_unique(cursor):
             raise self._wrong(
@@ -221,7 +199,7 @@ class PostgresTable(Sink):
             )
         )
         number = 0
-        texts = [_text(kind) for kind in self._columns.values()]
+        texts = [sender(kind) for kind in self._columns.values()]
         statement = sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(_BATCH))
         with cursor.copy(statement) as copy:
             for _, rows in changes.batches(after):
@@ -286,37 +264,6 @@ class PostgresTable(Sink):
             table=self._table.name,
             hint=f"mend it, or let it be made anew: DROP TABLE {named}",
         )
-
-
-def _type(kind: pa.DataType) -> str:
-    """PostgreSQL's type for a column."""
-    for is_it, name in _TYPES:
-        if is_it(kind):
-            return name
-    if pa.types.is_timestamp(kind):
-        return "timestamp with time zone" if kind.tz else "timestamp without time zone"
-    if pa.types.is_decimal(kind):
-        return f"numeric({kind.precision},{kind.scale})"
-    return "jsonb"
-
-
-def _text(kind: str) -> Callable[[Any], Any]:
-    """How a value of a type is sent: what PostgreSQL can't hold in text, U+0000, becomes U+FFFD."""
-    if kind == "text":
-        return lambda value: value.replace("\0", "\ufffd") if value is not None else None
-    if kind == "jsonb":
-        return lambda value: (
-            json.dumps(_held(plain(value)), ensure_ascii=False) if value is not None else None
-        )
-    return lambda value: value
-
-
-def _held(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.replace("\0", "\ufffd")
-    if isinstance(value, dict):
-        return {_held(key): _held(inner) for key, inner in value.items()}
-    return [_held(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _refused(error: psycopg.Error) -> bool:

@@ -13,7 +13,7 @@ from headwater.errors.codes import Code
 from headwater.flows.bounds import Bounds
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow, flow_of
-from headwater.operations.rebuild.cut import is_at, positions
+from headwater.operations.rebuild.versions import is_at, positions
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.planner.event_time import EventTime
@@ -21,9 +21,9 @@ from headwater.project.load import Project
 from headwater.query.inspect.status import lag
 from headwater.runtime import sessions
 from headwater.storage import log
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
 from headwater.storage.ranges import Position
-from headwater.storage.target import Identity
 from headwater.storage.wake import Heads
 
 Progress = Callable[[int, int], None]  # rows read, and rows to read

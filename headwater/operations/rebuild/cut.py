@@ -1,7 +1,6 @@
-"""A consistent cut through live tables, and building others exactly as far as theirs have read.
+"""Building tables exactly as far as a consistent cut through live ones has read; see `versions.choose`.
 
-A cut is a version of each table, chosen downstream first: what a table has read of another one of the cut is
-no further than that one's version. A table that is built stops at each version that tables of the cut below
+A table that is built stops at each version that tables of the cut below
 it have read, and last at its own. It also stops where the live one had closed windows that its rows alone
 would not have closed (silent partitions, `--close`), and closes them there.
 """
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from headwater.errors import CommitError, FlowError
 from headwater.flows.bounds import Bounds
+from headwater.operations.rebuild.versions import is_at, is_there, positions, whole
 from headwater.planner.event_time import NEVER, EventTime
 from headwater.project.load import Project
 from headwater.storage import log
@@ -40,71 +40,6 @@ class Stop:
     event_time: EventTime = field(default_factory=EventTime)
 
 
-def choose(project: Project, live: Lake, names: list[str]) -> dict[str, int]:
-    """{table → its version in a cut through these tables}, of those that are live.
-
-    Args:
-        project: the definitions.
-        live: the lake.
-        names: in the order of the graph.
-    """
-    places, found = live.places(), {}
-    for name in reversed(names):
-        if name in places:
-            found[name] = log.head(places[name].path)
-            while not _whole(project, live, names, name, found[name]):
-                found[name] -= 1
-    return found
-
-
-def _whole(project: Project, live: Lake, names: list[str], name: str, version: int) -> bool:
-    """Whether a version has read none of these tables in part of a commit: their files are cut otherwise."""
-    if version <= 0:
-        return True
-    places = live.places()
-    return all(
-        stream not in names
-        or (stream in places and at.files == 0 and _whole(project, live, names, stream, at.version))
-        for (_, stream), at in positions(project, name, log.read(places[name].path, version)).items()
-    )
-
-
-def _is_there(project: Project, live: Lake, name: str, version: int) -> bool:
-    """Whether what a version has read can be read up to there: logs lose their beginning."""
-    places = live.places()
-    if version < log.first(places[name].path):
-        return False
-    for (_, stream), at in positions(project, name, log.read(places[name].path, version)).items():
-        upto = at.version if at.snapshot is None else at.snapshot
-        if stream not in places or upto < 0:
-            continue
-        if upto < log.first(places[stream].path):
-            return False
-        if stream in project.tables and not _is_there(project, live, stream, upto):
-            return False
-    return True
-
-
-def positions(project: Project, name: str, commit: log.Commit) -> dict[tuple[str, str], Position]:
-    """{(flow, input) → how far it has been read}, of the table `name`."""
-    found = {}
-    for flow, streams in inputs(project, name).items():
-        consumed = commit.flows.get(flow, {}).get("consumed", {})
-        for stream in streams:
-            at = consumed.get(stream)
-            found[flow, stream] = Position.parse(at) if at else Position(generation=0)
-    return found
-
-
-def inputs(project: Project, name: str) -> dict[str, list[str]]:
-    """{flow into the table `name` → the tables that it reads, reference tables aside}."""
-    table = project.tables[name]
-    return {
-        flow.name: [source for source in flow.sources if source not in project.references]
-        for flow in table.flows or (table,)
-    }
-
-
 class Cut(Bounds):
     """What flows read that build tables as far as a cut.
 
@@ -112,7 +47,7 @@ class Cut(Bounds):
         project: the definitions.
         live: the lake.
         built: the lake as the flows see it.
-        versions: the cut; see `choose`.
+        versions: the cut; see `versions.choose`.
         wants: whether a file of an input has rows that matter; None: each has.
     """
 
@@ -285,25 +220,9 @@ class Cut(Bounds):
             before = EventTime.parse(mine.get("event_time"))
             spoke = (each for each, seen in (after or before).seen.items() if before.seen.get(each) != seen)
             if any(before.closed > before.reached.get(each, NEVER) for each in spoke):
-                there = _is_there(self._project, self._lake, name, version)
-                if there and _whole(self._project, self._lake, names, name, version):
+                there = is_there(self._project, self._lake, name, version)
+                if there and whole(self._project, self._lake, names, name, version):
                     yield version
                 else:
                     self.notes[name].append(f"what version {version} closed by the clock can't be done again")
             after = before
-
-
-def is_at(table: Path, at: Position, upto: Position) -> bool:
-    """Whether no commit has changed a table between two positions."""
-    if at.reaches(upto):
-        return True
-    if at.snapshot is not None:
-        return False
-    if at.version < 0 and log.first(table) > 0:  # who begins now begins with a snapshot
-        return not log.snapshot(table, upto.version if upto.snapshot is None else upto.snapshot)
-    for commit in log.commits(table, after=at.version, upto=upto.version + (upto.files > 0)):
-        first = at.files if commit.version == at.version + 1 else 0
-        last = upto.files if commit.version == upto.version + 1 else None
-        if commit.added[first:last] or commit.removed:
-            return False
-    return True

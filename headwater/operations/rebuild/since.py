@@ -12,7 +12,7 @@ from datetime import datetime
 
 from headwater.common import times
 from headwater.errors import ProjectError
-from headwater.operations.rebuild.cut import inputs
+from headwater.operations.rebuild.versions import inputs
 from headwater.planner.changes import shortened
 from headwater.project.load import Project
 from headwater.storage import log

@@ -16,10 +16,10 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from headwater import query
 from headwater.errors import QualityError
 from headwater.project.load import Project
-from headwater.project.suite import Action
+from headwater.project.rule import Action
 from headwater.storage import log
 from headwater.storage.lake import NO_HOOKS, Lake
-from headwater.storage.target import CHECKPOINT_EVERY
+from headwater.storage.open_table import CHECKPOINT_EVERY
 
 Status = Literal["passed", "failed", "error"]
 

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, MapType, StructType
+from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
 from headwater.errors import ProjectError, Where, first_line
 from headwater.planner import aggregate
-from headwater.planner.aggregate import Aggregate
-from headwater.planner.analysis import checks, processes
+from headwater.planner.analysis import checks, followers, processes, views
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.planner.analysis.gates import gate_of
@@ -23,9 +22,7 @@ from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
 from headwater.project.suite import of_whole_table
-from headwater.runtime import catalyst
 from headwater.storage import stored
-from headwater.storage.target import GONE
 
 __all__ = ["BRONZE", "Analysed", "analyse", "apply", "fingerprint", "input_columns", "of_raw"]
 
@@ -166,8 +163,8 @@ def _analyse(
     checks.columns(result, where)
     checks.repeatable(result, where)
     if table.view:
-        maintained = _maintained(project, table, found, frames, result)
-        return _view(project, table, result, maintained)
+        maintained = views.maintained(project, table, found, frames, result)
+        return views.analyse(project, table, result, maintained)
     assert stream is not None
     maintained = aggregate.find(result, where)
     checks.row_by_row(result, stream, where)
@@ -180,7 +177,7 @@ def _analyse(
             hint="do that in a CREATE MATERIALIZED VIEW",
         )
     if followed is not None:
-        return _following(project, table, result, stream, followed)
+        return followers.analyse(project, table, result, stream, followed)
     if maintained is None:
         if table.emit == "final" or table.allowed_lateness:
             what = "emit = 'final'" if table.emit == "final" else "allowed_lateness"
@@ -191,7 +188,7 @@ def _analyse(
                 file=where.file,
                 hint="leave it out, or GROUP BY window(…)",
             )
-        _check_keys(table, result)
+        checks.keys(table, result)
         if table.decode and decode.SOURCE not in result.columns:
             raise ProjectError(
                 f"{where} drops the column {decode.SOURCE}",
@@ -249,117 +246,3 @@ def _analyse(
         late=late_columns(lateness, result, where) if lateness else None,
         state=aggregate.schema(result, where, bounds=True) if final else None,
     )
-
-
-def _following(
-    project: Project, table: Table, result: DataFrame, stream: DataFrame, source: Analysed
-) -> Analysed:
-    """A table with a row for a row of another whose rows change in place.
-
-    Raises:
-        ProjectError: it is more than that.
-    """
-    where = Where.of(table.file, table.name)
-    reads = f"{where} reads {source.name}, whose rows change in place"
-    view = "read it by a CREATE MATERIALIZED VIEW"
-    if table.into or table.emit == "final" or table.allowed_lateness:
-        raise ProjectError(
-            reads,
-            code="INPUT_ROWS_CHANGE",
-            table=where.table,
-            file=where.file,
-            hint=f"follow it with a row for each row, and no windows or flows of its own; or {view}",
-        )
-    lost = set(source.keys) - catalyst.carried(result, stream)
-    if lost or set(table.keys or source.keys) != set(source.keys):
-        keys = ", ".join(source.keys)
-        raise ProjectError(
-            reads,
-            code="KEYS_NOT_KEPT",
-            table=where.table,
-            file=where.file,
-            hint=f"keep its keys as they are ({keys}), which tell its rows apart; or {view}",
-        )
-    if GONE in result.columns:
-        raise ProjectError(
-            f"{where}: the engine has a column {GONE} of its own",
-            code="COLUMN_RESERVED",
-            table=where.table,
-            file=where.file,
-            hint="rename it",
-        )
-    if table.name in project.suites:
-        of_whole_table(project.suites[table.name])
-    columns, kept = result.schema.toNullable(), stored.schema(result.schema)
-    return Analysed(table.name, columns, kept, source.keys, None, fingerprint(project, table), follows=True)
-
-
-def _maintained(
-    project: Project,
-    table: Table,
-    found: Mapping[str, Analysed],
-    frames: Sequence[DataFrame],
-    result: DataFrame,
-) -> Aggregate | None:
-    """How a view is maintained from new rows alone, as a streaming table is; None where it is computed anew.
-
-    It can be where it aggregates, by keys, one table whose rows never change, and nothing else.
-    """
-    where = Where.of(table.file, table.name)
-    if len(table.sources) != 1 or table.sources[0] in project.references:
-        return None
-    if not found[table.sources[0]].appended:
-        return None
-    try:
-        maintained = aggregate.find(result, where)
-        checks.row_by_row(result, frames[0], where)
-        if maintained is not None:
-            lateness_of(table, maintained, result, frames[0])
-    except ProjectError:
-        return None
-    if maintained is None or not maintained.keys:
-        return None
-    return maintained if set(table.keys or maintained.keys) == set(maintained.keys) else None
-
-
-def _view(project: Project, table: Table, result: DataFrame, maintained: Aggregate | None) -> Analysed:
-    """A materialized view."""
-    where = Where.of(table.file, table.name)
-    _check_keys(table, result)
-    if GONE in result.columns:
-        raise ProjectError(
-            f"{where}: the engine has a column {GONE} of its own",
-            code="COLUMN_RESERVED",
-            table=where.table,
-            file=where.file,
-            hint="rename it",
-        )
-    keys = maintained.keys if maintained else table.keys or tuple(result.columns)
-    for key in () if maintained else keys:
-        kind = result.schema[key].dataType
-        if isinstance(kind, StructType | ArrayType | MapType):
-            raise ProjectError(
-                f"{where}: {key} is {kind.simpleString()}, which tells no rows apart",
-                code="COLUMN_UNSUITABLE",
-                table=where.table,
-                file=where.file,
-                hint="say in headwater.keys which columns do",
-            )
-    if table.name in project.suites:
-        of_whole_table(project.suites[table.name])
-    columns = aggregate.schema(result, where) if maintained else stored.schema(result.schema)
-    return Analysed(
-        table.name, result.schema.toNullable(), columns, keys, maintained, fingerprint(project, table)
-    )
-
-
-def _check_keys(table: Table, result: DataFrame) -> None:
-    unknown = [key for key in table.keys if key not in result.columns]
-    if unknown:
-        raise ProjectError(
-            f"{table.file}: {table.name}: key {unknown[0]} is no column of it",
-            code="KEY_UNKNOWN",
-            table=table.name,
-            file=table.file,
-            hint=f"known: {', '.join(result.columns)}",
-        )

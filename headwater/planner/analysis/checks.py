@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from headwater.errors import ProjectError, Where
+from headwater.project.definitions import Table
 from headwater.runtime import catalyst, jvm
 from headwater.storage import stored
 
@@ -111,6 +112,19 @@ def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
                     file=where.file,
                     hint="keep the rows of the stream: stream LEFT JOIN reference",
                 )
+
+
+def keys(table: Table, result: DataFrame) -> None:
+    """Refuse keys that are no columns of the result."""
+    unknown = [key for key in table.keys if key not in result.columns]
+    if unknown:
+        raise ProjectError(
+            f"{table.file}: {table.name}: key {unknown[0]} is no column of it",
+            code="KEY_UNKNOWN",
+            table=table.name,
+            file=table.file,
+            hint=f"known: {', '.join(result.columns)}",
+        )
 
 
 def _reads(plan: Any, source: Any) -> bool:

@@ -15,7 +15,8 @@ from headwater.errors import ProjectError, Where, first_line
 from headwater.planner.analysis import checks
 from headwater.project.definitions import Table
 from headwater.project.load import Project
-from headwater.project.suite import Rule, Suite
+from headwater.project.rule import Rule
+from headwater.project.suite import Suite
 from headwater.quality import predicate
 from headwater.quality.gate import Gate
 from headwater.runtime import catalyst

@@ -9,7 +9,7 @@ is one ordered pass by DuckDB, which spills what does not fit its memory; Spark 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import duckdb
@@ -20,6 +20,7 @@ from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.watermarks import Watermark, Window, below
 from headwater.query import on_duckdb
+from headwater.query.lateness.measured import Choice, Lateness, Spread, View
 from headwater.query.sources import Sources
 
 TARGETS = (0.99, 0.999, 0.9999)
@@ -28,77 +29,6 @@ LADDER = tuple(durations.parse(text) for text in _LADDER.split(" "))
 _PLACE = ("cluster", "topic", "partition", "offset")
 _TIMES = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMP")
 _QUANTILES = (50, 95, 99)
-
-
-@dataclass(frozen=True)
-class Spread:
-    """How late the rows of one partition are, or of all (then cluster, topic and partition are None).
-
-    `rows` are those whose lateness is known, `out_of_order` those of them that are late at all. Lateness
-    is in microseconds; a quantile is the least value that so many rows do not exceed.
-    """
-
-    cluster: str | None
-    topic: str | None
-    partition: int | None
-    rows: int
-    out_of_order: int
-    median: int
-    p95: int
-    p99: int
-    max: int
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A delay (microseconds): how many rows would have come too late, and the share that would not."""
-
-    delay: int
-    late: int
-    completeness: float
-    declared_by: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class View:
-    """What each delay would have cost: in the windows of `tables` below, or row by row without windows.
-
-    With sliding windows a row is late when the first of its windows to close had closed.
-    """
-
-    tables: tuple[str, ...]
-    window: Window | None
-    choices: tuple[Choice, ...]
-
-    def smallest(self, target: float) -> Choice | None:
-        """The smallest delay that keeps this share of the rows."""
-        return next((choice for choice in self.choices if choice.completeness >= target), None)
-
-
-@dataclass(frozen=True)
-class Lateness:
-    """What is known of a table's lateness.
-
-    Attributes:
-        table, event_time: whose, by which column.
-        since: rows ingested before are not judged (UTC); None: all are.
-        without_time: rows whose event time is NULL.
-        future: rows dated after their ingestion by more than the table's skew. They are neither judged,
-            nor do they make later rows late.
-        all, partitions: how late rows are.
-        views: what each delay would have cost.
-        notes: what was left out, and how to have it.
-    """
-
-    table: str
-    event_time: str
-    since: datetime | None
-    without_time: int
-    future: int
-    all: Spread
-    partitions: tuple[Spread, ...]
-    views: tuple[View, ...]
-    notes: tuple[str, ...]
 
 
 def measure(

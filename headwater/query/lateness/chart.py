@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headwater.common import durations
 from headwater.errors import QueryError
-from headwater.query.lateness import Choice, Lateness, View
+from headwater.query.lateness.measured import Choice, Lateness, View
 
 NINES = 5  # as many as are told apart: 99.999 %; nothing lost is one more
 LABELS = ("90%", "99%", "99.9%", "99.99%", "99.999%", "100%")

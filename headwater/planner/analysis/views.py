@@ -1,0 +1,80 @@
+"""A materialized view, analysed: its keys, and whether new rows alone keep it up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import ArrayType, MapType, StructType
+
+from headwater.errors import ProjectError, Where
+from headwater.planner import aggregate
+from headwater.planner.aggregate import Aggregate
+from headwater.planner.analysis import checks
+from headwater.planner.analysis.analysed import Analysed
+from headwater.planner.analysis.fingerprint import fingerprint
+from headwater.planner.analysis.timing import lateness_of
+from headwater.project.definitions import Table
+from headwater.project.load import Project
+from headwater.project.suite import of_whole_table
+from headwater.storage import stored
+from headwater.storage.target import GONE
+
+
+def maintained(
+    project: Project,
+    table: Table,
+    found: Mapping[str, Analysed],
+    frames: Sequence[DataFrame],
+    result: DataFrame,
+) -> Aggregate | None:
+    """How a view is maintained from new rows alone, as a streaming table is; None where it is computed anew.
+
+    It can be where it aggregates, by keys, one table whose rows never change, and nothing else.
+    """
+    where = Where.of(table.file, table.name)
+    if len(table.sources) != 1 or table.sources[0] in project.references:
+        return None
+    if not found[table.sources[0]].appended:
+        return None
+    try:
+        maintained = aggregate.find(result, where)
+        checks.row_by_row(result, frames[0], where)
+        if maintained is not None:
+            lateness_of(table, maintained, result, frames[0])
+    except ProjectError:
+        return None
+    if maintained is None or not maintained.keys:
+        return None
+    return maintained if set(table.keys or maintained.keys) == set(maintained.keys) else None
+
+
+def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggregate | None) -> Analysed:
+    """A materialized view."""
+    where = Where.of(table.file, table.name)
+    checks.keys(table, result)
+    if GONE in result.columns:
+        raise ProjectError(
+            f"{where}: the engine has a column {GONE} of its own",
+            code="COLUMN_RESERVED",
+            table=where.table,
+            file=where.file,
+            hint="rename it",
+        )
+    keys = maintained.keys if maintained else table.keys or tuple(result.columns)
+    for key in () if maintained else keys:
+        kind = result.schema[key].dataType
+        if isinstance(kind, StructType | ArrayType | MapType):
+            raise ProjectError(
+                f"{where}: {key} is {kind.simpleString()}, which tells no rows apart",
+                code="COLUMN_UNSUITABLE",
+                table=where.table,
+                file=where.file,
+                hint="say in headwater.keys which columns do",
+            )
+    if table.name in project.suites:
+        of_whole_table(project.suites[table.name])
+    columns = aggregate.schema(result, where) if maintained else stored.schema(result.schema)
+    return Analysed(
+        table.name, result.schema.toNullable(), columns, keys, maintained, fingerprint(project, table)
+    )

@@ -1,0 +1,218 @@
+"""A GROUP BY as Spark has analysed it, taken apart: its groups, its columns, and what it can't have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from headwater.errors import ProjectError, Where
+from headwater.runtime import catalyst, jvm
+
+ENDS = ("start", "end")  # of a window
+
+# Spark's classes, and what the definitions call them.
+_KINDS = {"Sum": "sum", "Count": "count", "Min": "min", "Max": "max", "Average": "avg"}
+_KINDS |= {"MaxBy": "max_by", "MinBy": "min_by", "MaxMinByK": "max_by_k"}
+BY = ("max_by", "min_by")  # choose a value by another
+BY_K = ("max_by_k", "min_by_k")  # and these several
+
+
+@dataclass(frozen=True)
+class Taken:
+    """An aggregate taken apart: what it groups by, its columns (name, kind, expression), its input."""
+
+    grouping: list[Any]
+    columns: list[tuple[str, str, Any]]
+    below: Any
+
+    @property
+    def window(self) -> Any | None:
+        """Which of its groups is the window."""
+        return next((group for group in self.grouping if _is_window(group)), None)
+
+
+@lru_cache(maxsize=4)
+def take(frame: DataFrame, where: Where) -> Taken:
+    """An aggregate, taken apart; of one batch's frame that is asked for more than once, and takes 15 ms."""
+    plan = catalyst.analysed(frame)
+    above: list[Any] = []
+    while catalyst.kind(plan) in ("Project", "SubqueryAlias"):
+        if catalyst.kind(plan) == "Project":
+            above.append(plan)
+        plan = plan.child()
+    if catalyst.kind(plan) != "Aggregate":
+        what = {**catalyst.ACROSS_ROWS, **_OTHERS}.get(catalyst.kind(plan), catalyst.kind(plan))
+        raise ProjectError(
+            f"{where}: {what} above or beside GROUP BY can't be maintained",
+            code="AGGREGATE_NOT_OUTERMOST",
+            table=where.table,
+            file=where.file,
+            hint="aggregate at the top, and filter in a table below",
+        )
+    grouping = list(jvm.items(plan.groupingExpressions()))
+    columns = [_column(e, where) for e in jvm.items(plan.aggregateExpressions())]
+    for project in reversed(above):
+        columns = [_renamed(e, columns, where) for e in jvm.items(project.projectList())]
+    return Taken(grouping, columns, plan.child())
+
+
+def check(taken: Taken, where: Where) -> None:
+    """Refuse an aggregate whose groups can't be told from its columns, or that is none of plain groups."""
+    if catalyst.kind(taken.below) == "Expand":
+        raise ProjectError(
+            f"{where}: ROLLUP, CUBE and GROUPING SETS are not supported",
+            code="GROUPING_SETS_NOT_SUPPORTED",
+            table=where.table,
+            file=where.file,
+            hint="make a table for each",
+        )
+    if any(catalyst.kind(node) == "Aggregate" for node in catalyst.nodes(taken.below)):
+        raise ProjectError(
+            f"{where}: an aggregate of an aggregate",
+            code="AGGREGATE_OF_AGGREGATE",
+            table=where.table,
+            file=where.file,
+            hint="make the inner one a table of its own",
+        )
+    covered = [e for _, kind, e in taken.columns if kind == "key"]
+    window = taken.window
+    if window is not None and not is_of_time(window):
+        for name, kind, inner in taken.columns:
+            if kind == "key" and not of_window(inner, kind, window) and _mentions(inner, window):
+                raise ProjectError(
+                    f"{where}: {name} = {inner.sql()} computes with a session, which still grows",
+                    code="COMPUTES_WITH_SESSION",
+                    table=where.table,
+                    file=where.file,
+                    hint="do that in a view",
+                )
+    for group in taken.grouping:
+        if not any(_tells(e, group) for e in covered):
+            raise ProjectError(
+                f"{where}: GROUP BY {group.sql()} is not among its columns",
+                code="GROUP_NOT_SELECTED",
+                table=where.table,
+                file=where.file,
+                hint="add it to SELECT",
+            )
+
+
+_OTHERS = {"Filter": "a filter (HAVING, or WHERE with a subquery)", "Join": "a join", "Union": "UNION"}
+
+
+def _column(expression: Any, where: Where) -> tuple[str, str, Any]:
+    name = str(expression.name())
+    inner = expression.child() if catalyst.kind(expression) == "Alias" else expression
+    aggregates = [e for e in catalyst.within(inner) if catalyst.kind(e) == "AggregateExpression"]
+    if not aggregates:
+        return name, "key", inner
+    text = str(inner.sql())
+    if catalyst.kind(inner) != "AggregateExpression":
+        raise ProjectError(
+            f"{where}: {name} = {text} computes with an aggregate",
+            code="COMPUTES_WITH_AGGREGATE",
+            table=where.table,
+            file=where.file,
+            hint="do that in a query or a table below",
+        )
+    function = inner.aggregateFunction()
+    kind = _KINDS.get(catalyst.kind(function))
+    if kind in BY_K:
+        kind = f"{function.prettyName()}_k"
+    children = list(jvm.items(function.children()))
+    if kind is None or inner.isDistinct() or len(children) != (3 if kind in BY_K else 2 if kind in BY else 1):
+        raise ProjectError(
+            f"{where}: {name} = {text} can't be maintained from new rows alone",
+            code="AGGREGATE_NOT_MAINTAINABLE",
+            table=where.table,
+            file=where.file,
+            hint=f"known: {', '.join(_KINDS.values())}",
+        )
+    if kind == "avg" and "decimal" in str(function.dataType().sql()).lower():
+        raise ProjectError(
+            f"{where}: {name} = {text}: avg of DECIMAL is not supported",
+            code="AGGREGATE_NOT_MAINTAINABLE",
+            table=where.table,
+            file=where.file,
+            hint="keep sum and count",
+        )
+    if kind in BY and any(_is_nested(child) for child in children):
+        raise ProjectError(
+            f"{where}: {name} = {text}: of a STRUCT, ARRAY or MAP it can't be maintained",
+            code="AGGREGATE_NOT_MAINTAINABLE",
+            table=where.table,
+            file=where.file,
+        )
+    return name, kind, inner
+
+
+def _is_nested(expression: Any) -> bool:
+    return catalyst.kind(expression.dataType()).startswith(("StructType", "ArrayType", "MapType"))
+
+
+def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: Where) -> tuple[str, str, Any]:
+    """A column of a projection above the aggregate: one of the aggregate's, or a field of one, renamed."""
+    name = str(expression.name())
+    inner = expression.child() if catalyst.kind(expression) == "Alias" else expression
+    below = {column[0]: column for column in columns}
+    if catalyst.kind(inner) == "AttributeReference" and str(inner.name()) in below:
+        return (name, *below[str(inner.name())][1:])
+    if catalyst.kind(inner) == "GetStructField" and catalyst.kind(inner.child()) == "AttributeReference":
+        _, kind, source = below[str(inner.child().name())]
+        if kind == "key":
+            return name, kind, inner.withNewChildren(jvm.gateway().jvm.PythonUtils.toSeq([source]))
+    raise ProjectError(
+        f"{where}: {name} = {inner.sql()} computes with an aggregate's columns",
+        code="COMPUTES_WITH_AGGREGATE",
+        table=where.table,
+        file=where.file,
+        hint="do that in a query",
+    )
+
+
+def is_of_time(group: Any) -> bool:
+    """Whether it is Spark's `window`, or a column of that name and type: see `headwater.project.windows`."""
+    if catalyst.metadata_key(group, "spark.timeWindow"):
+        return True
+    return catalyst.kind(group) == "AttributeReference" and (
+        str(group.name()),
+        str(group.dataType().sql()),
+    ) == (
+        "window",
+        "STRUCT<start: TIMESTAMP, end: TIMESTAMP>",
+    )
+
+
+def _is_window(group: Any) -> bool:
+    return is_of_time(group) or catalyst.metadata_key(group, "spark.sessionWindow")
+
+
+def of_window(expression: Any, kind: str, window: Any | None) -> str:
+    """What of the window a key is; see `aggregate.Output`."""
+    if kind != "key" or window is None:
+        return ""
+    if bool(expression.semanticEquals(window)):
+        return "all"
+    if catalyst.kind(expression) == "GetStructField" and bool(expression.child().semanticEquals(window)):
+        return ENDS[int(expression.ordinal())]
+    return ""
+
+
+def _mentions(expression: Any, group: Any) -> bool:
+    return any(bool(part.semanticEquals(group)) for part in catalyst.within(expression))
+
+
+def _tells(expression: Any, group: Any) -> bool:
+    """Whether rows of two groups differ in it: it is the group, or one end of its window."""
+    if catalyst.kind(expression) == "GetStructField" and _is_window(group):
+        return bool(expression.child().semanticEquals(group))
+    return bool(expression.semanticEquals(group))
+
+
+def k(expression: Any) -> int:
+    """How many values `max_by` and `min_by` keep, as their third argument says."""
+    *_, k = jvm.items(expression.aggregateFunction().children())
+    return int(k.eval(None))

@@ -1,0 +1,36 @@
+"""Which faults a later try may not meet, and which end a run."""
+
+from __future__ import annotations
+
+from py4j.protocol import Py4JError
+
+from headwater.errors import HeadwaterError, Unavailable
+from headwater.flows.context import Context
+
+# Java exceptions, anywhere in the chain of causes, that a later try may not meet.
+TRANSIENT = (
+    "org.apache.kafka.common.errors.TimeoutException",
+    "org.apache.kafka.common.errors.DisconnectException",
+    "org.apache.kafka.common.errors.NetworkException",
+    "org.apache.kafka.common.errors.RetriableException",
+    "org.apache.kafka.clients.consumer.internals.NoAvailableBrokersException",
+    "org.apache.kafka.common.KafkaException: Failed to create new KafkaAdminClient",
+    "java.net.ConnectException",
+)
+
+
+def transient(error: Exception) -> bool:
+    """Whether trying again later may help: Kafka, a sink or a store can't be reached, or is too slow."""
+    if isinstance(error, HeadwaterError):
+        return isinstance(error, Unavailable)
+    text = str(error)
+    return any(name in text for name in TRANSIENT)
+
+
+def jvm_is_gone(context: Context) -> bool:
+    """Whether the JVM of the session answers no more."""
+    try:
+        context.spark.sparkContext._jvm.java.lang.System.nanoTime()  # type: ignore[union-attr]
+    except (Py4JError, OSError):
+        return True
+    return False

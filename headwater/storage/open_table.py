@@ -1,0 +1,109 @@
+"""A table that is open for writing: its version, what its flows have done, and how anything is committed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+
+from headwater.errors import CommitError
+from headwater.storage import log
+from headwater.storage.identity import Identity, recorded
+from headwater.storage.lake import Place
+from headwater.storage.parquet import Files
+
+# Commits between two checkpoints of the log, where no environment says another number: a reader replays those
+# since the last one, 0.4 ms each. A checkpoint costs what it holds, so the share is of its size where that is
+# large.
+CHECKPOINT_EVERY = 20
+CHECKPOINT_SHARE = 20
+
+
+class OpenTable(Files):
+    """One generation of a table, open for writing by this process alone (see `headwater.storage.lease`).
+
+    Raises:
+        CommitError: the newest commit is not of this engine, so what the flows have done is not known.
+    """
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        newest = log.read(place.path, self.version)
+        if self.version > 0 and not newest.ours:
+            raise CommitError(
+                f"{place.name}: something else made version {self.version} ({newest.operation}) of "
+                f"{place.path}; only headwater may write there",
+                code="WRITTEN_BY_OTHERS",
+                table=place.name,
+                file=place.path,
+                hint="find that writer, then start the table and those below it anew: remove "
+                f"{place.path.parent}",
+            )
+        self.flows: dict[str, Any] = newest.flows
+        self._checkpoint = log.checkpoint(place.path)
+        self._mutex = threading.Lock()
+
+    def _is_the_newest(self) -> bool:
+        """Whether nobody else has committed to the table, made it anew, or put another in its place."""
+        with self._mutex:
+            there = DeltaTable(self.place.path)
+            return (there.metadata().id, there.version()) == (self._table.metadata().id, self.version)
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return int(self._table.version())
+
+    def done(self, identity: Identity) -> bool:
+        """Whether this batch, or one after it, is in the table."""
+        mine = self.flows.get(identity.flow)
+        if mine is None or mine["generation"] < identity.generation:
+            return False
+        return int(mine["sequence"]) >= identity.sequence
+
+    def last(self, flow: str) -> int:
+        """The number of the last batch of a flow that is in the table; -1 where there is none."""
+        return log.last(self.flows, flow)
+
+    def checkpoint(self, every: int = CHECKPOINT_EVERY) -> None:
+        """Write a checkpoint of the log when one is due; meant for another thread than the flow's.
+
+        Args:
+            every: how many commits after the last one that is, at least.
+        """
+        last, size = self._checkpoint
+        if self.version - last >= max(every, size // CHECKPOINT_SHARE):
+            DeltaTable(self.place.path).create_checkpoint()
+            self._checkpoint = log.checkpoint(self.place.path)
+
+    def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity | None = None) -> int:
+        """Commit a batch, or what is none; the new version."""
+        with self._mutex:  # maintenance commits, too, and says what has expired
+            flows = recorded(self.flows, identity) if identity else self.flows
+            properties = CommitProperties(
+                custom_metadata={log.IDENTITY_KEY: json.dumps(flows)},
+                app_transactions=[Transaction(identity.flow, identity.sequence)] if identity else [],
+                max_commit_retries=0,
+            )
+            try:
+                commit(properties)
+            except CommitFailedError as e:
+                raise CommitError(
+                    f"{self.place.name}: {self.place.path} is past version {self.version}, so something "
+                    "else wrote to it; only headwater may",
+                    code="WRITTEN_BY_OTHERS",
+                    table=self.place.name,
+                    file=self.place.path,
+                    hint="find that writer, then run again",
+                ) from e
+            self._table.update_incremental()
+            self.flows = flows
+            return self.version
+
+    def _put(self, actions: Sequence[Mapping[str, Any]]) -> None:
+        log.write(self.place.path, self.version + 1, actions)
+        self._table.update_incremental()

@@ -1,0 +1,151 @@
+"""Parquet files below a table's folder that no reader sees before a commit adds them to the log.
+
+They are written by Spark, or from memory where they are few, into a folder of their own for each try.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame
+
+from headwater.storage import stats
+from headwater.storage.lake import Place
+
+_ONE_FILE = "part-00000.parquet"
+
+
+class Files:
+    """The files of one generation of a table: those that it holds, and those that nobody has committed yet.
+
+    Args:
+        place: where it lies.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._table = DeltaTable(place.path)
+
+    def write(
+        self, rows: DataFrame | pa.Table, batch: str, options: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """Write rows as files that no reader sees yet; their paths below the table.
+
+        What earlier tries of the batch wrote, and nobody committed, is deleted.
+
+        Args:
+            rows: the rows: Spark's to compute and write, or in memory.
+            batch: the batch that they are of; see `Intent.batch`.
+            options: how Spark writes Parquet.
+        """
+        earlier = list(self.place.path.glob(f"{batch}-*"))
+        folder = f"{batch}-{uuid.uuid4().hex[:8]}"
+        path = self.place.path / folder
+        files = [f"{folder}/{name}" for name in self._write(rows, path, options or {})]
+        for left in earlier:
+            shutil.rmtree(left)
+        return files
+
+    def _write(self, rows: DataFrame | pa.Table, path: Path, options: Mapping[str, str]) -> list[str]:
+        if isinstance(rows, pa.Table):
+            if not len(rows):
+                return []
+            path.mkdir()
+            pq.write_table(
+                rows, path / _ONE_FILE, compression="zstd", use_dictionary=False, store_schema=False
+            )
+            return [_ONE_FILE]
+        # Hadoop runs `chmod`, a process, for each folder that it makes itself: make its committer's here.
+        (path / "_temporary" / "0" / "_temporary").mkdir(parents=True)
+        rows.write.mode("append").options(**options).parquet(str(path))
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.name.endswith(".parquet"))
+
+    def put(self, rows: Iterable[pa.Table], batch: str) -> list[str]:
+        """Write rows, some at a time, as one file that no reader sees yet; its path below the table, or none.
+
+        Args:
+            rows: a row group each; with the columns of the table.
+            batch: the name of its folder, to which something is added that no other has.
+        """
+        path = self.place.path / f"{batch}-{uuid.uuid4().hex}" / _ONE_FILE
+        path.parent.mkdir()
+        written = 0
+        with pq.ParquetWriter(path, self.columns, compression="zstd", store_schema=False) as writer:
+            for group in rows:
+                writer.write_table(group)
+                written += len(group)
+        found = [f"{path.parent.name}/{path.name}"]
+        if not written:
+            self.forget(found)
+        return found if written else []
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The table's columns."""
+        return pa.schema(self._table.schema().to_arrow())
+
+    def files(self) -> list[str]:
+        """The absolute paths of the files of the newest version."""
+        return [unquote(path) for path in self._table.file_uris()]
+
+    def held(self, columns: pa.Schema) -> pa.Table:
+        """The rows of the newest version, in memory."""
+        kept = [pq.read_table(file, partitioning=None).cast(columns) for file in self.files()]
+        return pa.concat_tables(kept) if kept else columns.empty_table()
+
+    def read(self, files: list[str]) -> pa.Table:
+        """The rows of files that `write` wrote from memory; none of them if there are no files."""
+        found = [pq.read_table(self.place.path / path, partitioning=None) for path in files]
+        return pa.concat_tables(found) if found else pa.table({})
+
+    def forget(self, files: list[str]) -> None:
+        """Delete files that `write` or `put` wrote, and nobody commits."""
+        for folder in {(self.place.path / path).parent for path in files}:
+            shutil.rmtree(folder)
+
+    def rows(self, files: list[str]) -> int:
+        """The rows of files that `write` wrote."""
+        return sum(stats.of(self.place.path / path)[0] for path in files)
+
+    def payload(self, files: list[str], column: str) -> int:
+        """The bytes, before compression, of a column in files that `write` wrote."""
+        return sum(stats.payload(self.place.path / path, column) for path in files)
+
+    def newest(self, files: list[str], column: str) -> int | None:
+        """The greatest value of a column of time in files that `write` wrote, in epoch milliseconds."""
+        return max(
+            (at for path in files if (at := stats.newest(self.place.path / path, column)) is not None),
+            default=None,
+        )
+
+
+def added(folder: Path, path: str, order: int) -> AddAction | None:
+    """That a file comes, as a commit of delta-rs takes it; None where it has no row.
+
+    Args:
+        folder: the table's.
+        path: the file's, below it.
+        order: see `log.DataFile`.
+    """
+    file = folder / path
+    rows, text = stats.of(file)
+    if rows == 0:
+        return None
+    return AddAction(
+        path=path,
+        size=file.stat().st_size,
+        partition_values={},
+        modification_time=order,
+        data_change=True,
+        stats=text,
+    )
