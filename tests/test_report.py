@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from landed import Landed
 from pyspark.sql import SparkSession
-from visits import COUNTS, ENDED, RAW, TOP, VISITS, Case
+from visits import COUNTS, ENDED, RAW, TOP, VISITS, Visits
 
 from headwater.common.progress import Board
 from headwater.common.report import BatchReport, Stopwatch
@@ -89,14 +89,14 @@ TABLES = (VISITS, COUNTS, ENDED, RUNS, TOP, NAMED, SENT)
 
 
 @pytest.fixture
-def case(tmp_path: Path, interpreted: SparkSession) -> Case:
-    return Case(tmp_path / "project", interpreted, **FILES)
+def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
+    return Visits(tmp_path / "project", interpreted, FILES)
 
 
-def reported(case: Case, *names: str) -> dict[str, BatchReport]:
+def reported(case: Visits, *names: str) -> dict[str, BatchReport]:
     """Drain these flows; what `run --json` says of the batch of each."""
     lines = StringIO()
-    context = replace(case.context(), board=Board(lines, StringIO()))
+    context = replace(case.once(), board=Board(lines, StringIO()))
     context.heads.end(RAW)
     for name in names:
         flow_of(context, name).run()
@@ -113,7 +113,7 @@ def reported(case: Case, *names: str) -> dict[str, BatchReport]:
     return found
 
 
-def records(case: Case, version: int) -> list[dict[str, Any] | None]:
+def records(case: Visits, version: int) -> list[dict[str, Any] | None]:
     """The records of a version of bronze; None: one that can't be decoded."""
     found = []
     (commit,) = log.commits(case.bronze.place.path, after=version - 1, upto=version)
@@ -123,15 +123,15 @@ def records(case: Case, version: int) -> list[dict[str, Any] | None]:
     return found
 
 
-def head(case: Case, name: str) -> int:
+def head(case: Visits, name: str) -> int:
     return log.head(case.lake.place(name).path)
 
 
-def test_the_rows_of_every_batch_add_up(case: Case) -> None:
+def test_the_rows_of_every_batch_add_up(case: Visits) -> None:
     draw = random.Random(5)
     written = late = finals = 0
     for turn in range(1, 4):
-        case.send(draw, 60)
+        case.visit(draw, 60)
         found = reported(case, *TABLES)
         sent = records(case, turn)
         decoded = [record["n"] for record in sent if record is not None]
@@ -169,11 +169,11 @@ def test_the_rows_of_every_batch_add_up(case: Case) -> None:
     assert len(case.rows(ENDED)) == finals > 0
 
 
-def test_what_a_report_says_of_its_batch(case: Case) -> None:
+def test_what_a_report_says_of_its_batch(case: Visits) -> None:
     draw = random.Random(6)
-    case.send(draw)
+    case.visit(draw)
     reported(case, *TABLES)
-    case.send(draw)
+    case.visit(draw)
     found = reported(case, *TABLES)
     for name in TABLES[:-1]:
         report, place = found[name], case.lake.place(name)
@@ -215,9 +215,9 @@ def test_what_a_report_says_of_its_batch(case: Case) -> None:
 
 
 def test_what_a_killed_process_had_built_is_not_counted_again(
-    case: Case, monkeypatch: pytest.MonkeyPatch
+    case: Visits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case.send(random.Random(7))
+    case.visit(random.Random(7))
     reach = failpoints.reach
 
     def crash(step: str, flow: str) -> None:
@@ -240,7 +240,7 @@ def test_the_report_of_files(tmp_path: Path, interpreted: SparkSession) -> None:
         tmp_path / "project", interpreted, {"conf/local.yaml": "kafka: embedded\n", "bronze/paid.py": bronze}
     )
     lines = [(case.land(f"{name}.json", *numbers), len(numbers)) for name, numbers in LANDED.items()]
-    case.write("landing/d.json.gz", b"no gzip")
+    case.put("landing/d.json.gz", b"no gzip")
     flow = case.drain("bronze.paid").board.flows["bronze.paid"]
     first, second = flow.recent
     assert [(each.rows_in, each.rows_out, each.rows_read) for each in flow.recent] == [(4, 4, 4), (2, 2, 2)]

@@ -187,7 +187,7 @@ def test_a_view_of_the_clock_follows_it_whatever_its_trigger(
         TBLPROPERTIES ('headwater.keys' = 'user', 'headwater.trigger' = '1 hour') AS
         SELECT user FROM silver.visits CROSS JOIN reference.clock WHERE at < now - INTERVAL 1 MINUTE"""
     project = Project({**FILES, "gold/old.sql": view}, tmp_path, at="2026-01-01T12:00:00Z")
-    project.send("raw", [{"user": "ann", "at": "2026-01-01T12:00:00Z"}]).step()
+    project.send("raw", [{"user": "ann", "n": 1, "at": "2026-01-01T12:00:00Z"}]).step()
     assert project.rows("gold.old") == []
     project.clock.advance("61s")
     assert project.step().rows("gold.old") == [("ann",)]

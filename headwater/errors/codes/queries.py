@@ -55,7 +55,7 @@ MEANINGS: dict[Queries, Meaning] = {
         "Write a time like `2026-01-31T06:00:00Z`, or a version.",
     ),
     "UNKNOWN_VERSION": Meaning(
-        "ProjectError or QueryError",
+        "ProjectError or QueryError or QualityError",
         "The table has no such version, or begins after that time.",
         "Take one of those that the message names.",
     ),
