@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 SAY = """
-from headwater import jvm
+from headwater.runtime import jvm
 jvm.gateway().jvm.System.out.println("said by Java")
 jvm.end()
 print("a result")
