@@ -8,7 +8,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -162,6 +164,20 @@ def test_topics_are_made_once_and_never_altered(broker: str) -> None:
     assert again.differs == "topic t-plain has 3 partition(s), not 5"
     listed = {topic.name: topic.partitions for topic in list_topics(options)}
     assert listed["t-plain"] == 3 and listed["t-compacted"] == 1
+
+
+def test_topics_are_listed_while_others_are_made(broker: str) -> None:
+    """A partition has no leader at first, for which its topic's makers wait; no other reader fails by it."""
+    options = {"bootstrap.servers": broker}
+    prefix = uuid4().hex[:8]
+    made = [[Topic(f"{prefix}-{turn}-{each}", 2) for each in range(3)] for turn in range(25)]
+    with ThreadPoolExecutor(1) as maker:
+        making = maker.submit(lambda: [create_topics(options, topics) for topics in made])
+        while not making.done():
+            list_topics(options)
+        making.result()
+    wanted = made[0][0].name
+    assert [topic.name for topic in list_topics(options, {wanted, "absent"})] == [wanted]
 
 
 def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

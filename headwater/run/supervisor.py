@@ -18,7 +18,7 @@ from headwater.common.durations import milliseconds
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import Topic as KafkaTopic
-from headwater.connectors.kafka.broker import create_topics, list_topics
+from headwater.connectors.kafka.broker import create_topics
 from headwater.errors import FlowError, HeadwaterError, LeaseError, data_of, describe
 from headwater.flows import reading, realtime
 from headwater.flows.context import Context, Moved
@@ -153,8 +153,7 @@ class Run:
         ]
         topics += [KafkaTopic(alert.topic, alert.partitions) for alert in self._alerts]
         topics += [KafkaTopic(s.topic, s.partitions) for s in self._sinks if isinstance(s, KafkaSink)]
-        create_topics(client, topics)
-        sizes = {topic.name: topic.partitions for topic in list_topics(client)}
+        sizes = {made.topic.name: made.partitions for made in create_topics(client, topics)}
         return sum(sizes[project.topics[alert.source].topic] for alert in self._alerts)
 
     def _worker(self, context: Context, name: str) -> threading.Thread:

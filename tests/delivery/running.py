@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from io import StringIO, TextIOBase
 from pathlib import Path
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
@@ -201,7 +202,8 @@ class Within(Heard):
 
     @property
     def stderr(self) -> str:
-        return self._notices.getvalue()
+        raised = self._done.exception() if self._done.done() else None
+        return self._notices.getvalue() + ("" if raised is None else "".join(format_exception(raised)))
 
     def code(self) -> int | None:
         if not self._done.done():

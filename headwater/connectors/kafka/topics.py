@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,12 @@ _FINAL = (
     KafkaError._SSL,
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._UNKNOWN_TOPIC,
+)
+# A partition without a leader: its topic was made a moment ago, or a broker went away.
+_NO_LEADER = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
 QUIET: Options = {"log_level": 0}  # what goes wrong is raised, not printed by the client too
 
@@ -114,14 +120,19 @@ def create_topics(options: Options, topics: Sequence[Topic]) -> list[TopicOutcom
     return [TopicOutcome(topic, topic.name in created, len(there[topic.name].partitions)) for topic in topics]
 
 
-def list_topics(options: Options) -> list[TopicInfo]:
+def list_topics(options: Options, names: Collection[str] | None = None) -> list[TopicInfo]:
     """The topics, by name, without Kafka's own.
+
+    Args:
+        options: a client's.
+        names: those to ask about, where they are there; None: all that the cluster has.
 
     Raises:
         BrokerError: the broker can't be reached.
     """
     client = AdminClient({**QUIET, **options})
-    there = _metadata(client, options)
+    found = _metadata(client, options)
+    there = {name: topic for name, topic in found.items() if names is None or name in names}
     ends = dict.fromkeys(there, 0)
     for (name, _), end in _ends(client, there).items():
         ends[name] += end
@@ -224,21 +235,33 @@ def _ends(client: AdminClient, topics: dict[str, TopicMetadata]) -> dict[tuple[s
 def _offsets(
     client: AdminClient, topics: dict[str, TopicMetadata], which: OffsetSpec
 ) -> dict[tuple[str, int], int]:
-    partitions = [TopicPartition(name, each) for name, topic in topics.items() for each in topic.partitions]
-    if not partitions:
-        return {}
-    asked = client.list_offsets(
-        dict.fromkeys(partitions, which),
-        isolation_level=IsolationLevel.READ_UNCOMMITTED,
-        request_timeout=TIMEOUT,
-    )
-    found = {}
-    for partition, answer in asked.items():
-        try:
-            result: Any = answer.result()
-        except KafkaException as e:
-            raise unanswered(f"topic {partition.topic}", e) from e
-        found[partition.topic, partition.partition] = int(result.offset)
+    """{(topic, partition) → offset}; a partition that has no leader yet is asked again until it has one."""
+    found: dict[tuple[str, int], int] = {}
+    asked = {TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions}
+    leaderless: dict[TopicPartition, KafkaException] = {}
+
+    def answered() -> bool:
+        leaderless.clear()
+        answers = client.list_offsets(
+            dict.fromkeys(asked, which),
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=TIMEOUT,
+        )
+        for partition, answer in answers.items():
+            try:
+                result: Any = answer.result()
+            except KafkaException as e:
+                if kafka_error(e).code() not in _NO_LEADER:
+                    raise unanswered(f"topic {partition.topic}", e) from e
+                leaderless[partition] = e
+            else:
+                found[partition.topic, partition.partition] = int(result.offset)
+        asked.intersection_update(leaderless)
+        return not leaderless
+
+    if asked and not until(answered, within=TIMEOUT):
+        partition, why = next(iter(leaderless.items()))
+        raise unanswered(f"topic {partition.topic}", why) from why
     return found
 
 

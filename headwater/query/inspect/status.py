@@ -131,15 +131,20 @@ def _ends(project: Project) -> dict[str, int] | None:
     if bootstrap is None:
         return None
     try:
-        return {topic.name: topic.end for topic in list_topics(kafka.client_options(conf, bootstrap))}
+        return _ends_of(project, kafka.client_options(conf, bootstrap))
     except BrokerError:
         return None
+
+
+def _ends_of(project: Project, client: Mapping[str, Any]) -> dict[str, int]:
+    topics = {raw.topic for raw in project.topics.values()}
+    return {topic.name: topic.end for topic in list_topics(client, topics)}
 
 
 def snapshot(project: Project, board: Board, client: Mapping[str, Any]) -> list[Status]:
     """Every flow that the board knows, in the order of the graph."""
     lake = Lake(project.conf.lake)
-    ends = {topic.name: topic.end for topic in list_topics(dict(client))}
+    ends = _ends_of(project, client)
     order = {name: at for at, name in enumerate([*project.names(), *project.alerts, *project.sinks])}
     found = []
     for name in sorted(board.flows, key=lambda name: order.get(name, len(order))):
