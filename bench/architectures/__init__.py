@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import duckdb_extension_delta
 import psutil
 
 import headwater
@@ -28,6 +27,7 @@ from bench.freshness import events
 from headwater.connectors import kafka
 from headwater.connectors.produce import BackgroundProducer
 from headwater.project.paths import engine_folder
+from headwater.query import on_duckdb
 
 ROWS = 1_000_000
 RATE = 1_000
@@ -116,22 +116,17 @@ def _used(processes: Sequence[psutil.Process]) -> float:
     return whole
 
 
-def _duckdb() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    extension = next(
-        (Path(duckdb_extension_delta.__file__).parent / "extensions").glob("*/*.duckdb_extension")
-    )
-    connection.execute(f"LOAD '{extension}'; SET TimeZone = 'UTC'")
-    return connection
-
-
 def _batch(folder: Path) -> Callable[[], datetime | None]:
-    return _asked(_duckdb, f"SELECT max(last_event) FROM delta_scan('{folder}/gold')", folder / "gold")
+    return _asked(
+        on_duckdb.reader, f"SELECT max(last_event) FROM delta_scan('{folder}/gold')", folder / "gold"
+    )
 
 
 def _merged(folder: Path) -> Callable[[], datetime | None]:
     rows = (HERE / "merged.sql").read_text().replace("{folder}", str(folder))
-    return _asked(_duckdb, f"SELECT max(last_event) FROM ({rows})", folder / "gold", folder / "speed")
+    return _asked(
+        on_duckdb.reader, f"SELECT max(last_event) FROM ({rows})", folder / "gold", folder / "speed"
+    )
 
 
 def _kappa(home: Path) -> Callable[[], datetime | None]:

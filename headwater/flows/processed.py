@@ -45,11 +45,12 @@ from headwater.storage.commit import Built, Part
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent
 from headwater.storage.names import late_name, state_name
+from headwater.storage.places import KEYS
 from headwater.storage.target import GONE, Target
 
 _AT_ONCE = 50_000  # rows that are Python's at a time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PLACE = ", ".join(f'{SOURCE}."{part}"' for part in ("cluster", "topic", "partition", "offset"))
+_PLACE = ", ".join(f'{SOURCE}."{part}"' for part in KEYS)
 
 
 class ProcessFlow(TimedFlow):

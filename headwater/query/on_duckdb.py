@@ -74,24 +74,35 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
         return Result(tuple(str(column[0]) for column in connection.description or ()), rows)
 
 
+def reader(**settings: str) -> duckdb.DuckDBPyConnection:
+    """A DuckDB in memory that reads Delta tables, and tells the time in UTC.
+
+    To check the Delta extension's signature DuckDB hashes its 80 MB, in 0.25 s: once in a process is enough.
+
+    Args:
+        settings: of DuckDB.
+    """
+    global _checked
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "autoload_known_extensions": "false",
+        "autoinstall_known_extensions": "false",
+        "allow_unsigned_extensions": _checked,
+        **settings,
+    }
+    connection = duckdb.connect(":memory:", config=config)
+    connection.execute(f"LOAD {_literal(_extension())}")
+    _checked = True
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
 def _locked(sources: Sources) -> duckdb.DuckDBPyConnection:
     spill = (
         engine_folder(sources.root) / f"duckdb-{uuid.uuid4().hex[:8]}"
     )  # made when needed, removed on close
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "autoload_known_extensions": "false",
-        "autoinstall_known_extensions": "false",
-        "temp_directory": str(spill),
-    }
-    global _checked
-    # To check the extension's signature DuckDB hashes its 80 MB, in 0.25 s: once in a process is enough.
-    # Nothing else can be loaded into the connection, which is locked below.
-    connection = duckdb.connect(":memory:", config={**settings, "allow_unsigned_extensions": _checked})
-    connection.execute(f"LOAD {_literal(_extension())}")
-    _checked = True
+    connection = reader(temp_directory=str(spill))
     folders = ", ".join(_literal(folder) for folder in (sources.conf.lake, sources.reference_folder))
     for statement in (
-        "SET TimeZone = 'UTC'",
         f"SET allowed_directories = [{folders}]",
         "SET enable_external_access = false",
         f"SET memory_limit = '{MEMORY}'",

@@ -22,8 +22,6 @@ from typing import Any
 from uuid import uuid4
 
 import commands
-import duckdb
-import duckdb_extension_delta
 import yaml
 from running import BRONZE, GOLD, HEADWATER, LIMIT, SILVER, Event, Running, Within
 
@@ -33,6 +31,7 @@ from headwater.connectors.produce import Faults, Ledger, Record
 from headwater.project import conf
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import load_project
+from headwater.query import on_duckdb
 from headwater.run.supervisor import Options
 from headwater.storage import log
 from headwater.storage.lake import Lake
@@ -72,16 +71,6 @@ def _quoted_topic() -> re.Pattern[str]:
     sinks = (sink.topic for sink in project.sinks.values() if isinstance(sink, KafkaSink))
     names = {*(t.topic for t in [*project.topics.values(), *project.alerts.values()]), *sinks}
     return re.compile(rf"(['\"])({'|'.join(map(re.escape, sorted(names)))})\1")
-
-
-@contextmanager
-def reader() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB of its own that reads Delta tables, and tells the time in UTC."""
-    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:  # unhashed: 0.25 s less
-        folder = Path(duckdb_extension_delta.__file__).parent / "extensions"
-        connection.execute(f"LOAD '{next(folder.glob('*/delta.duckdb_extension'))}'")
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
 
 
 class Project:
@@ -288,7 +277,7 @@ class Project:
         place = Lake(self.conf.lake).places().get(table)
         if place is None:
             return []
-        with reader() as connection:
+        with on_duckdb.reader() as connection:
             return connection.sql(f"SELECT {columns} FROM delta_scan('{place.path}')").fetchall()
 
     def _kept(self, system: str, seed: int) -> Iterator[Record]:

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import by_hand
 import duckdb
 import pytest
-from harness import ROOT, SEED, assert_same, reader
+from harness import ROOT, SEED, assert_same
 from pyspark.sql import SparkSession
 from running import until
 
@@ -46,6 +46,7 @@ from headwater.connectors.produce import Faults, Record, Topic, run_producer
 from headwater.connectors.produce.clock import DEFAULT_START, stepped
 from headwater.project.load import load_project
 from headwater.project.reference import CLOCK
+from headwater.query import on_duckdb
 from headwater.run.supervisor import Options, Run
 from headwater.storage import log
 from headwater.storage.lake import Lake
@@ -196,7 +197,7 @@ class Twin:
         """What its tables hold, and what the queries by hand give of its silver tables."""
         found = Held({}, {}, {})
         places = Lake(self.project.conf.lake).places()
-        with reader() as connection:
+        with on_duckdb.reader() as connection:
             connection.execute("CREATE SCHEMA silver; CREATE SCHEMA gold; CREATE SCHEMA reference")
             for name, place in places.items():
                 scan = f"FROM delta_scan('{place.path}')"

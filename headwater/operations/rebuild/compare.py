@@ -23,8 +23,9 @@ from headwater.storage.names import (
     resolved_name,
     state_name,
 )
+from headwater.storage.places import KEYS
 
-_PLACE = ", ".join(map(quoted, ("cluster", "topic", "partition", "offset")))
+_PLACE = ", ".join(map(quoted, KEYS))
 
 
 @dataclass(frozen=True)

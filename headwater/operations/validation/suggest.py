@@ -36,6 +36,7 @@ from headwater.project.load import Project
 from headwater.storage import summary
 from headwater.storage.lake import Lake
 from headwater.storage.names import PARTIAL
+from headwater.storage.places import KEYS
 
 if TYPE_CHECKING:
     import duckdb
@@ -189,7 +190,7 @@ def _is_set(profile: Profile) -> bool:
 def _keys(project: Project, table: str) -> tuple[str, ...]:
     """The columns that identify a row: where Kafka had it, or what an aggregate groups by (starts Spark)."""
     if table in project.raw:
-        return ("cluster", "topic", "partition", "offset")
+        return tuple(KEYS)
     from headwater.runtime import sessions
 
     return analysis.analyse(sessions.start(project.conf), project)[table].keys

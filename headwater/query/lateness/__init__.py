@@ -22,11 +22,11 @@ from headwater.project.watermarks import Watermark, Window, below
 from headwater.query import on_duckdb
 from headwater.query.lateness.measured import Choice, Lateness, Spread, View
 from headwater.query.sources import Sources
+from headwater.storage.places import KEYS
 
 TARGETS = (0.99, 0.999, 0.9999)
 _LADDER = "0s 1s 2s 5s 10s 30s 1m 2m 5m 10m 30m 1h 2h 6h 12h 1d 2d 7d 30d 90d 365d 3650d 36500d 3650000d"
 LADDER = tuple(durations.parse(text) for text in _LADDER.split(" "))
-_PLACE = ("cluster", "topic", "partition", "offset")
 _TIMES = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMP")
 _QUANTILES = (50, 95, 99)
 
@@ -77,7 +77,7 @@ def _event_time(
     asked: str | None,
 ) -> str:
     """The column of event time."""
-    if not all(part in columns.get("_source", "") for part in _PLACE):
+    if not all(part in columns.get("_source", "") for part in KEYS):
         raise QueryError(
             f"{name} has no column _source, which says in what order rows came",
             code="ARRIVAL_UNKNOWN",
@@ -147,7 +147,7 @@ def _judge(
             code="ARRIVAL_UNKNOWN",
             hint="leave out --last",
         )
-    place = ", ".join(f'_source."{part}" AS {part[0]}' for part in _PLACE)
+    place = ", ".join(f'_source."{part}" AS {part[0]}' for part in KEYS)
     rows = (
         f"rows AS (SELECT {place}, epoch_us({on_duckdb.identifier(column)}) AS e, {arrived} AS i, "
         f"coalesce(e > i + {skew}, false) AS future, CASE WHEN NOT future THEN e END AS known FROM {view})"
