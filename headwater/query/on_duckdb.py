@@ -78,6 +78,7 @@ def reader(**settings: str) -> duckdb.DuckDBPyConnection:
     """A DuckDB in memory that reads Delta tables, and tells the time in UTC.
 
     To check the Delta extension's signature DuckDB hashes its 80 MB, in 0.25 s: once in a process is enough.
+    From then on others that nobody has signed could be loaded, too: where SQL is a user's, lock it.
 
     Args:
         settings: of DuckDB.

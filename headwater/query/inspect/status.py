@@ -137,6 +137,7 @@ def _ends(project: Project) -> dict[str, int] | None:
 
 
 def _ends_of(project: Project, client: Mapping[str, Any]) -> dict[str, int]:
+    """{topic that the project reads → how many records it has had}."""
     topics = {raw.topic for raw in project.topics.values()}
     return {topic.name: topic.end for topic in list_topics(client, topics)}
 
