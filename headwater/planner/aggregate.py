@@ -110,8 +110,7 @@ def find(frame: DataFrame, where: Where) -> Aggregate | None:
     Raises:
         ProjectError: it aggregates in a way that can't be maintained from new rows alone.
     """
-    found = [node for node in catalyst.nodes(catalyst.analysed(frame)) if catalyst.kind(node) == "Aggregate"]
-    if not found:
+    if not catalyst.has(catalyst.analysed(frame), "AGGREGATE"):
         return None
     taken = group_by.take(frame, where)
     group_by.check(taken, where)

@@ -39,12 +39,12 @@ def take(frame: DataFrame, where: Where) -> Taken:
     """An aggregate, taken apart; of one batch's frame that is asked for more than once, and takes 15 ms."""
     plan = catalyst.analysed(frame)
     above: list[Any] = []
-    while catalyst.kind(plan) in ("Project", "SubqueryAlias"):
-        if catalyst.kind(plan) == "Project":
+    while (kind := catalyst.kind(plan)) in ("Project", "SubqueryAlias"):
+        if kind == "Project":
             above.append(plan)
         plan = plan.child()
-    if catalyst.kind(plan) != "Aggregate":
-        what = {**catalyst.ACROSS_ROWS, **_OTHERS}.get(catalyst.kind(plan), catalyst.kind(plan))
+    if kind != "Aggregate":
+        what = {**catalyst.ACROSS_ROWS, **_OTHERS}.get(kind, kind)
         raise ProjectError(
             f"{where}: {what} above or beside GROUP BY can't be maintained",
             code="AGGREGATE_NOT_OUTERMOST",
@@ -69,7 +69,7 @@ def check(taken: Taken, where: Where) -> None:
             file=where.file,
             hint="make a table for each",
         )
-    if any(catalyst.kind(node) == "Aggregate" for node in catalyst.nodes(taken.below)):
+    if catalyst.has(taken.below, "AGGREGATE"):
         raise ProjectError(
             f"{where}: an aggregate of an aggregate",
             code="AGGREGATE_OF_AGGREGATE",
@@ -106,8 +106,7 @@ _OTHERS = {"Filter": "a filter (HAVING, or WHERE with a subquery)", "Join": "a j
 def _column(expression: Any, where: Where) -> tuple[str, str, Any]:
     name = str(expression.name())
     inner = expression.child() if catalyst.kind(expression) == "Alias" else expression
-    aggregates = [e for e in catalyst.within(inner) if catalyst.kind(e) == "AggregateExpression"]
-    if not aggregates:
+    if not catalyst.has(inner, "AGGREGATE_EXPRESSION"):
         return name, "key", inner
     text = str(inner.sql())
     if catalyst.kind(inner) != "AggregateExpression":

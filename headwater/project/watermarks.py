@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from headwater.errors import ProjectError
 from headwater.project.definitions import Table
 from headwater.project.load import Project
-from headwater.runtime import jvm
+from headwater.runtime import catalyst, jvm
 
 _DAY = 86_400_000_000
 
@@ -80,9 +80,9 @@ def _window(table: Table) -> Window | None:
 
 def _calls(plan: Any) -> Iterator[Any]:
     """The calls of `window` in the GROUP BY of a parsed query."""
-    if str(plan.getClass().getSimpleName()) == "Aggregate":
+    if catalyst.kind(plan) == "Aggregate":
         for expression in jvm.items(plan.groupingExpressions()):
-            called = str(expression.getClass().getSimpleName()) == "UnresolvedFunction"
+            called = catalyst.kind(expression) == "UnresolvedFunction"
             if called and [str(part).lower() for part in jvm.items(expression.nameParts())] == ["window"]:
                 yield expression
     for child in jvm.items(plan.children()):
@@ -90,7 +90,7 @@ def _calls(plan: Any) -> Iterator[Any]:
 
 
 def _literal(expression: Any, table: Table) -> int | None:
-    if str(expression.getClass().getSimpleName()) != "Literal":
+    if catalyst.kind(expression) != "Literal":
         return None
     value = expression.value()
     return value if isinstance(value, int) else microseconds(str(value.toString()), table)

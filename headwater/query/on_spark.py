@@ -17,7 +17,7 @@ from headwater.query import at as past
 from headwater.query import params as parameters
 from headwater.query.result import Result
 from headwater.query.sources import Source, Sources
-from headwater.runtime import jvm, sessions
+from headwater.runtime import catalyst, jvm, sessions
 from headwater.storage.names import PARTIAL
 
 _LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
@@ -97,7 +97,7 @@ def _parse(sql: str) -> Any:
         raise QueryError(_reason(str(e)), code="QUERY_FAILED") from None
     gateway = jvm.gateway()
     for node in _nodes(plan):
-        kind = str(node.getClass().getSimpleName())
+        kind = catalyst.kind(node)
         if kind in _NO_QUERY_NAMES or any(is_instance_of(gateway, node, name) for name in _NO_QUERY):
             raise QueryError(
                 f"queries only read: {kind} is refused", code="QUERY_NOT_ONE_SELECT", hint="write a SELECT"
@@ -111,11 +111,11 @@ def _tables(plan: Any) -> Iterator[str]:
     ctes = {
         str(r._1()).lower()
         for n in nodes
-        if _kind(n) == "UnresolvedWith"
+        if catalyst.kind(n) == "UnresolvedWith"
         for r in jvm.items(n.cteRelations())
     }
     for node in nodes:
-        if _kind(node) == "UnresolvedRelation":
+        if catalyst.kind(node) == "UnresolvedRelation":
             name = ".".join(jvm.items(node.multipartIdentifier())).removeprefix("spark_catalog.")
             if name.lower() not in ctes:
                 yield name
@@ -123,19 +123,15 @@ def _tables(plan: Any) -> Iterator[str]:
 
 def _nodes(plan: Any) -> Iterator[Any]:
     yield plan
-    if _kind(plan) == "RelationTimeTravel":
+    if catalyst.kind(plan) == "RelationTimeTravel":
         yield from _nodes(plan.relation())
-    if _kind(plan) == "UnresolvedWith":
+    if catalyst.kind(plan) == "UnresolvedWith":
         for relation in jvm.items(plan.cteRelations()):
             yield from _nodes(relation._2())
     for child in jvm.items(plan.children()):
         yield from _nodes(child)
     for query in jvm.items(plan.subqueries()):
         yield from _nodes(query)
-
-
-def _kind(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
 
 
 def _reason(message: str) -> str:

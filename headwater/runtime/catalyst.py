@@ -46,8 +46,19 @@ def analysed(frame: DataFrame) -> Any:
 
 
 def kind(node: Any) -> str:
-    """A plan node's or expression's class, without its package."""
-    return str(node.getClass().getSimpleName())
+    """A plan node's, an expression's or a type's class, without its package."""
+    return str(node.productPrefix())
+
+
+def has(node: Any, pattern: str) -> bool:
+    """Whether a plan or an expression has such a part, however deep, in subqueries too.
+
+    Args:
+        node: the plan or expression.
+        pattern: one of Spark's `TreePattern`s, which each tree knows of all its parts.
+    """
+    patterns = jvm.java_class("org.apache.spark.sql.catalyst.trees.TreePattern")
+    return bool(node.containsPattern(getattr(patterns, pattern)()))
 
 
 def nodes(plan: Any) -> Iterator[Any]:

@@ -109,15 +109,13 @@ def java_class(name: str) -> Any:
 
 
 def items(sequence: Any) -> Iterator[Any]:
-    """The elements of a Scala or Java collection."""
-    iterator = sequence.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
+    """The elements of a Scala Seq; each call to the JVM costs 0.1 ms here and there."""
+    return map(sequence.apply, range(sequence.length()))
 
 
 def mapping(scala_map: Any) -> dict[str, str]:
     """A Scala map of strings as a dict."""
-    return {str(pair._1()): str(pair._2()) for pair in items(scala_map)}
+    return {str(pair._1()): str(pair._2()) for pair in items(scala_map.toSeq())}
 
 
 def ddl(columns: str) -> StructType:

@@ -49,7 +49,10 @@ def columns(result: DataFrame, where: Where) -> None:
 
 def repeatable(result: DataFrame, where: Where) -> None:
     """A batch that is done again gives the same rows."""
-    for node in catalyst.nodes(catalyst.analysed(result)):
+    plan = catalyst.analysed(result)
+    if plan.deterministic() and not catalyst.has(plan, "CURRENT_LIKE"):
+        return
+    for node in catalyst.nodes(plan):
         for expression in catalyst.expressions(node):
             name = catalyst.UNREPEATABLE.get(catalyst.kind(expression))
             if name is not None:
@@ -72,10 +75,11 @@ def repeatable(result: DataFrame, where: Where) -> None:
 
 def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
     """Each row, and each row that is aggregated, follows from one of the stream and from reference tables."""
-    source = catalyst.analysed(stream)
-    for node in catalyst.nodes(catalyst.analysed(result)):
+    source, plan = catalyst.analysed(stream), catalyst.analysed(result)
+    subqueries = catalyst.has(plan, "PLAN_EXPRESSION")
+    for node in catalyst.nodes(plan):
         name = catalyst.kind(node)
-        if any(_reads(subquery, source) for subquery in jvm.items(node.subqueries())):
+        if subqueries and any(_reads(subquery, source) for subquery in jvm.items(node.subqueries())):
             raise ProjectError(
                 f"{where}: a subquery on the stream would see one batch at a time",
                 code="ACROSS_ROWS",

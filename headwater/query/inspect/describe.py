@@ -12,7 +12,7 @@ from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
 from headwater.query import inspect
-from headwater.runtime import jvm
+from headwater.runtime import catalyst, jvm
 from headwater.storage import summary
 from headwater.storage.lake import Lake, Place
 from headwater.storage.names import late_name, ledger_name, quarantine_name, state_name
@@ -152,7 +152,7 @@ def _keys(table: Table) -> tuple[str, ...]:
         return table.keys
     text = table.sql.text.format(**{f"s{at}": f"`{name}`" for at, name in enumerate(table.sources)})
     plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(text)
-    while str(plan.getClass().getSimpleName()) != "Aggregate":
+    while catalyst.kind(plan) != "Aggregate":
         below = list(jvm.items(plan.children()))
         if len(below) != 1:
             return ()
