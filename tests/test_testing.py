@@ -170,7 +170,7 @@ def test_files_are_analysed_once(
     def never(*_: object) -> None:
         raise AssertionError("analysed again")
 
-    monkeypatch.setattr(analysis, "analyse", never)
+    monkeypatch.setattr(analysis, "_analysed", never)
     project = Project(FILES, tmp_path / "b").restart()
     project.send("raw", [{"user": "ann", "n": 1}]).step().restart().send(
         "raw", [{"user": "ann", "n": 1}]

@@ -9,7 +9,8 @@ stand, and the sources are replaced at those places.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,56 @@ from pyspark.errors import PySparkException
 from headwater.errors import ProjectError
 from headwater.project.definitions import Query, Table
 from headwater.project.properties import from_properties
-from headwater.runtime import jvm
+from headwater.runtime import catalyst, jvm
 
+_TABLE = "CreateStreamingTableAsSelect"
 _VIEW = "CreateMaterializedViewAsSelect"
 _FED = "CreateStreamingTable"  # by flows
 _FLOW = "CreateFlowCommand"
+
+
+@dataclass(frozen=True)
+class _Relation:
+    """A source's place in the text: `[start, stop)`, and the name by which the query calls it."""
+
+    table: str
+    stream: bool
+    start: int
+    stop: int
+    alias: str | None
+
+    def replacement(self, view: str) -> str:
+        """What stands in the text instead; the span of a stream takes in its alias, that of a table not."""
+        own = self.table.rsplit(".", 1)[-1]
+        if self.stream or self.alias is None:
+            return f"{view} AS `{self.alias or own}`"
+        return view
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """What the text of a definition says.
+
+    Attributes:
+        kind: the class that Spark's parser has for it.
+        name, comment: of the table or the flow; of another statement, "".
+        properties: the table's properties.
+        query: the text of its query; "": it has none.
+        relations: what the query reads, in the order of the text.
+        watermark: the column of event time and the delay.
+        into: the table that a flow feeds.
+        by_name: whether the flow does so by the names of columns.
+    """
+
+    kind: str
+    name: str = ""
+    comment: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+    query: str = ""
+    relations: tuple[_Relation, ...] = ()
+    watermark: tuple[str, str] | tuple[None, None] = (None, None)
+    into: str | None = None
+    by_name: bool = True
 
 
 def parse(path: Path) -> Table:
@@ -34,87 +80,91 @@ def parse(path: Path) -> Table:
     """
     text = path.read_text(encoding="utf-8").strip().rstrip(";")
     try:
-        plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(text)
+        statement = _statement(text)
     except (Py4JJavaError, PySparkException) as e:
         raise ProjectError(
             f"{path}: {jvm.first_line(e)}", code="SQL_INVALID", file=path, hint="mend the statement"
         ) from None
-    statement = plan.getClass().getSimpleName()
-    if statement == _FLOW:
-        return _flow(path, text, plan)
-    if statement not in ("CreateStreamingTableAsSelect", _VIEW, _FED):
+    if statement.kind not in (_TABLE, _VIEW, _FED, _FLOW):
         raise ProjectError(
-            f"{path}: a {statement} statement is not supported",
+            f"{path}: a {statement.kind} statement is not supported",
             code="STATEMENT_NOT_SUPPORTED",
             file=path,
             hint="write CREATE STREAMING TABLE or CREATE MATERIALIZED VIEW … AS SELECT …, or CREATE FLOW … "
             "AS INSERT INTO …",
         )
-    name = ".".join(jvm.items(plan.name().nameParts()))
-    table = Table(name=name, file=path, comment=_text(plan.tableSpec().comment()), sources=())
-    if statement != _FED:
-        table = _reading(table, text, plan.query(), plan.originalText())
-        table = replace(table, view=statement == _VIEW)
-    return from_properties(table, jvm.mapping(plan.tableSpec().properties()))
-
-
-def _flow(path: Path, text: str, plan: Any) -> Table:
-    """One of several flows into a table."""
-    name, insert = ".".join(jvm.items(plan.name().nameParts())), plan.flowOperation()
-    if not insert.byName():
+    if not statement.by_name:
         raise ProjectError(
-            f"{path}: {name} inserts by position",
+            f"{path}: {statement.name} inserts by position",
             code="INSERT_BY_POSITION",
-            table=name,
+            table=statement.name,
             file=path,
             hint="write INSERT INTO … BY NAME SELECT …",
         )
-    into = ".".join(jvm.items(insert.table().multipartIdentifier()))
-    at = insert.query().origin()
-    query = text[int(at.startIndex().get()) : int(at.stopIndex().get()) + 1]
-    flow = Table(name=name, file=path, comment=_text(plan.comment()), sources=(), into=into)
-    return _reading(flow, text, insert.query(), query)
+    table = Table(
+        name=statement.name,
+        file=path,
+        comment=statement.comment,
+        sources=(),
+        into=statement.into,
+        view=statement.kind == _VIEW,
+    )
+    if statement.kind != _FED:
+        table = _reading(table, text, statement)
+    return table if statement.kind == _FLOW else from_properties(table, dict(statement.properties))
+
+
+@lru_cache(maxsize=1024)
+def _statement(text: str) -> _Statement:
+    """What a text says; a tenth of a second is asked of the JVM once for each text."""
+    plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(text)
+    kind = catalyst.kind(plan)
+    if kind not in (_TABLE, _VIEW, _FED, _FLOW):
+        return _Statement(kind)
+    name = ".".join(jvm.items(plan.name().nameParts()))
+    if kind == _FLOW:
+        insert, comment = plan.flowOperation(), _text(plan.comment())
+        at, by_name = insert.query().origin(), bool(insert.byName())
+        query = text[int(at.startIndex().get()) : int(at.stopIndex().get()) + 1]
+        into = ".".join(jvm.items(insert.table().multipartIdentifier()))
+        found = _Statement(kind, name, comment, query=query, into=into, by_name=by_name)
+        return _with_sources(found, insert.query())
+    properties = tuple(jvm.mapping(plan.tableSpec().properties()).items())
+    found = _Statement(kind, name, _text(plan.tableSpec().comment()), properties)
+    if kind == _FED:
+        return found
+    return _with_sources(replace(found, query=str(plan.originalText())), plan.query())
+
+
+def _with_sources(statement: _Statement, query: Any) -> _Statement:
+    relations = sorted(_relations(query), key=lambda r: r.start)
+    watermark = next(_watermarks(query), (None, None))
+    return replace(statement, relations=tuple(relations), watermark=watermark)
 
 
 def _text(option: Any) -> str:
     return str(option.get()) if option.isDefined() else ""
 
 
-def _reading(table: Table, text: str, plan: Any, query: str) -> Table:
+def _reading(table: Table, text: str, statement: _Statement) -> Table:
     """The table with what its query reads."""
-    relations = sorted(_relations(plan), key=lambda r: r.start)
+    relations = statement.relations
     streams = tuple(dict.fromkeys(r.table for r in relations if r.stream))
     sources = streams + tuple(s for s in dict.fromkeys(r.table for r in relations) if s not in streams)
-    event_time, delay = next(_watermarks(plan), (None, None))
-    read = Query(text=_template(text, query, relations, sources), streams=streams)
+    event_time, delay = statement.watermark
+    read = Query(text=_template(text, statement.query, relations, sources), streams=streams)
     return replace(table, sources=sources, sql=read, event_time=event_time, delay=delay)
-
-
-class _Relation:
-    """A source's place in the text: `[start, stop)`, and the name by which the query calls it."""
-
-    def __init__(self, node: Any, alias: str | None) -> None:
-        self.table = ".".join(jvm.items(node.multipartIdentifier()))
-        self.stream = bool(node.isStreaming())
-        self.start = int(node.origin().startIndex().get())
-        self.stop = int(node.origin().stopIndex().get()) + 1
-        self.alias = alias
-
-    def replacement(self, view: str) -> str:
-        """What stands in the text instead; the span of a stream takes in its alias, that of a table not."""
-        own = self.table.rsplit(".", 1)[-1]
-        if self.stream or self.alias is None:
-            return f"{view} AS `{self.alias or own}`"
-        return view
 
 
 def _relations(
     node: Any, alias: str | None = None, hidden: frozenset[str] = frozenset()
 ) -> Iterator[_Relation]:
     """The sources below a node, but for the names (in lower case) that a WITH clause above gives."""
-    kind = node.getClass().getSimpleName()
+    kind = catalyst.kind(node)
     if kind == "UnresolvedRelation":
-        relation = _Relation(node, alias)
+        start, stop = (int(at.get()) for at in (node.origin().startIndex(), node.origin().stopIndex()))
+        name = ".".join(jvm.items(node.multipartIdentifier()))
+        relation = _Relation(name, bool(node.isStreaming()), start, stop + 1, alias)
         if relation.table.lower() not in hidden:
             yield relation
     if kind == "UnresolvedWith":
@@ -130,16 +180,17 @@ def _relations(
 
 
 def _watermarks(node: Any) -> Iterator[tuple[str, str]]:
-    if node.getClass().getSimpleName() == "UnresolvedEventTimeWatermark":
+    kind = catalyst.kind(node)
+    if kind == "UnresolvedEventTimeWatermark":
         yield node.eventTimeColExpr().sql().replace("`", ""), node.delay().toString()
-    if node.getClass().getSimpleName() == "UnresolvedWith":
+    if kind == "UnresolvedWith":
         for given in jvm.items(node.cteRelations()):
             yield from _watermarks(given._2())
     for child in jvm.items(node.children()):
         yield from _watermarks(child)
 
 
-def _template(text: str, query: str, relations: list[_Relation], sources: tuple[str, ...]) -> str:
+def _template(text: str, query: str, relations: tuple[_Relation, ...], sources: tuple[str, ...]) -> str:
     begin = text.rindex(query)
     parts, at = [], begin
     for relation in relations:

@@ -20,6 +20,7 @@ from headwater.connectors.produce import Ledger
 from headwater.flows.context import Context
 from headwater.flows.declared import flow_of
 from headwater.operations.rebuild import Rebuilt, rebuild
+from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.project import conf as configuration
 from headwater.project.load import Project, load_project
@@ -28,7 +29,7 @@ from headwater.storage.wake import Heads
 from headwater.testing.clock import Clock
 from headwater.testing.files import lay, write
 from headwater.testing.reader import Reader
-from headwater.testing.session import analysed, session
+from headwater.testing.session import session
 
 
 class Run:
@@ -162,7 +163,7 @@ class Run:
         definitions, spark = self.definitions, self._spark or session()
         return Context(
             definitions,
-            analysed(spark, definitions),
+            analysis.analyse(spark, definitions),
             spark,
             Lake(definitions.conf.lake),
             Board(self._lines, self._notices),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -27,12 +28,31 @@ from headwater.storage import stored
 __all__ = ["BRONZE", "Analysed", "analyse", "apply", "fingerprint", "input_columns", "of_raw"]
 
 
+_KNOWN: dict[str, dict[str, Analysed]] = {}  # by all that an analysis depends on
+
+
 def analyse(spark: SparkSession, project: Project) -> dict[str, Analysed]:
-    """Every table of the project, analysed, each after what it reads.
+    """Every table of the project, analysed, each after what it reads; once in a process.
 
     Raises:
         ProjectError: a wrong column, a missing watermark, or what can't be done on a stream.
     """
+    key = _depends_on(project)
+    if key not in _KNOWN:
+        _KNOWN[key] = _analysed(spark, project)
+    return _KNOWN[key]
+
+
+def _depends_on(project: Project) -> str:
+    """A hash of the definitions, and of the configuration with its reference tables."""
+    found = hashlib.sha256(f"{project.digest}\0{project.env}".encode())
+    for path in sorted((project.root / "conf").rglob("*")):
+        if path.is_file() and path.suffix != ".parquet":  # a Delta table's log tells its columns
+            found.update(f"\0{path.relative_to(project.root)}\0".encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def _analysed(spark: SparkSession, project: Project) -> dict[str, Analysed]:
     found: dict[str, Analysed] = {}
     found |= {raw.name: of_raw(project, raw) for raw in project.raw.values()}
     for table in project.tables.values():
