@@ -23,6 +23,7 @@ from opensearchpy import OpenSearch
 from opensearchpy.exceptions import NotFoundError, OpenSearchException
 from opensearchpy.helpers import scan
 
+from headwater.common import locks
 from headwater.project.conf import OpenSearchOptions
 from headwater.runtime import jars
 from headwater.runtime.jars import ivy, lock
@@ -63,7 +64,7 @@ def downloaded() -> Path:
     text = (HERE / "opensearch.lock").read_text()
     folder = jars.jars_folder().parent / lock.lock_hash(text)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with jars._exclusive(folder.parent / ".lock"):
+    with locks.alone(folder.parent / ".lock"):
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix=jars.WORK) as work:
                 problems = ivy.retrieve("opensearch", Path(work), HERE)

@@ -8,15 +8,13 @@ Who holds locks the gates first, so that no batch begins, and then the turns, so
 
 from __future__ import annotations
 
-import fcntl
-import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-POLL = 0.01  # seconds
+from headwater.common import locks
 
 
 @contextmanager
@@ -27,14 +25,14 @@ def turn(folder: Path, stop: threading.Event) -> Iterator[bool]:
         folder: of what the flow keeps.
         stop: set when the run shall end.
     """
-    with _opened(folder / "gate") as gate, _opened(folder / "turn") as lock:
+    with locks.opened(folder / "turn") as lock:
         while not stop.is_set():
-            if _locked(gate, fcntl.LOCK_SH):
-                fcntl.flock(gate, fcntl.LOCK_UN)
-                if _locked(lock, fcntl.LOCK_EX):
-                    yield True
-                    return
-            stop.wait(POLL)
+            with locks.opened(folder / "gate") as gate:
+                begins = locks.locked(gate)
+            if begins and locks.locked(lock):
+                yield True
+                return
+            stop.wait(locks.POLL)
         yield False
 
 
@@ -47,39 +45,12 @@ def hold(folders: Sequence[Path], within: float) -> Iterator[bool]:
         within: how many seconds their batches may take to end.
     """
     deadline = time.monotonic() + within
-    with ExitStack() as locks:
+    with ExitStack() as held:
         at_rest = all(
-            _wait(locks.enter_context(_opened(folder / name)), deadline)
+            locks.locked(held.enter_context(locks.opened(folder / name)), deadline - time.monotonic())
             for name in ("gate", "turn")
             for folder in folders
         )
         if not at_rest:
-            locks.close()
+            held.close()
         yield at_rest
-
-
-def _wait(lock: int, deadline: float) -> bool:
-    while not _locked(lock, fcntl.LOCK_EX):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(POLL)
-    return True
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _locked(fd: int, kind: int) -> bool:
-    """Lock an open file if that is possible at once; whether it was."""
-    try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -10,14 +10,12 @@ old ones or all of the new.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +25,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, write_deltalake
 
-from headwater.common import json_file
+from headwater.common import json_file, locks
 from headwater.errors import ProjectError
 from headwater.runtime import failpoints
 from headwater.storage import log
@@ -153,16 +151,9 @@ class Lake:
             )
             return self._register(place)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """Keep other processes from making tables, and from adding to those that several write."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.root / "_catalog.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
+        return locks.alone(self.root / "_catalog.lock")
 
     def swap(self, places: Mapping[str, Place], without: Iterable[str] = ()) -> None:
         """Let these generations be the live ones, and have some tables no more: in one commit."""

@@ -8,7 +8,6 @@ still holds its half. The file names the holders, so that a refusal can.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
+from headwater.common import locks
 from headwater.errors import LeaseError
 from headwater.runtime import jvm
 
@@ -43,8 +43,8 @@ class Lease:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "lease"
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        if not _locked(self._fd, LOOKING):
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        if not locks.locked(self._fd, LOOKING):
             pid = _holder(path).get("pid", "unknown")
             os.close(self._fd)
             raise LeaseError(
@@ -74,26 +74,10 @@ def holder(folder: Path) -> int | None:
     """The process that holds a flow's lease, by its PID; None when nobody does."""
     path = folder / "lease"
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        with locks.opened(path, os.O_RDWR) as file:
+            return None if locks.locked(file) else int(_holder(path).get("pid", 0))
     except FileNotFoundError:
         return None
-    try:
-        return None if _locked(fd, 0) else int(_holder(path).get("pid", 0))
-    finally:
-        os.close(fd)
-
-
-def _locked(fd: int, within: float) -> bool:
-    """Lock an open file, waiting for it for so many seconds; whether that worked."""
-    deadline = time.monotonic() + within
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.01)
 
 
 def _lock_in_jvm(table: str, path: Path) -> Any:

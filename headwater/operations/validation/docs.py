@@ -13,7 +13,6 @@ page finds the old site or the new one, and two builds do not mix
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import json
 import os
 import shutil
@@ -24,6 +23,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from headwater.common import locks
 from headwater.errors import QualityError
 from headwater.operations.validation import gx
 from headwater.operations.validation.results import Validation
@@ -72,15 +72,10 @@ def build(folder: Path, run_id: str, validations: Sequence[Validation]) -> Path:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """One build at a time; what a killed one has left is removed."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder.with_name(f".{folder.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locks.alone(folder.with_name(f".{folder.name}.lock")):
         for left in folder.parent.glob(f".{folder.name}.new-*"):
             shutil.rmtree(left, ignore_errors=True)
         yield
-    finally:
-        os.close(lock)
 
 
 def _keep(old: Path, new: Path, run_id: str, validations: Sequence[Validation]) -> None:

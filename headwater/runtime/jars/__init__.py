@@ -7,17 +7,15 @@ They are resolved once per user by the Ivy that ships inside pyspark, checked by
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
+from headwater.common import locks
 from headwater.errors import SetupError
 from headwater.runtime.jars import ivy, lock
 from headwater.runtime.jars.lock import SETS, JarSet
@@ -55,8 +53,7 @@ def resolve() -> Path:
         SetupError: a jar cannot be had, or what came is not what the lock says.
     """
     folder = jars_folder()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _exclusive(folder.parent / ".lock"):
+    with locks.alone(folder.parent / ".lock"):
         for left_by_a_kill in folder.parent.glob(f"{WORK}*"):
             shutil.rmtree(left_by_a_kill)
         if not _verified(folder):
@@ -146,11 +143,3 @@ def _noted_sizes(folder: Path) -> dict[str, int]:
 
 def _lock_text() -> str:
     return lock.lock_file().read_text(encoding="utf-8")
-
-
-@contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
-    """An OS lock on a file, freed when the process ends in whatever way."""
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

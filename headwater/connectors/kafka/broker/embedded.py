@@ -6,18 +6,17 @@ launch, and waiting until the broker answers. The broker outlives the command th
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from headwater.common import locks
 from headwater.connectors.kafka.broker import process, state
 from headwater.connectors.kafka.broker.state import LOOPBACK, BrokerState
 from headwater.connectors.kafka.broker.wait import until
@@ -101,7 +100,7 @@ class EmbeddedBroker:
             SetupError: no suitable Java, or a JVM library is missing.
         """
         self.data.mkdir(parents=True, exist_ok=True)
-        with self._exclusive():
+        with self._alone():
             known = state.read(self.data)
             if known is not None:
                 with process.held(self.settings) as running:
@@ -122,7 +121,7 @@ class EmbeddedBroker:
         """
         if not self.data.is_dir():
             return False
-        with self._exclusive():
+        with self._alone():
             return self._end()
 
     def status(self) -> BrokerStatus:
@@ -230,12 +229,9 @@ class EmbeddedBroker:
     def _storage(self) -> Path:
         return self.data / "logs"
 
-    @contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        """One start or stop at a time; freed by the system if this process is killed."""
-        with (self.data / "broker.lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+    def _alone(self) -> AbstractContextManager[None]:
+        """One start or stop at a time."""
+        return locks.alone(self.data / "broker.lock")
 
 
 def kafka_version() -> str:

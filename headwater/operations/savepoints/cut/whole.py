@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from headwater.common import locks
 from headwater.errors import LeaseError, ProjectError
 
 
@@ -44,20 +44,15 @@ def _alone(path: Path) -> Iterator[None]:
     Raises:
         LeaseError: another process has it.
     """
-    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with locks.opened(path, os.O_RDONLY | os.O_DIRECTORY) as folder:
+        if not locks.locked(folder):
             raise LeaseError(
                 f"{path}: another process is making or removing it",
                 code="SAVEPOINT_BUSY",
                 file=path,
                 hint="wait until that has ended",
-            ) from None
+            )
         yield
-    finally:
-        os.close(lock)
 
 
 def _check(folder: Path) -> None:

@@ -1,0 +1,48 @@
+"""Locks of the operating system on files: the kernel frees each when its holder ends, in whatever way."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+POLL = 0.01  # seconds
+
+
+@contextmanager
+def opened(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
+    """A file, or a folder, open to be locked; its lock is free when the `with` block ends.
+
+    A file that may be created gets the folders above it, too.
+    """
+    if flags & os.O_CREAT:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, flags, 0o644)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def locked(file: int, within: float = 0.0) -> bool:
+    """Lock an open file, waiting for it for so many seconds; whether that worked."""
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL)
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Have a file locked, however long that has to be waited for."""
+    with opened(path) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
