@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from types import FrameType
 from typing import Annotated
 
@@ -13,6 +13,7 @@ import typer
 
 from headwater.cli.options import Env, Project
 from headwater.cli.printing import print_json
+from headwater.common import times
 from headwater.errors import BrokerError
 
 Share = Annotated[float, typer.Option(min=0, max=1, metavar="FRACTION")]
@@ -84,12 +85,11 @@ def _instant(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        instant = datetime.fromisoformat(text)
+        return times.parse(text)
     except ValueError:
         raise typer.BadParameter(
             f"{text!r} is not ISO 8601; e.g. 2026-01-01T00:00:00Z", param_hint="--start"
         ) from None
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 @contextmanager

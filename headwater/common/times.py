@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def now() -> datetime:
     """The present, in UTC."""
@@ -22,4 +24,7 @@ def parse(text: str) -> datetime:
         ValueError: it is no such time.
     """
     at = datetime.fromisoformat(text)
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    try:
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    except OverflowError:
+        raise ValueError(f"'{text}' lies beyond the years 1 to 9999") from None

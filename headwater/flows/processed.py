@@ -11,7 +11,7 @@ The process is called in this process, one row at a time; all else is done with 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.common import scratch
+from headwater.common import scratch, times
 from headwater.common.scratch import quoted
 from headwater.connectors.decode import SOURCE
 from headwater.errors import FlowError, Where, describe
@@ -49,7 +49,6 @@ from headwater.storage.places import KEYS
 from headwater.storage.target import GONE, Target
 
 _AT_ONCE = 50_000  # rows that are Python's at a time
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLACE = ", ".join(f'{SOURCE}."{part}"' for part in KEYS)
 
 
@@ -97,7 +96,7 @@ class ProcessFlow(TimedFlow):
             connection.register("batch", read(intent.files, self._applied.columns))
             parts, late = self._tell(connection, before, intent)
             self._gather(connection, limit)
-            made = self._call(connection, _EPOCH + timedelta(microseconds=max(limit, 0)))
+            made = self._call(connection, times.EPOCH + timedelta(microseconds=max(limit, 0)))
             changes = self._changes(connection)
         written = self._table.write(made, intent.batch)
         return Built(
@@ -180,7 +179,7 @@ class ProcessFlow(TimedFlow):
         known: dict[tuple[Any, ...], Keyed] = {}
         for row in held.to_pylist():
             key = {name: row[name] for name in keys}
-            known[tuple(key.values())] = Keyed(key, row[TOUCHED] or _EPOCH, row[STATE], row[TIMER])
+            known[tuple(key.values())] = Keyed(key, row[TOUCHED] or times.EPOCH, row[STATE], row[TIMER])
         made: list[pa.Table] = [columns.empty_table()]
         given: list[Row] = []
 

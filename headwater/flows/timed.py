@@ -9,11 +9,12 @@ lies in the past is over.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.common import times
 from headwater.common.durations import milliseconds
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
@@ -27,8 +28,6 @@ from headwater.storage.intent import Intent
 from headwater.storage.names import late_name, state_name
 from headwater.storage.ranges import Position, Range
 from headwater.storage.target import Target
-
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 class TimedFlow(RangedFlow):
@@ -153,7 +152,7 @@ class TimedFlow(RangedFlow):
 
     def _now(self) -> int:
         """Microseconds since the epoch."""
-        return (self._context.now() - _EPOCH) // _MICROSECOND
+        return (self._context.now() - times.EPOCH) // timedelta(microseconds=1)
 
     def _close(self, upto: int, idle: set[str]) -> bool:
         """Do what is over at a time; whether there was anything."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from headwater.common import times
 from headwater.project.definitions import Table
 from headwater.project.process import Keyed, Row, advance
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ def drive(table: Table, rows: Sequence[Row], *, until: datetime | None = None) -
     groups: dict[tuple[Any, ...], list[tuple[datetime, Row]]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row[table.event_time or ""]):
         groups[tuple(row[key] for key in process.keys)].append((row[table.event_time], row))
-    last = max((row[table.event_time] for row in rows), default=_EPOCH)
+    last = max((row[table.event_time] for row in rows), default=times.EPOCH)
     upto = max(until or last, last) + timedelta(microseconds=1)
     found = Driven([])
     for key, of_key in groups.items():

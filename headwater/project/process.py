@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from headwater.common import times
 from headwater.errors import FlowError, Where
 
 Row = Mapping[str, Any]
@@ -18,7 +19,6 @@ Function = Callable[["Row | None", "Keyed"], Iterable[Row] | None]
 # Columns of the table that keeps what is known of each key: its state, its timer, the event time of its last
 # row or timer, the rows that wait for their time, and when the first of all that is due.
 STATE, TIMER, TOUCHED, WAITING, DUE = "_state", "_timer", "_touched", "_waiting", "_due"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Keyed:
     """
 
     key: Mapping[str, Any]
-    now: datetime = _EPOCH
+    now: datetime = times.EPOCH
     state: dict[str, Any] | None = None
     timer: datetime | None = None
 

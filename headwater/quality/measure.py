@@ -19,6 +19,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, NumericType, StringType, StructType
 
+from headwater.common import times
 from headwater.common.durations import parse
 from headwater.errors import ProjectError
 from headwater.project.rule import Rule
@@ -179,7 +180,7 @@ def _extreme(aggregate: Callable[[Column], Column], what: str) -> Callable[..., 
 
 def _times(c: Arguments, rule: Rule, low: str | None, high: str | None, what: str) -> Judge:
     """Bounds in time, and `meta.max_age`: how far the value may lie behind the batch's clock."""
-    bounds = [None if text is None else _instant(text) for text in (low, high)]
+    bounds = [None if text is None else times.parse(text) for text in (low, high)]
     try:
         age = None if rule.max_age is None else parse(rule.max_age) / 1e6
     except ValueError as e:
@@ -199,11 +200,6 @@ def _times(c: Arguments, rule: Rule, low: str | None, high: str | None, what: st
         return None
 
     return judge
-
-
-def _instant(text: str) -> datetime:
-    at = datetime.fromisoformat(text)
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _distinct(c: Arguments, taken: Column) -> tuple[Column, DataType]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any
 
 import duckdb
 
+from headwater.common import times
 from headwater.errors import QueryError
 
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
@@ -104,8 +105,7 @@ def _value(text: str) -> Any:
         try:
             if _DATE.fullmatch(text):
                 return date.fromisoformat(text)
-            moment = datetime.fromisoformat(text)
+            return times.parse(text)
         except ValueError:
             return text
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return text

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
+
+from headwater.common import times
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def recorded(flows: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
         mine["expired"] = before["expired"]
     pinned = mine.pop("clock")
     if identity.rows and pinned:
-        mine["seconds"] = round((datetime.now(UTC) - datetime.fromisoformat(pinned)).total_seconds(), 3)
+        mine["seconds"] = round((times.now() - datetime.fromisoformat(pinned)).total_seconds(), 3)
     for rare in ("shares", "event_time", "rows"):
         if not mine[rare]:
             del mine[rare]

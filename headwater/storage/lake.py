@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
@@ -25,7 +24,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, write_deltalake
 
-from headwater.common import json_file, locks
+from headwater.common import json_file, locks, times
 from headwater.errors import ProjectError
 from headwater.runtime import failpoints
 from headwater.storage import log
@@ -220,12 +219,11 @@ class Lake:
 
     def _row(self, place: Place) -> dict[str, object]:
         path = str(place.path.relative_to(self.root))
-        now = datetime.now(UTC)
         return {
             "name": place.name,
             "generation": place.generation,
             "path": path,
-            "created_at": now,
+            "created_at": times.now(),
             "id": place.id,
         }
 

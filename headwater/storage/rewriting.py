@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from headwater.common import times
 from headwater.storage import log, stats
 
 
@@ -72,7 +73,7 @@ def expired(
 
 def _now() -> int:
     """In epoch milliseconds."""
-    return int(datetime.now(UTC).timestamp() * 1000)
+    return int(times.now().timestamp() * 1000)
 
 
 def _removed(folder: Path, path: str, now: int, *, is_change: bool) -> dict[str, Any]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 
+from headwater.common import times
 from headwater.connectors.files.file import File
 from headwater.project.bronze import BRONZE
 from headwater.storage import stored
 from headwater.storage.names import FILES_CLUSTER
 
 COLUMNS = stored.schema(BRONZE)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rows(
@@ -53,7 +53,7 @@ def rows(
 
 def written(file: File) -> datetime:
     """When a file was written last (UTC)."""
-    return _EPOCH + timedelta(microseconds=file.modified)
+    return times.EPOCH + timedelta(microseconds=file.modified)
 
 
 def _repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:

@@ -20,6 +20,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from headwater.common import times
 from headwater.connectors.kafka.topics import TIMEOUT, Options, kafka_error
 from headwater.errors import BrokerError
 
@@ -42,8 +43,7 @@ def parse_start(text: str) -> Start:
         return "latest"
     if re.fullmatch(r"-?\d+", text):
         return int(text)
-    at = datetime.fromisoformat(text)
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    return times.parse(text)
 
 
 def records(options: Options, topic: str, start: Start, *, follow: bool) -> Iterator[Message]:

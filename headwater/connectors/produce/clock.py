@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
+from headwater.common import times
+
 DEFAULT_START = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULT_STEP = timedelta(milliseconds=100)  # 200,000 records span five and a half hours
 
@@ -22,7 +24,7 @@ def stepped(start: datetime = DEFAULT_START, step: timedelta = DEFAULT_STEP) -> 
     """Epoch milliseconds from `start` on, `step` apart; a start without a zone is in UTC."""
     aware = start if start.tzinfo else start.replace(tzinfo=UTC)
     millisecond = timedelta(milliseconds=1)
-    return count((aware - datetime(1970, 1, 1, tzinfo=UTC)) // millisecond, step // millisecond)
+    return count((aware - times.EPOCH) // millisecond, step // millisecond)
 
 
 def wall_clock() -> Iterator[int]:

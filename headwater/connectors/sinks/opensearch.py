@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from opensearchpy.exceptions import (
 )
 from opensearchpy.helpers import streaming_bulk
 
+from headwater.common import times
 from headwater.connectors.sinks import (
     CHANGE,
     DELETE,
@@ -205,7 +205,7 @@ class OpenSearchIndex(Sink):
         return Position(kept["generation"], kept["version"])
 
     def _keep(self, client: OpenSearch, at: Position) -> None:
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        now = times.now().isoformat(timespec="milliseconds")
         told = {"sink": self._table.sink, "table": self._table.name, "written_at": now}
         kept = {**told, "generation": at.generation, "version": at.version}
         client.index(index=PROGRESS, id=self._uuid, body=kept)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from headwater.common import times
 from headwater.operations.maintain.clean import clean, forget_uncommitted, remove
 from headwater.runtime import failpoints
 from headwater.storage import log, stored
@@ -42,7 +43,7 @@ def forget_past(target: Target) -> None:
     """Remove what only older versions have; readers begin with a snapshot of the newest."""
     table, head = target.place.path, target.version
     DeltaTable(table).create_checkpoint()
-    clean(table, upto=head, before=datetime.now(UTC) + timedelta(seconds=1))
+    clean(table, upto=head, before=times.now() + timedelta(seconds=1))
     for path in log.read(table, head).left:
         remove(Path(path))
     forget_uncommitted(table, [], older=timedelta(0))

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import overload
 
 from deltalake import DeltaTable
 
-from headwater.common import durations
+from headwater.common import durations, times
 from headwater.operations.maintain.clean import clean, forget_uncommitted
 from headwater.operations.maintain.compact import compact
 from headwater.operations.maintain.expire import expire, part
@@ -112,7 +112,7 @@ def engines(project: Project, lake: Lake) -> list[Maintained]:
         found = [_maintain(project, lake, target.place.name, target, ()) for target in targets]
         if (version := log.head(lake.catalog)) - log.checkpoint(lake.catalog)[0] >= policy.checkpoint:
             DeltaTable(lake.catalog).create_checkpoint()
-        clean(lake.catalog, upto=version, before=datetime.now(UTC) - _kept(policy))
+        clean(lake.catalog, upto=version, before=times.now() - _kept(policy))
     return found
 
 
@@ -121,13 +121,13 @@ def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Seq
     policy = project.conf.maintain
     retention = _span(policy.tables[place.name].retention) if place.name in policy.tables else None
     fewer = compact(target, _sorting(lake, name, place), within=part(retention) if retention else None)
-    expired = expire(target, datetime.now(UTC) - retention) if retention else 0
+    expired = expire(target, times.now() - retention) if retention else 0
     kept = _kept(policy, place.name)
     target.keep(kept)
     target.checkpoint(policy.checkpoint)
     mine = [hold for hold in held if (hold.table, hold.generation) == (place.name, place.generation)]
     slowest = min(mine, key=lambda hold: hold.version, default=None)
-    before = datetime.now(UTC) - kept
+    before = times.now() - kept
     done = clean(place.path, upto=target.version if slowest is None else slowest.version, before=before)
     left = forget_uncommitted(place.path, intents_of(lake))
     return Maintained(

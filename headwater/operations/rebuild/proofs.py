@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
-from headwater.common import json_file
+from headwater.common import json_file, times
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK
@@ -62,7 +62,7 @@ def read(folder: Path) -> Proof | None:
 
 def write(folder: Path, generation: int, version: int, rows: int, fingerprint: str) -> None:
     """Keep that a version is proven, by now."""
-    proof = Proof(generation, version, rows, datetime.now(UTC).isoformat(timespec="seconds"), fingerprint)
+    proof = Proof(generation, version, rows, times.now().isoformat(timespec="seconds"), fingerprint)
     json_file.write(folder / "proven.json", asdict(proof))
 
 

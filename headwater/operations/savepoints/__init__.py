@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 
+from headwater.common import times
 from headwater.errors import ProjectError
 from headwater.operations.savepoints import cut as cuts
 from headwater.operations.savepoints.cut import Chosen, lakes
@@ -57,7 +58,7 @@ def create(project: Project, name: str) -> Savepoint:
         lakes.make({each: chosen for each, chosen in cut.items() if each in wanted}, lake, into)
         made = Savepoint(
             name=name,
-            created_at=datetime.now(UTC),
+            created_at=times.now(),
             tables={each: _held(place) for each, place in into.places().items()},
             bronze={each: _bronze(cut[each], each) for each in project.raw if each in cut},
             sinks=_sinks(project, lake),

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
+from headwater.common import times
 from headwater.errors import ProjectError
 from headwater.operations.savepoints import cut as cuts
 from headwater.operations.savepoints.cut import lakes
@@ -70,7 +71,7 @@ def copy(project: Project, target: Path, *, full: bool = False) -> dict[str, int
         cut, into = cuts.choose(project, lake), Lake(part)
         failpoints.reach("chosen", "copy")
         lakes.make(cut, lake, into, full=full, own_ids=True)
-        made = Copy(str(lake.root), datetime.now(UTC), full)
+        made = Copy(str(lake.root), times.now(), full)
         (part / MARK).write_text(json.dumps(asdict(made), default=datetime.isoformat, indent=1))
         failpoints.reach("made", "copy")
     return {name: chosen.version for name, chosen in cut.items()}

@@ -12,10 +12,10 @@ import json
 import time
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from headwater.common import times
 from headwater.errors import QualityError, QueryError
 from headwater.operations.validation import docs as pages
 from headwater.operations.validation import gx, results
@@ -73,7 +73,7 @@ def run(
     pages.check(docs)
     lake = Lake(project.conf.lake)
     suites, skipped = _choose(project, lake, table, at)
-    run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
+    run_id = f"{times.now():%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
     validations = tuple(
         _validate(project, suite, lake.place(suite.table), at, SAMPLES if samples else 0) for suite in suites
     )
@@ -136,7 +136,7 @@ def _validate(project: Project, suite: Suite, place: Place, at: str | None, samp
     found = {"expectations": [], **json.loads(suite.file.read_text(encoding="utf-8"))}
     suite, found = without_batches(suite, found)
     rows = on_spark.frame(project.conf, source, version)
-    validated_at, began = datetime.now(UTC), time.monotonic()
+    validated_at, began = times.now(), time.monotonic()
     document = gx.judge(suite, found, rows, samples=samples)
     seconds = time.monotonic() - began
     said = {result["expectation_config"]["id"]: result for result in document["results"]}

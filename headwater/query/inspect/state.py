@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from headwater import query
+from headwater.common import times
 from headwater.common.scratch import quoted
 from headwater.errors import ProjectError
 from headwater.planner.event_time import NEVER, EventTime
@@ -17,8 +18,6 @@ from headwater.query.result import Result
 from headwater.storage import log, summary
 from headwater.storage.lake import Lake, Place
 from headwater.storage.names import late_name, state_name
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -120,6 +119,6 @@ def _place(project: Project, table: str) -> Place:
 
 def _at(micros: int) -> datetime | None:
     try:
-        return _EPOCH + timedelta(microseconds=micros)
+        return times.EPOCH + timedelta(microseconds=micros)
     except OverflowError:
         return None

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import duckdb
 
-from headwater.common import durations
+from headwater.common import durations, times
 from headwater.errors import QueryError
 from headwater.project.definitions import Table
 from headwater.project.load import Project
@@ -53,7 +53,7 @@ def measure(
     sources = Sources(project.root, project.env, project.conf)
     table = sources.named([name])[0]
     declared = below(project, table.name)
-    since = datetime.now(UTC) - last if last is not None else None
+    since = times.now() - last if last is not None else None
     with on_duckdb.connect(sources, [table]) as connection:
         view = ".".join(map(on_duckdb.identifier, table.name.split(".", 1)))
         try:
@@ -154,7 +154,7 @@ def _judge(
     )
     taken = "taken AS (SELECT *, NULL::BIGINT AS before FROM rows)"
     if since is not None:
-        micros = (since - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        micros = (since - times.EPOCH) // timedelta(microseconds=1)
         taken = (
             f"firsts AS (SELECT c, t, p, min(o) AS first FROM rows WHERE i >= {micros} GROUP BY ALL), "
             "seeds AS (SELECT c, t, p, first, max(known) FILTER (WHERE o < first) AS before "
