@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+import json
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -77,20 +77,19 @@ def tail_topic(
         bool, typer.Option("--follow/--no-follow", " /-e", help="Wait for new records, or end at the end.")
     ] = True,
     form: Annotated[
-        str, typer.Option("--format", "-f", help="text | json | kcat's tokens, such as '%p %o %k %s\\n'")
+        Literal["text", "json"], typer.Option("--format", "-f", help="How to print them.")
     ] = "text",
     project: Project = None,
     env: Env = "local",
 ) -> None:
-    """Print a topic's records as kcat would: partition:offset, timestamp, key, value, headers."""
+    """Print a topic's records: partition:offset, timestamp, key, value, headers."""
     try:
         begin = tail.parse_start(start_at)
-        tail.check_format(form)
     except ValueError as e:
         raise typer.BadParameter(str(e)) from None
     for message in islice(tail.records(_options(project, env), topic, begin, follow=follow), count):
-        sys.stdout.write(tail.render(message, form))
-        sys.stdout.flush()
+        said = tail.line(message) if form == "text" else json.dumps(tail.fields(message), ensure_ascii=False)
+        print(said, flush=True)
 
 
 def _embedded(project: Path | None, env: str) -> EmbeddedBroker:

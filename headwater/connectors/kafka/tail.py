@@ -1,15 +1,14 @@
-"""Records of a topic for people's eyes, as kcat prints them; works on any cluster.
+"""Records of a topic for people's eyes; works on any cluster.
 
 Nothing is written to the cluster: no group is joined and no offset committed.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from confluent_kafka import (
     TIMESTAMP_NOT_AVAILABLE,
@@ -25,10 +24,6 @@ from headwater.connectors.kafka.topics import TIMEOUT, Options, kafka_error
 from headwater.errors import BrokerError
 
 Start = Literal["earliest", "latest"] | int | datetime
-
-TEXT = "%p:%o  %i  %k  %s  %h\n"
-_TOKEN = re.compile(r"%(.)|\\([nrt\\])", flags=re.DOTALL)
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\"}
 
 
 def parse_start(text: str) -> Start:
@@ -73,38 +68,39 @@ def records(options: Options, topic: str, start: Start, *, follow: bool) -> Iter
         consumer.close()
 
 
-def render(message: Message, form: str) -> str:
-    """A record as `text`, `json`, or by kcat's format tokens, with a new line at its end where kcat has one.
-
-    Tokens: %t topic, %p partition, %o offset, %k key, %s value, %K and %S their sizes in bytes (-1: null),
-    %T timestamp in milliseconds, %i timestamp as ISO 8601 in UTC, %h headers, %% a percent sign.
-    """
-    fields = _fields(message)
-    if form == "json":
-        return json.dumps(fields, ensure_ascii=False) + "\n"
-    tokens = _tokens(fields, message)
-    return _TOKEN.sub(
-        lambda found: tokens[found[1]] if found[1] else _ESCAPES[found[2]], TEXT if form == "text" else form
-    )
+def line(message: Message) -> str:
+    """A record for people: partition:offset, timestamp (ISO 8601 in UTC), key, value and headers."""
+    record = fields(message)
+    at, key, value = record["timestamp"] or "-", record["key"], record["value"]
+    headers = ",".join(f"{printable(name)}={_or_null(held)}" for name, held in record["headers"])
+    return f"{record['partition']}:{record['offset']}  {at}  {_or_null(key)}  {_or_null(value)}  {headers}"
 
 
-def check_format(form: str) -> None:
-    """Refuse a format with a token that is not one.
+def fields(message: Message) -> dict[str, Any]:
+    """A record as JSON has it; what is not text appears as in `printable`."""
+    kind, at = message.timestamp()
+    known = kind != TIMESTAMP_NOT_AVAILABLE
+    when = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds") if known else None
+    headers = message.headers() or []
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": when and when.replace("+00:00", "Z"),
+        "key": printable(message.key()),
+        "value": printable(message.value()),
+        "headers": [
+            [name, printable(held)]
+            for name, held in (headers.items() if isinstance(headers, dict) else headers)
+        ],
+    }
 
-    Raises:
-        ValueError: the message names the token.
-    """
-    if form not in ("text", "json"):
-        for found in _TOKEN.finditer(form):
-            if found[1] and found[1] not in "tpoksKSTih%":
-                raise ValueError(f"unknown token %{found[1]}; known: %t %p %o %k %s %K %S %T %i %h %%")
 
-
-def printable(data: bytes | None) -> str:
-    """Bytes as text that can do a terminal no harm: what is not printable UTF-8 appears as an escape."""
+def printable(data: str | bytes | None) -> str | None:
+    """Text that can do a terminal no harm: what is not printable UTF-8 appears as an escape."""
     if data is None:
-        return "NULL"
-    text = data.decode("utf-8", "backslashreplace")
+        return None
+    text = data if isinstance(data, str) else data.decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
@@ -151,46 +147,5 @@ def _until_end(consumer: Consumer, reading: set[int], topic: str) -> Iterator[Me
             )
 
 
-def _fields(message: Message) -> dict[str, object]:
-    kind, at = message.timestamp()
-    known = kind != TIMESTAMP_NOT_AVAILABLE
-    when = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds") if known else None
-    key, value = message.key(), message.value()
-    return {
-        "topic": message.topic(),
-        "partition": message.partition(),
-        "offset": message.offset(),
-        "timestamp": when and when.replace("+00:00", "Z"),
-        "key": None if key is None else printable(_bytes(key)),
-        "value": None if value is None else printable(_bytes(value)),
-        "headers": [
-            [name, None if held is None else printable(_bytes(held))] for name, held in _headers(message)
-        ],
-    }
-
-
-def _tokens(fields: Mapping[str, object], message: Message) -> dict[str, str]:
-    key, value = message.key(), message.value()
-    headers = (f"{printable(name.encode())}={printable(_bytes(held))}" for name, held in _headers(message))
-    return {
-        "t": str(fields["topic"]),
-        "p": str(fields["partition"]),
-        "o": str(fields["offset"]),
-        "T": str(message.timestamp()[1]),
-        "i": str(fields["timestamp"] or "-"),
-        "k": printable(_bytes(key)),
-        "s": printable(_bytes(value)),
-        "K": str(-1 if key is None else len(key)),
-        "S": str(-1 if value is None else len(value)),
-        "h": ",".join(headers),
-        "%": "%",
-    }
-
-
-def _headers(message: Message) -> list[tuple[str, str | bytes | None]]:
-    headers = message.headers() or []
-    return list(headers.items() if isinstance(headers, dict) else headers)
-
-
-def _bytes(data: str | bytes | None) -> bytes | None:
-    return data.encode() if isinstance(data, str) else data
+def _or_null(text: str | None) -> str:
+    return "NULL" if text is None else text
