@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headwater.operations.rebuild.compare import Side, compare
+from headwater.common.diff import Side
+from headwater.operations.rebuild.compare import compare
 
 
 def side(path: Path, *values: float) -> Side:
     table = pa.table({"key": list(range(len(values))), "value": pa.array(values, pa.float64())})
     pq.write_table(table, path)
-    return Side([str(path)], {field.name: field.type for field in table.schema})
+    return Side([str(path)], table.schema)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.common import scratch
+from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError
 from headwater.flows.context import Context
@@ -63,12 +64,12 @@ class ChangedFlow(RangedFlow):
         """
         columns = ", ".join(quoted(name) for name in made.schema.names)
         keys = ", ".join(self._keys)
-        same = " AND ".join(f"made.{key} IS NOT DISTINCT FROM changed.{key}" for key in self._keys)
+        on_same = f"ON {same('made', 'changed', self._keys)}"
         with scratch.connection() as connection:
             connection.register("changed", changed)
             connection.register("made", made)
             others = connection.execute(
-                f"SELECT (SELECT count(*) FROM made ANTI JOIN changed ON {same}), "
+                f"SELECT (SELECT count(*) FROM made ANTI JOIN changed {on_same}), "
                 f"(SELECT count(*) FROM (SELECT 1 FROM made GROUP BY {keys} HAVING count(*) > 1))"
             ).fetchone()
             if others is not None and any(others):
@@ -82,7 +83,7 @@ class ChangedFlow(RangedFlow):
                 )
             gone = connection.execute(
                 f"SELECT {columns} FROM made WHERE false UNION ALL BY NAME "
-                f"SELECT {keys} FROM changed ANTI JOIN made ON {same}"
+                f"SELECT {keys} FROM changed ANTI JOIN made {on_same}"
             ).to_arrow_table()
         gone = gone.select(made.schema.names).cast(made.schema)
         parts = ((made, False), (gone, True))

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.common import scratch, times
+from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.connectors.decode import SOURCE
 from headwater.errors import FlowError, Where, describe
@@ -144,12 +145,9 @@ class ProcessFlow(TimedFlow):
         files = self._state.files()
         kept = "read_parquet($files, hive_partitioning = false)" if files else "nothing"
         connection.register("nothing", self._kept.empty_table())
-        same = " AND ".join(
-            f"s.{key} IS NOT DISTINCT FROM f.{key}" for key in map(quoted, self._process.keys)
-        )
         connection.execute(
             f"CREATE TEMP TABLE states AS SELECT * FROM {kept} s WHERE epoch_us({DUE}) < {limit} "
-            f"OR EXISTS (SELECT 1 FROM fresh f WHERE {same})",
+            f"OR EXISTS (SELECT 1 FROM fresh f WHERE {same('s', 'f', map(quoted, self._process.keys))})",
             {"files": files} if files else {},
         )
         names = ", ".join(map(quoted, self._columns))
@@ -261,14 +259,12 @@ class ProcessFlow(TimedFlow):
     def _changes(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
         """What changes in the state: its columns, and whether a row goes."""
         once = ", ".join(f"any_value({name}) AS {name}" for name in (STATE, TIMER, TOUCHED, WAITING))
-        same = " AND ".join(
-            f"s.{key} IS NOT DISTINCT FROM n.{key}" for key in map(quoted, self._process.keys)
-        )
         found = connection.execute(
             f"WITH n AS (SELECT {self._keys}, {once}, min({DUE}) AS {DUE} FROM "
             f"(SELECT * FROM kept UNION ALL BY NAME SELECT * FROM later) GROUP BY {self._keys}), "
             f"gone AS (SELECT *, {STATE} IS NULL AND {TIMER} IS NULL AND {WAITING} IS NULL AS {GONE} FROM n) "
-            f"SELECT * FROM gone n WHERE NOT {GONE} OR EXISTS (SELECT 1 FROM states s WHERE {same})"
+            f"SELECT * FROM gone n WHERE NOT {GONE} "
+            f"OR EXISTS (SELECT 1 FROM states s WHERE {same('s', 'n', map(quoted, self._process.keys))})"
         ).to_arrow_table()
         wanted = self._kept.append(pa.field(GONE, pa.bool_()))
         return found.select(wanted.names).cast(wanted)

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from headwater.common import json_file, scratch
+from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.connectors import kafka
 from headwater.connectors.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
@@ -193,7 +194,6 @@ class PublishFlow:
         head = self._goal(place)
         old, new = self._held(before, at.version), self._held(place.path, head)
         keys = [quoted(key) for key in self._keys] or [quoted(name) for name in self._columns.names]
-        same = " AND ".join(f"new.{key} IS NOT DISTINCT FROM old.{key}" for key in keys)
         with scratch.connection() as connection:
             connection.register("old", old)
             connection.register("new", new)
@@ -201,7 +201,7 @@ class PublishFlow:
                 f"SELECT *, '{UPSERT}' AS {CHANGE} FROM (SELECT * FROM new EXCEPT ALL SELECT * FROM old)"
             ).to_arrow_table()
             gone = connection.execute(
-                f"SELECT *, '{DELETE}' AS {CHANGE} FROM old ANTI JOIN new ON {same}"
+                f"SELECT *, '{DELETE}' AS {CHANGE} FROM old ANTI JOIN new ON {same('new', 'old', keys)}"
             ).to_arrow_table()
         columns = self._columns.append(pa.field(CHANGE, pa.string()))
         parts = [gone.cast(columns)] if self._keys else []

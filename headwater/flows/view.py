@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from headwater.common import scratch
+from headwater.common.diff import differ, same
 from headwater.common.durations import milliseconds
 from headwater.common.report import Account
 from headwater.common.scratch import quoted
@@ -223,8 +224,7 @@ class ViewFlow:
         """
         keys = [quoted(key) for key in self._analysed.keys]
         columns = [quoted(name) for name in self._analysed.columns.fieldNames()]
-        same = " AND ".join(f"new.{key} IS NOT DISTINCT FROM old.{key}" for key in keys)
-        differs = " OR ".join(f"new.{name} IS DISTINCT FROM old.{name}" for name in columns)
+        on_same = f"ON {same('new', 'old', keys)}"
         old = self._table.held(self._analysed.stored)
         with scratch.connection() as connection:
             connection.register("new", rows)
@@ -243,8 +243,8 @@ class ViewFlow:
                 )
             changes = connection.execute(
                 f"SELECT new.*, false AS {GONE} FROM new LEFT JOIN (SELECT *, true AS _here FROM held) old "
-                f"ON {same} WHERE old._here IS NULL OR {differs} "
-                f"UNION ALL SELECT old.*, true FROM held old ANTI JOIN new ON {same}"
+                f"{on_same} WHERE old._here IS NULL OR {differ('new', 'old', columns)} "
+                f"UNION ALL SELECT old.*, true FROM held old ANTI JOIN new {on_same}"
             ).to_arrow_table()
         return changes.cast(self._analysed.stored.append(pa.field(GONE, pa.bool_())))
 

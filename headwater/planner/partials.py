@@ -10,6 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headwater.common import scratch
+from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.planner.aggregate import BOUNDS, Aggregate, Output
 from headwater.storage.names import PARTIAL
@@ -62,20 +63,20 @@ def combine(aggregate: Aggregate, held: pa.Table, fresh: pa.Table, closing: int)
         )
         connection.execute(
             f"CREATE TEMP TABLE merged AS WITH parts AS ("
-            f"SELECT {names} FROM held SEMI JOIN fresh ON {_same('held', 'fresh', within)} "
+            f"SELECT {names} FROM held SEMI JOIN fresh ON {same('held', 'fresh', within)} "
             f"UNION ALL SELECT {names} FROM fresh) "
             f"SELECT {values} FROM ({_numbered(aggregate, plain)}) p {groups}"
         )
         connection.execute(
             f"CREATE TEMP VIEW now AS SELECT {names} FROM merged UNION ALL "
-            f"SELECT {names} FROM held ANTI JOIN fresh ON {_same('held', 'fresh', within)}"
+            f"SELECT {names} FROM held ANTI JOIN fresh ON {same('held', 'fresh', within)}"
         )
         outputs = ", ".join(quoted(output.name) for output in aggregate.outputs)
         closed = connection.execute(f"SELECT {outputs} FROM now WHERE {over}").to_arrow_table()
         changes = connection.execute(
             f"SELECT {names}, false AS {GONE} FROM merged WHERE NOT ({over}) UNION ALL "
             f"SELECT {names}, true FROM held ANTI JOIN (SELECT * FROM now WHERE NOT ({over})) still "
-            f"ON {_same('held', 'still', keys)}"
+            f"ON {same('held', 'still', keys)}"
         ).to_arrow_table()
     kept = pa.schema([held.schema.field(output.name) for output in aggregate.outputs])
     return changes.cast(held.schema.append(pa.field(GONE, pa.bool_()))), closed.cast(kept)
@@ -148,8 +149,3 @@ def _numbered(aggregate: Aggregate, keys: list[str]) -> str:
     # Of parts with the same bounds that which begins a session is the first: those before it go to another.
     order = f"ORDER BY {_START}, {_END}, _begins DESC {rows} CURRENT ROW"
     return f"SELECT *, sum(_begins) OVER ({by}{order}) AS _session FROM ({begins})"
-
-
-def _same(left: str, right: str, keys: list[str]) -> str:
-    """Whether two rows have the same keys; NULL is like NULL."""
-    return " AND ".join(f"{left}.{key} IS NOT DISTINCT FROM {right}.{key}" for key in keys) or "true"

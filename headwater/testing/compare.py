@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from headwater.operations.rebuild.compare import Side, compare
+from headwater.common.diff import NOTHING, Side
+from headwater.operations.rebuild.compare import compare
 from headwater.testing.rows import Rows
 
 Table: TypeAlias = pa.Table | DataFrame | Rows | Sequence[Mapping[str, Any]]
@@ -62,9 +63,9 @@ def _arrow(rows: Table) -> pa.Table:
 
 def _side(rows: pa.Table, file: Path) -> Side:
     if not rows.column_names:  # of no rows, so no columns are known
-        return Side()
+        return NOTHING
     pq.write_table(rows, file)
-    return Side([str(file)], {field.name: field.type for field in rows.schema})
+    return Side([str(file)], rows.schema)
 
 
 def _key(row: Mapping[str, Any], keys: Iterable[str]) -> str:

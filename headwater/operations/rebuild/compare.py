@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
@@ -11,7 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from headwater.common import scratch
-from headwater.common.scratch import comparable, quoted
+from headwater.common.diff import NOTHING, Name, Pair, Side, only
+from headwater.common.scratch import quoted
 from headwater.errors import FlowError, first_line
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, files
@@ -53,27 +54,6 @@ class Difference:
         return bool(self.gone or self.new or self.columns)
 
 
-@dataclass(frozen=True)
-class Side:
-    """Rows to compare.
-
-    Attributes:
-        files: which hold them; none where there is no table.
-        columns: {column → its type}.
-        settled: files of the ledger of the records among them that count no more; see
-            `headwater.quality.quarantine`.
-        where: which of the rows, in SQL; "": all.
-    """
-
-    files: list[str] = field(default_factory=list)
-    columns: dict[str, pa.DataType] = field(default_factory=dict)
-    settled: list[str] = field(default_factory=list)
-    where: str = ""
-
-
-NOTHING = Side()
-
-
 def sides(lake: Lake, name: str, version: int | None, after: int = 0) -> Iterator[tuple[str, Side]]:
     """The rows of a table at a version, and those that its flow had written beside it by then.
 
@@ -101,7 +81,8 @@ def sides(lake: Lake, name: str, version: int | None, after: int = 0) -> Iterato
         side = _side(place, upto, since, own)
         ledger = places.get(resolved_name(name)) if own else None
         if ledger is not None:
-            side = Side(side.files, side.columns, files(ledger.path, _by(ledger, replay_name(name), flows)))
+            settled = files(ledger.path, _by(ledger, replay_name(name), flows))
+            side = replace(side, which=_unsettled(settled))
         yield other, side
 
 
@@ -116,7 +97,7 @@ def _by(beside: Place, flow: str, flows: dict[str, Any]) -> int:
 
 def _side(place: Place, version: int, after: int = 0, without: Set[str] = frozenset()) -> Side:
     schema = pa.schema(DeltaTable(place.path, version=version).schema().to_arrow())
-    columns = {field.name: field.type for field in schema if field.name not in {PARTIAL, *without}}
+    columns = pa.schema([field for field in schema if field.name not in {PARTIAL, *without}])
     if not after:
         return Side(files(place.path, version), columns)
     commits = log.commits(place.path, after=after, upto=version)
@@ -129,49 +110,32 @@ def compare(name: str, live: Side, built: Side, limit: int = 0) -> Difference:
     Raises:
         FlowError: a file can't be read.
     """
-    common = [column for column in live.columns if column in built.columns]
-    apart = set(live.columns) ^ set(built.columns) if live.columns and built.columns else set()
-    kinds = {**live.columns, **built.columns}
-    values = ", ".join(comparable(column, kinds[column]) for column in common or kinds)
+    # Rows of a table that is not there are compared by the columns of the other.
+    old = replace(live, columns=live.columns or built.columns)
+    new = replace(built, columns=built.columns or live.columns)
+
+    def only_in(one: Name, other: Name) -> tuple[int, tuple[dict[str, Any], ...]]:
+        rows = only(one, other)
+        count = pair.count(rows)
+        shown = pair.execute(f"{rows} ORDER BY ALL LIMIT {limit}").to_pylist() if count and limit else []
+        return count, tuple(shown)
+
     with scratch.connection() as connection:
-
-        def ask(text: str) -> list[dict[str, Any]]:
-            try:
-                found: list[dict[str, Any]] = connection.execute(text).to_arrow_table().to_pylist()
-                return found
-            except duckdb.Error as e:
-                raise FlowError(
-                    f"{name}: its rows can't be compared: {first_line(e)}", code="NOT_COMPARABLE", table=name
-                ) from e
-
-        def only(one: Side, other: Side) -> tuple[int, tuple[dict[str, Any], ...]]:
-            if not one.files:
-                return 0, ()
-            text = _rows(one, values)
-            if other.files:
-                text += f" EXCEPT ALL {_rows(other, values)}"
-            count = int(ask(f"SELECT count(*) AS n FROM ({text})")[0]["n"])
-            some = ask(f"SELECT * FROM ({text}) ORDER BY ALL LIMIT {limit}") if count and limit else []
-            return count, tuple(some)
-
-        before, after = (
-            int(ask(_rows(side, "count(*) AS n"))[0]["n"]) if side.files else 0 for side in (live, built)
-        )
-        gone, only_before = only(live, built)
-        new, only_after = only(built, live)
-    return Difference(name, before, after, gone, new, tuple(sorted(apart)), only_before, only_after)
+        try:
+            pair = Pair(connection, old, new)
+            before, after = pair.count("FROM old"), pair.count("FROM new")
+            (gone, only_before), (came, only_after) = only_in("old", "new"), only_in("new", "old")
+        except duckdb.Error as e:
+            raise FlowError(
+                f"{name}: its rows can't be compared: {first_line(e)}", code="NOT_COMPARABLE", table=name
+            ) from e
+    return Difference(name, before, after, gone, came, pair.apart, only_before, only_after)
 
 
-def _rows(side: Side, values: str) -> str:
-    text = f"SELECT {values} FROM {_read(side.files)}"
-    if side.where:
-        return f"{text} WHERE {side.where}"
-    if not side.settled:
-        return text
-    done = f"SELECT {_PLACE} FROM {_read(side.settled)} WHERE outcome <> 'discarded'"
-    return f"{text} ANTI JOIN ({done}) USING ({_PLACE})"
-
-
-def _read(paths: list[str]) -> str:
-    listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-    return f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
+def _unsettled(ledger: list[str]) -> str:
+    """Which records of a quarantine still count; see `headwater.quality.quarantine`."""
+    if not ledger:
+        return ""
+    listed = ", ".join("'" + path.replace("'", "''") + "'" for path in ledger)
+    read = f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
+    return f"ANTI JOIN (SELECT {_PLACE} FROM {read} WHERE outcome <> 'discarded') USING ({_PLACE})"

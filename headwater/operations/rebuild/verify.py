@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from headwater.common.diff import NOTHING
 from headwater.operations.rebuild import proofs
-from headwater.operations.rebuild.compare import NOTHING, Difference, compare, sides
+from headwater.operations.rebuild.compare import Difference, compare, sides
 from headwater.operations.rebuild.cut import Cut
 from headwater.planner.analysis import Analysed
 from headwater.planner.changes import shortened, verdict
@@ -48,7 +49,7 @@ def differences(
         theirs = dict(sides(built, name, there))
         for each, side in ours.items():
             if each == name and where:
-                side, theirs[each] = replace(side, where=where), replace(theirs[each], where=where)
+                side, theirs[each] = (replace(rows, which=f"WHERE {where}") for rows in (side, theirs[each]))
             if each == name or (side, theirs[each]) != (NOTHING, NOTHING):
                 found.append(compare(each, side, theirs[each], limit))
     return found

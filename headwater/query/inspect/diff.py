@@ -7,19 +7,23 @@ Elsewhere a row is in one of the versions alone, or in both.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
 
 from headwater.common import scratch
+from headwater.common.diff import Pair, Side, differ, only, same
 from headwater.common.scratch import quoted
 from headwater.errors import QueryError
 from headwater.planner.changes import facts
 from headwater.query import at as past
-from headwater.query.inspect.versions import Pair, held, only
 from headwater.query.sources import Sources
 from headwater.storage import log, summary
-from headwater.storage.lake import Lake
+from headwater.storage.lake import Lake, files
+from headwater.storage.names import PARTIAL
 
 Kind = Literal["added", "removed", "changed"]
 
@@ -93,7 +97,7 @@ def diff(sources: Sources, name: str, since: str, until: str | None, most: int) 
     keys = _keys(Lake(sources.conf.lake), table.name)
     try:
         with scratch.connection() as connection:
-            pair = Pair(connection, held(table.path, before), held(table.path, after))
+            pair = Pair(connection, _side(table.path, before), _side(table.path, after))
             parts = _by_keys(pair, keys) if keys else _whole()
             counts = {kind: pair.count(rows) for kind, rows in parts.items()}
             rows = [
@@ -120,18 +124,22 @@ def _keys(lake: Lake, name: str) -> tuple[str, ...]:
     return tuple(known.get("keys", "").split(", ")) if known.get("keys") else ()
 
 
+def _side(table: Path, version: int) -> Side:
+    columns = pa.schema(DeltaTable(table, version=version).schema().to_arrow())
+    return Side(files(table, version), pa.schema([field for field in columns if field.name != PARTIAL]))
+
+
 def _whole() -> dict[Kind, str]:
     return {"removed": only("old", "new"), "added": only("new", "old")}
 
 
 def _by_keys(pair: Pair, keys: tuple[str, ...]) -> dict[Kind, str]:
-    same = " AND ".join(f"old.{key} IS NOT DISTINCT FROM new.{key}" for key in map(quoted, keys))
-    others = [quoted(name) for name in pair.columns if name not in keys]
-    differs = " OR ".join(f"old.{name} IS DISTINCT FROM new.{name}" for name in others) or "false"
+    on_same = f"ON {same('old', 'new', map(quoted, keys))}"
+    differs = differ("old", "new", (quoted(name) for name in pair.columns if name not in keys))
     return {
-        "removed": f"FROM old ANTI JOIN new ON {same}",
-        "changed": f"SELECT old AS before, new AS after FROM old JOIN new ON {same} WHERE {differs}",
-        "added": f"FROM new ANTI JOIN old ON {same}",
+        "removed": f"FROM old ANTI JOIN new {on_same}",
+        "changed": f"SELECT old AS before, new AS after FROM old JOIN new {on_same} WHERE {differs}",
+        "added": f"FROM new ANTI JOIN old {on_same}",
     }
 
 
