@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from raising import raises_code
@@ -20,12 +20,12 @@ from headwater.errors import Where
 from headwater.errors.codes import Code
 from headwater.planner import aggregate
 from headwater.planner.aggregate import Aggregate, Output
-from headwater.planner.event_time import NEVER
-from headwater.planner.partials import combine
+from headwater.planner.partials import computed, merge, regrouped
 from headwater.runtime import jvm
 from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
 from headwater.storage.target import Target
+from headwater.testing import Project
 
 DDL = "at TIMESTAMP, k STRING, x DOUBLE, f FLOAT, n BIGINT, i INT, d DECIMAL(12,2), s STRING, day DATE, "
 DDL += "ok BOOLEAN"
@@ -199,7 +199,7 @@ def test_no_aggregate_is_none(interpreted: SparkSession, rows: DataFrame) -> Non
         (
             "SELECT k, avg(d) m FROM rows GROUP BY k",
             "AGGREGATE_NOT_MAINTAINABLE",
-            "avg of DECIMAL is not supported; keep sum and count",
+            "avg of DECIMAL or INTERVAL is not supported; keep sum and count",
         ),
         ("SELECT k, sum(x) s FROM rows GROUP BY ROLLUP(k)", "GROUPING_SETS_NOT_SUPPORTED", "ROLLUP"),
         (
@@ -335,6 +335,104 @@ def test_of_equal_orders_one_value_is_taken_whatever_came_first(
         assert [(row["s"], row["none"]) for row in kept] == [(want, None)]
 
 
+MOST, WIDE, NEAR = 2**63 - 1, f"{'9' * 36}.99", f"6{'0' * 35}"
+NEGATIVE_NAN = -math.nan  # what 0.0 / 0.0 is on many processors
+
+
+@pytest.mark.parametrize("way", ["merged", "combined", "in one batch"])
+@pytest.mark.parametrize(
+    ("values", "column"),
+    [
+        ([{"n": MOST}, {"n": 10}], "sum_n"),
+        ([{"n": -MOST}, {"n": -10}], "sum_n"),
+        ([{"s": WIDE}, {"s": WIDE}], "sum_wide"),
+        ([{"s": f"-{NEAR}"}, {"s": f"-{NEAR}"}], "sum_wide"),
+    ],
+)
+def test_a_sum_that_outgrows_its_type_is_not_committed(
+    interpreted: SparkSession, tmp_path: Path, values: list[dict[str, Any]], column: str, way: str
+) -> None:
+    sql = "SELECT k, sum(n) sum_n, sum(CAST(s AS DECIMAL(38,2))) sum_wide, sum(x) sum_x FROM rows GROUP BY k"
+    data = [row(**each) for each in values]
+    with pytest.raises(ArithmeticException):
+        table(query(interpreted, sql, data))
+    batches = [data] if way == "in one batch" else [[each] for each in data]
+    keep = combined if way == "combined" else maintained
+    with raises_code("SUM_OUTGROWS_TYPE", match=f"gold/t.sql: gold.t: .*{column}", table="gold.t"):
+        keep(interpreted, sql, batches, tmp_path)
+    assert DeltaTable(Lake(tmp_path).places()["gold.t"].path).version() == len(batches) - 1
+
+
+def test_a_table_whose_sum_outgrew_its_type_goes_on_once_it_is_rebuilt(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    project = Project(
+        {
+            "conf/local.yaml": "kafka: embedded\n",
+            "bronze/raw.py": "import headwater as hw\nraw = hw.topic('raw')\n",
+            "silver/paid.py": """import headwater as hw
+@hw.table(source="bronze.raw", decode=hw.json("who STRING, n BIGINT"))
+def paid(raw):
+    \"\"\"One row per payment.\"\"\"
+    return raw
+""",
+            "gold/paid.sql": "CREATE STREAMING TABLE gold.paid AS SELECT who, sum(n) AS paid "
+            "FROM STREAM silver.paid GROUP BY who",
+        },
+        tmp_path,
+        spark=interpreted,
+    )
+    project.send("raw", [{"who": "a", "n": MOST}]).step()
+    project.send("raw", [{"who": "a", "n": 10}])
+    with raises_code("SUM_OUTGROWS_TYPE", table="gold.paid", file="gold/paid.sql"):
+        project.step()
+    assert project.rows("gold.paid") == [("a", MOST)]
+    project.change("gold/paid.sql", "sum(n)", "sum(CAST(n AS DECIMAL(38, 0)))")
+    assert project.rebuild("gold.paid").swapped
+    assert project.rows("gold.paid") == [("a", MOST + 10)]
+
+
+@pytest.mark.parametrize("keep", ["maintained", "combined"])
+def test_a_sum_that_just_fits_its_type_is_kept(interpreted: SparkSession, tmp_path: Path, keep: str) -> None:
+    sql = "SELECT k, sum(n) n, min(n) m, sum(d) d, sum(CAST(s AS DECIMAL(38,2))) s FROM rows GROUP BY k"
+    values = [
+        (2**62, Decimal("9999999999.99"), WIDE[:-1] + "8"),
+        (2**62 - 1, Decimal("-0.01"), "0.01"),
+        (-(2**63), None, f"-{WIDE}"),
+        (-(2**63) + 1, None, f"-{WIDE}"),
+    ]
+    batches = [[row(n=n, d=d, s=s)] for n, d, s in values]
+    kept = {"maintained": maintained, "combined": combined}[keep](interpreted, sql, batches, tmp_path)
+    assert kept == table(query(interpreted, sql, [row for batch in batches for row in batch]))
+
+
+@pytest.mark.parametrize("keep", ["maintained", "combined"])
+def test_an_average_does_not_outgrow_a_whole_number(
+    interpreted: SparkSession, tmp_path: Path, keep: str
+) -> None:
+    sql = "SELECT k, avg(n) a FROM rows GROUP BY k"
+    batches = [[row(n=MOST), row(n=MOST)], [row(n=MOST)]]
+    kept = {"maintained": maintained, "combined": combined}[keep](interpreted, sql, batches, tmp_path)
+    assert kept == table(query(interpreted, sql, [row for batch in batches for row in batch]))
+
+
+@pytest.mark.parametrize("keep", ["maintained", "combined"])
+@pytest.mark.parametrize("values", [(1.0, NEGATIVE_NAN), (NEGATIVE_NAN, 1.0), (NEGATIVE_NAN, math.inf)])
+def test_a_nan_is_the_greatest_value_whatever_its_sign(
+    interpreted: SparkSession, tmp_path: Path, values: tuple[float, float], keep: str
+) -> None:
+    sql = """SELECT k, min(x) least, max(x) most, max(f) most_f, max_by(s, x) of_most, min_by(s, x) of_least,
+        min(struct(x, s)) AS pair FROM rows GROUP BY k"""
+    batches = [[row(x=x, f=x, s=repr(x))] for x in values]
+    kept = {"maintained": maintained, "combined": combined}[keep](interpreted, sql, batches, tmp_path)
+    assert repr(kept) == repr(table(query(interpreted, sql, [row for batch in batches for row in batch])))
+
+
+def row(**values: Any) -> tuple[Any, ...]:
+    """A row of which some columns are known, the others NULL."""
+    return tuple(values.get(column.split()[0]) for column in DDL.replace("(12,2)", "").split(", "))
+
+
 def query(interpreted: SparkSession, sql: str, data: list[tuple[Any, ...]]) -> DataFrame:
     interpreted.createDataFrame(data, jvm.ddl(DDL)).coalesce(1).createOrReplaceTempView("rows")
     return interpreted.sql(sql)
@@ -349,8 +447,8 @@ def maintained(
     stored = aggregate.schema(query(interpreted, sql, []), WHERE)
     target = Target(Lake(folder).create("gold.t", stored, properties={}))
     for sequence, batch in enumerate(batches):
-        partial = aggregate.partial(query(interpreted, sql, batch), WHERE).toArrow().cast(stored)
-        target.merge(partial, found.keys, found.merged(), Identity("gold.t", 1, sequence, {}))
+        partial = computed(query(interpreted, sql, batch), WHERE).cast(stored)
+        merge(found, target, partial, Identity("gold.t", 1, sequence, {}), WHERE)
     kept = DeltaTable(target.place.path).to_pyarrow_table().to_pylist()
     for row in kept:
         row.pop(aggregate.PARTIAL, None)
@@ -363,13 +461,11 @@ def combined(
     """The rows of a table that each batch's partial result was put together with outside of it."""
     found = aggregate.find(query(interpreted, sql, []), WHERE)
     assert found is not None
-    groups = Aggregate(tuple(replace(output, window="") for output in found.outputs))
     stored = aggregate.schema(query(interpreted, sql, []), WHERE)
     target = Target(Lake(folder).create("gold.t", stored, properties={}))
     for sequence, batch in enumerate(batches):
-        partial = aggregate.partial(query(interpreted, sql, batch), WHERE).toArrow().cast(stored)
-        changes, closed = combine(groups, target.held(stored), partial, NEVER)
-        assert not len(closed)
+        partial = computed(query(interpreted, sql, batch), WHERE).cast(stored)
+        changes = regrouped(found, target.held(stored), partial, WHERE)
         target.change(changes, found.keys, Identity("gold.t", 1, sequence, {}))
     return [
         {name: value for name, value in row.items() if name != aggregate.PARTIAL}

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from headwater.errors import NOWHERE
 from headwater.planner.aggregate import BOUNDS, Aggregate, Output
 from headwater.planner.event_time import NEVER
 from headwater.planner.partials import combine
@@ -46,7 +47,9 @@ def test_a_view_that_comes_again_is_of_the_visit_that_it_was_of(users: int, each
         draw = random.Random(seed)
         draw.shuffle(visits)
         again = set(draw.sample(sorted(visits), len(visits) * 2 // 3))
-        changes, _ = combine(VISITS, held(visits), held(draw.sample(sorted(again), len(again))), NEVER)
+        changes, _ = combine(
+            VISITS, held(visits), held(draw.sample(sorted(again), len(again))), NEVER, NOWHERE
+        )
         kept = [row for row in changes.to_pylist() if not row["_gone"]]
         found = sorted((row["user"], row["since"].minute, row["upto"].second, row["views"]) for row in kept)
         told = {user for user, _ in again}

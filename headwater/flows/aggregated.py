@@ -19,11 +19,10 @@ from headwater.errors import Where
 from headwater.flows.context import Context
 from headwater.flows.rows import Rows, Work, are_few
 from headwater.flows.timed import TimedFlow
-from headwater.planner import aggregate
-from headwater.planner.aggregate import BOUNDS, LATE, ROWS, Aggregate
+from headwater.planner import aggregate, partials
+from headwater.planner.aggregate import BOUNDS, LATE, ROWS
 from headwater.planner.event_time import NEVER
 from headwater.planner.group_by import ENDS
-from headwater.planner.partials import combine
 from headwater.project.definitions import Table
 from headwater.storage.commit import Built, Merge, Part
 from headwater.storage.identity import Identity
@@ -54,7 +53,7 @@ class AggregateFlow(TimedFlow):
         session = self._aggregate.window == "session"
         fresh, parts, late = self._fresh(rows, intent, bounds=session)
         changes = (
-            fresh if self._aggregate.merges else self._grown(fresh) if session else self._combined(fresh)
+            fresh if self._aggregate.merges else self._grown(fresh) if session else self._regrouped(fresh)
         )
         account = self._account(intent, rows.counts(), len(changes), late=late)
         return Built({**parts, self.name: changes}, account=account)
@@ -64,9 +63,9 @@ class AggregateFlow(TimedFlow):
         many rows are late, once for each window."""
         result, lateness = rows.result, self._lateness
         if lateness is None or not self._may_be_late(intent):
-            fresh = aggregate.partial(result, self._where, bounds=bounds).toArrow()
+            fresh = partials.computed(result, self._where, bounds=bounds)
             return fresh.cast(self._partial), {}, 0
-        found = aggregate.partial(result, self._where, lateness.marked, bounds=bounds).toArrow()
+        found = partials.computed(result, self._where, lateness.marked, bounds=bounds)
         count = int(pc.sum(found.filter(found[LATE])[ROWS], min_count=0).as_py())
         fresh = found.filter(pc.invert(found[LATE])).drop_columns([LATE, ROWS]).cast(self._partial)
         if not count:
@@ -89,12 +88,11 @@ class AggregateFlow(TimedFlow):
         assert self._analysed.late is not None
         return late.toArrow().cast(self._analysed.late) if few else late.coalesce(1)
 
-    def _combined(self, fresh: pa.Table) -> pa.Table:
+    def _regrouped(self, fresh: pa.Table) -> pa.Table:
         """What changes in the table's groups with the partial result of new rows."""
-        outputs = tuple(replace(output, window="") for output in self._aggregate.outputs)
-        held = self._table.held(self._analysed.stored)
-        changes, _ = combine(Aggregate(outputs), held, fresh, NEVER)
-        return changes
+        return partials.regrouped(
+            self._aggregate, self._table.held(self._analysed.stored), fresh, self._where
+        )
 
     def _grown(self, fresh: pa.Table) -> pa.Table:
         """What changes in the table's sessions with new ones."""
@@ -110,11 +108,11 @@ class AggregateFlow(TimedFlow):
             least, greatest = pc.min(fresh["_start"]), pc.max(fresh["_end"])
             near = pc.and_(pc.greater_equal(held["_end"], least), pc.less_equal(held["_start"], greatest))
             held = held.filter(near)
-        changes, _ = combine(self._aggregate, held, fresh, NEVER)
+        changes, _ = partials.combine(self._aggregate, held, fresh, NEVER, self._where)
         return changes.drop_columns(list(BOUNDS))
 
     def _merge(self, table: Target, rows: pa.Table, identity: Identity) -> int:
-        return table.merge(rows, self._aggregate.keys, self._aggregate.merged(), identity)
+        return partials.merge(self._aggregate, table, rows, identity, self._where)
 
     def _change(self, table: Target, rows: pa.Table, identity: Identity) -> int:
         return table.change(rows, self._aggregate.keys, identity)

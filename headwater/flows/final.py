@@ -51,7 +51,7 @@ class FinalFlow(AggregateFlow):
             fresh, parts, late = self._fresh(rows, intent, bounds=True)
             counts = rows.counts()
         closed = EventTime.parse(intent.event_time).closed
-        changes, over = combine(self._aggregate, held, fresh, closed - self._lateness.delay)
+        changes, over = combine(self._aggregate, held, fresh, closed - self._lateness.delay, self._where)
         written = self._table.write(over, intent.batch)
         return Built(
             {**parts, state_name(self.name): changes, self.name: written},

@@ -7,14 +7,15 @@ group whenever they come, and the result does not depend on where batches were c
 
     output     partial columns       merged                       value
     count(x)   count                 t + s                        itself
-    sum(x)     sum                   t + s (NULL: the other)      itself
+    sum(x)     sum                   t + s (NULL: the other)      itself; too large for its type: an error
     min, max   min, max              least, greatest              itself
-    avg(x)     sum, count            t + s each                   sum / count
+    avg(x)     sum as DOUBLE, count  t + s each                   sum / count
     max_by(x, y), min_by   x, y      those with the greater y     x
     max_by(x, y, k)        k of each the k greatest of both       the x of each
 
 Of equal `y` the greatest `x` is taken (min_by: the least), so that the result does not depend on the order
 of rows. What is not itself its own partial (avg, and `y`) is kept in the trailing struct column `_partial`.
+Doubles that are compared have one NaN and one zero: Spark takes them for equal, where bits tell them apart.
 """
 
 from __future__ import annotations
@@ -38,8 +39,14 @@ WINDOW = "_window"  # of a row that is aggregated
 LATE, ROWS = "_late", "_rows"  # whether rows come too late, and how many they are
 BOUNDS = ("_start", "_end")  # of the window of a partial result
 
-_FUNCTIONS = {"sum": F.sum, "count": F.count, "min": F.min, "max": F.max}
+_FUNCTIONS: dict[str, Callable[[Column], Column]] = {
+    "sum": F.sum,
+    "count": F.count,
+    "min": F.min,
+    "max": F.max,
+}
 _FUNCTIONS |= {"max_by": F.max, "min_by": F.min}  # of structs that order as they shall
+_FUNCTIONS |= {"avg_sum": lambda child: F.sum(child.cast("double")), "try_sum": F.try_sum}
 
 
 @dataclass(frozen=True)
@@ -83,14 +90,18 @@ class Aggregate:
         `headwater.planner.partials`."""
         return self.window != "session" and not any(output.k for output in self.outputs)
 
-    def merged(self) -> dict[str, str]:
-        """{column → its value after a merge}: SQL over the table `t` and the partial result `s`."""
+    def merged(self, columns: pa.Schema) -> dict[str, str]:
+        """{column → its value after a merge}: SQL over the table `t` and the partial result `s`, which have
+        these columns. A sum that is too large for its type makes the merge fail."""
         plain = [o for o in self.outputs if o.kind not in BY]
-        values = {o.name: _merge(o.kind, f't."{o.name}"', f's."{o.name}"') for o in plain}
+        values = {
+            o.name: _merge(o.kind, f't."{o.name}"', f's."{o.name}"', columns.field(o.name).type)
+            for o in plain
+        }
         parts: list[str] = []
         for name in (o.name for o in self.outputs if o.kind == "avg"):
-            total = _merge("sum", f"t.{PARTIAL}['{name}_sum']", f"s.{PARTIAL}['{name}_sum']")
-            count = _merge("count", f"t.{PARTIAL}['{name}_count']", f"s.{PARTIAL}['{name}_count']")
+            total = _added(f"t.{PARTIAL}['{name}_sum']", f"s.{PARTIAL}['{name}_sum']", pa.float64())
+            count = f"(t.{PARTIAL}['{name}_count'] + s.{PARTIAL}['{name}_count'])"
             values[name] = f"CASE WHEN {count} > 0 THEN {total} / {count} END"
             parts += [f"'{name}_sum', {total}, '{name}_count', {count}"]
         for output in self.outputs:
@@ -168,8 +179,8 @@ def partial(
         if kind in BY_K:
             columns.append(_by_k(expression, kind).alias(f"_{at}_by"))
             continue
-        for function in ("sum", "count") if kind == "avg" else (kind,):
-            columns.append(_aggregated(expression, function).alias(f"_{at}_{function}"))
+        for function in ("avg_sum", "count") if kind == "avg" else (kind,):
+            columns.append(aggregated(expression, function).alias(f"_{at}_{function}"))
     found = below.groupBy(*grouping).agg(*columns)
     outputs, parts, orders = [], [], []
     for at, (name, kind, _) in enumerate(taken.columns):
@@ -182,7 +193,7 @@ def partial(
             orders.append(f"_{at}_by AS {catalyst.quoted(f'{name}_by')}")
             continue
         if kind == "avg":
-            total, count = f"CAST(_{at}_sum AS DOUBLE)", f"_{at}_count"
+            total, count = f"_{at}_avg_sum", f"_{at}_count"
             outputs.append(f"CASE WHEN {count} > 0 THEN {total} / {count} END AS {catalyst.quoted(name)}")
             parts.append(
                 f"{total} AS {catalyst.quoted(f'{name}_sum')}, {count} AS {catalyst.quoted(f'{name}_count')}"
@@ -199,8 +210,10 @@ def schema(frame: DataFrame, where: Where, *, bounds: bool = False) -> pa.Schema
     return stored.schema(partial(frame, where, bounds=bounds).schema)
 
 
-def _aggregated(expression: Any, function: str) -> Column:
-    child = catalyst.column(next(jvm.items(expression.aggregateFunction().children())))
+def aggregated(expression: Any, function: str) -> Column:
+    """What an aggregate adds up or chooses from, under another function of the same kind."""
+    of = next(jvm.items(expression.aggregateFunction().children()))
+    child = catalyst.column(catalyst.normalised(of) if function in ("min", "max") else of)
     condition = expression.filter()
     if condition.isDefined():
         child = F.when(catalyst.column(condition.get()), child)
@@ -219,7 +232,8 @@ def _by_k(expression: Any, kind: str) -> Column:
 
 
 def _ordered(expression: Any) -> Column:
-    value, by, *_ = map(catalyst.column, jvm.items(expression.aggregateFunction().children()))
+    of = map(catalyst.normalised, jvm.items(expression.aggregateFunction().children()))
+    value, by, *_ = map(catalyst.column, of)
     seen = by.isNotNull()
     condition = expression.filter()
     if condition.isDefined():
@@ -235,10 +249,21 @@ def _later(kind: str, t: str, s: str, t_by: str, s_by: str) -> str:
     return f"({t_by} IS NULL OR {s_by} < {t_by} OR ({s_by} = {t_by} AND ({s} < {t} OR {s} IS NULL)))"
 
 
-def _merge(kind: str, t: str, s: str) -> str:
+def _added(t: str, s: str, column: pa.DataType) -> str:
+    """The sum of both: `+` wraps around, so what is not floating is added as a DECIMAL with a digit more."""
+    total = f"{t} + {s}"
+    if not pa.types.is_floating(column):
+        digits, scale = (column.precision, column.scale) if pa.types.is_decimal(column) else (19, 0)
+        wide = f"DECIMAL({digits + 1}, {scale})"
+        kept = f"DECIMAL({digits}, {scale})" if pa.types.is_decimal(column) else "BIGINT"
+        total = f"CAST(CAST({t} AS {wide}) + CAST({s} AS {wide}) AS {kept})"
+    return f"(CASE WHEN {t} IS NULL THEN {s} WHEN {s} IS NULL THEN {t} ELSE {total} END)"
+
+
+def _merge(kind: str, t: str, s: str, column: pa.DataType) -> str:
     if kind == "count":
         return f"({t} + {s})"
     if kind == "sum":
-        return f"(CASE WHEN {t} IS NULL THEN {s} WHEN {s} IS NULL THEN {t} ELSE {t} + {s} END)"
+        return _added(t, s, column)
     bigger = {"min": "<", "max": ">"}.get(kind)
     return f"(CASE WHEN {t} IS NULL OR {s} {bigger} {t} THEN {s} ELSE {t} END)"

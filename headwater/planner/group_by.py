@@ -130,9 +130,9 @@ def _column(expression: Any, where: Where) -> tuple[str, str, Any]:
             file=where.file,
             hint=f"known: {', '.join(_KINDS.values())}",
         )
-    if kind == "avg" and "decimal" in str(function.dataType().sql()).lower():
+    if kind == "avg" and str(function.dataType().sql()) != "DOUBLE":
         raise ProjectError(
-            f"{where}: {name} = {text}: avg of DECIMAL is not supported",
+            f"{where}: {name} = {text}: avg of DECIMAL or INTERVAL is not supported",
             code="AGGREGATE_NOT_MAINTAINABLE",
             table=where.table,
             file=where.file,

@@ -1,4 +1,5 @@
-"""Partial results of open windows: put together, and parted into those that close and the others.
+"""Partial results: of new rows, merged into the table of groups; of open windows, put together, and parted
+into those that close and the others. A sum that is too large for its type is found before it is committed.
 
 Windows of time that have the same keys and bounds become one. Sessions of the same keys that touch become one
 (as Spark's `session_window` has it: the next begins no later than the last ends), so one row may take the
@@ -7,14 +8,27 @@ place of several.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import duckdb
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
+from pyspark.errors import ArithmeticException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from headwater.common import scratch
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
-from headwater.planner.aggregate import BOUNDS, Aggregate, Output
+from headwater.errors import FlowError, Where
+from headwater.planner import group_by
+from headwater.planner.aggregate import BOUNDS, Aggregate, Output, aggregated, partial
+from headwater.planner.event_time import NEVER
+from headwater.runtime import catalyst
+from headwater.storage.identity import Identity
 from headwater.storage.names import PARTIAL
-from headwater.storage.target import GONE
+from headwater.storage.target import GONE, Target
 
 _START, _END = BOUNDS
 
@@ -34,7 +48,54 @@ def _due(aggregate: Aggregate, closing: int) -> str:
     return f"epoch_us({_END}) - {last} < {closing}"
 
 
-def combine(aggregate: Aggregate, held: pa.Table, fresh: pa.Table, closing: int) -> tuple[pa.Table, pa.Table]:
+def computed(
+    frame: DataFrame,
+    where: Where,
+    marked: Callable[[DataFrame], DataFrame] | None = None,
+    *,
+    bounds: bool = False,
+) -> pa.Table:
+    """The partial result of the rows that `frame` aggregates: the rows of `aggregate.partial`.
+
+    Raises:
+        FlowError: a sum is too large for its type.
+    """
+    try:
+        return partial(frame, where, marked, bounds=bounds).toArrow()
+    except ArithmeticException:
+        if names := _outgrown_in(frame, where):
+            raise _outgrown(names, where) from None
+        raise  # what it aggregates is computed: that failed
+
+
+def merge(aggregate: Aggregate, table: Target, fresh: pa.Table, identity: Identity, where: Where) -> int:
+    """Commit a new partial result to the table that holds the groups; the new version.
+
+    Raises:
+        FlowError: a sum is too large for its type.
+        CommitError: the table is not at the version it was left at: another writer was here.
+    """
+    try:
+        return table.merge(fresh, aggregate.keys, aggregate.merged(fresh.schema), identity)
+    except DeltaError:
+        regrouped(aggregate, table.held(fresh.schema), fresh, where)  # says which sum it was
+        raise
+
+
+def regrouped(aggregate: Aggregate, held: pa.Table, fresh: pa.Table, where: Where) -> pa.Table:
+    """What becomes of a table's groups with a new partial result: changes, as `combine` has them.
+
+    Raises:
+        FlowError: a sum is too large for its type.
+    """
+    outputs = tuple(replace(output, window="") for output in aggregate.outputs)
+    changes, _ = combine(Aggregate(outputs), held, fresh, NEVER, where)
+    return changes
+
+
+def combine(
+    aggregate: Aggregate, held: pa.Table, fresh: pa.Table, closing: int, where: Where
+) -> tuple[pa.Table, pa.Table]:
     """What becomes of the open windows with a new partial result.
 
     Args:
@@ -43,9 +104,13 @@ def combine(aggregate: Aggregate, held: pa.Table, fresh: pa.Table, closing: int)
         fresh: the partial result of new rows, likewise. An aggregate without a window has no bounds there,
             and nothing of it closes.
         closing: what is over by this time closes (microseconds since the epoch, UTC).
+        where: what errors name.
 
     Returns:
         The changes of `held`, for `Target.change`; and the rows of the windows that close.
+
+    Raises:
+        FlowError: a sum is too large for its type.
     """
     keys = [quoted(name) for name in state_keys(aggregate)]
     plain = keys[: -len(BOUNDS)] if aggregate.window else keys
@@ -62,11 +127,16 @@ def combine(aggregate: Aggregate, held: pa.Table, fresh: pa.Table, closing: int)
             f"CAST({value} AS {kinds[name]}) AS {quoted(name)}" for name, value in _values(aggregate, kinds)
         )
         connection.execute(
-            f"CREATE TEMP TABLE merged AS WITH parts AS ("
-            f"SELECT {names} FROM held SEMI JOIN fresh ON {same('held', 'fresh', within)} "
-            f"UNION ALL SELECT {names} FROM fresh) "
-            f"SELECT {values} FROM ({_numbered(aggregate, plain)}) p {groups}"
+            f"CREATE TEMP VIEW parts AS SELECT {names} FROM held "
+            f"SEMI JOIN fresh ON {same('held', 'fresh', within)} UNION ALL SELECT {names} FROM fresh"
         )
+        grouped = f"FROM ({_numbered(aggregate, plain)}) p {groups}"
+        try:
+            connection.execute(f"CREATE TEMP TABLE merged AS SELECT {values} {grouped}")
+        except duckdb.Error:
+            if too_large := _too_large(connection, held.schema, aggregate, grouped):
+                raise _outgrown(too_large, where) from None
+            raise
         connection.execute(
             f"CREATE TEMP VIEW now AS SELECT {names} FROM merged UNION ALL "
             f"SELECT {names} FROM held ANTI JOIN fresh ON {same('held', 'fresh', within)}"
@@ -82,9 +152,55 @@ def combine(aggregate: Aggregate, held: pa.Table, fresh: pa.Table, closing: int)
     return changes.cast(held.schema.append(pa.field(GONE, pa.bool_()))), closed.cast(kept)
 
 
+def _outgrown(names: Iterable[str], where: Where) -> FlowError:
+    """What is said of sums that are too large for their types."""
+    return FlowError(
+        f"{where}: the sum {', '.join(names)} is too large for its type, so the batch is not committed",
+        code="SUM_OUTGROWS_TYPE",
+        table=where.table,
+        file=where.file,
+        hint=f"cast what it adds to DECIMAL(38, …) or DOUBLE, then run headwater rebuild {where.table}",
+    )
+
+
+def _outgrown_in(frame: DataFrame, where: Where) -> list[str]:
+    """The sums that are too large for their types in some group."""
+    taken = group_by.take(frame, where)
+    sums = [(name, expression) for name, kind, expression in taken.columns if kind == "sum"]
+    each = [
+        aggregated(expression, function).alias(f"{function}_{at}")
+        for at, (_, expression) in enumerate(sums)
+        for function in ("try_sum", "count")
+    ]
+    below = catalyst.frame(frame.sparkSession, taken.below)
+    groups = below.groupBy(*map(catalyst.column, taken.grouping)).agg(F.lit(0), *each)
+    too_large = [F.expr(f"any(try_sum_{at} IS NULL AND count_{at} > 0)") for at in range(len(sums))]
+    found = groups.agg(F.lit(0), *too_large).collect()[0][1:]
+    return [name for (name, _), large in zip(sums, found, strict=True) if large]
+
+
+def _too_large(
+    connection: duckdb.DuckDBPyConnection, columns: pa.Schema, aggregate: Aggregate, grouped: str
+) -> list[str]:
+    """The sums that are too large for their types in some group."""
+    limits = {
+        output.name: 2.0**63 if pa.types.is_integer(column) else 10.0 ** (column.precision - column.scale)
+        for output in aggregate.outputs
+        if output.kind == "sum" and not pa.types.is_floating(column := columns.field(output.name).type)
+    }
+    each = "".join(f", sum(abs({quoted(name)}::DOUBLE)) AS _{at}" for at, name in enumerate(limits))
+    most = "".join(f", max(_{at})" for at in range(len(limits)))
+    found = connection.execute(f"SELECT 0{most} FROM (SELECT 0{each} {grouped})").fetchall()[0][1:]
+    return [
+        name
+        for (name, limit), total in zip(limits.items(), found, strict=True)
+        if total is not None and total >= limit * (1 - 1e-9)
+    ]
+
+
 def _values(aggregate: Aggregate, kinds: dict[str, str]) -> list[tuple[str, str]]:
     """(column, its value over a group), in order."""
-    found = [(output.name, _value(output)) for output in aggregate.outputs]
+    found = [(output.name, _value(output, kinds[output.name])) for output in aggregate.outputs]
     if PARTIAL in kinds:
         averages = [part for output in aggregate.outputs for part in _averages(output)]
         parts = averages + [part for output in aggregate.outputs for part in _orders(output)]
@@ -93,7 +209,7 @@ def _values(aggregate: Aggregate, kinds: dict[str, str]) -> list[tuple[str, str]
     return found + (bounds if aggregate.window else [])
 
 
-def _value(output: Output) -> str:
+def _value(output: Output, kind: str) -> str:
     name = quoted(output.name)
     if output.kind == "key":
         ends = {"start": f"min({_START})", "end": f"max({_END})"}
@@ -109,6 +225,10 @@ def _value(output: Output) -> str:
         return f"first({name} ORDER BY {by} NULLS LAST, {name} NULLS FIRST)"
     if output.k:
         return f"list_transform({_best(output)}, lambda pair: pair.value)"
+    if output.kind == "sum" and kind.startswith("DECIMAL(38,"):
+        scale = int(kind.removeprefix("DECIMAL(38,").rstrip(")"))  # DuckDB's own sum goes a digit too far
+        most = f"CAST('{'9' * (38 - scale)}.{'9' * scale}' AS {kind})"
+        return f"CASE WHEN abs(sum({name})) > {most} THEN error('too large') ELSE sum({name}) END"
     return f"{'sum' if output.kind == 'count' else output.kind}({name})"
 
 

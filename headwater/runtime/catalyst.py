@@ -94,6 +94,12 @@ def column(expression: Any) -> Column:
     return Column(jvm.java_class("org.apache.spark.sql.classic.ExpressionUtils").column(expression))
 
 
+def normalised(expression: Any) -> Any:
+    """The expression with one NaN and one zero, as GROUP BY has them: NaN may have a sign, too."""
+    rule = jvm.java_class("org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers$")
+    return getattr(rule, "MODULE$").normalize(expression)
+
+
 def carried(result: DataFrame, source: DataFrame) -> set[str]:
     """The columns of a source that the result has under their names, as they are."""
     ours, theirs = (

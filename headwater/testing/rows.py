@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.common import times
-from headwater.errors import ProjectError
+from headwater.errors import ProjectError, Where
 from headwater.planner.analysis import Analysed
+from headwater.planner.partials import merge
 from headwater.query import Result
 from headwater.storage.identity import Identity
 from headwater.storage.target import GONE, Target
@@ -86,7 +87,7 @@ def commit(
     if analysed.appended:
         target.append(target.write(rows, f"{number:012d}"), identity)
     elif analysed.aggregate is not None:
-        target.merge(rows, analysed.aggregate.keys, analysed.aggregate.merged(), identity)
+        merge(analysed.aggregate, target, rows, identity, Where.of("", name))
     else:
         kept = pa.array([False] * len(rows), pa.bool_())
         target.change(rows.append_column(GONE, kept), analysed.keys, identity)

@@ -20,6 +20,7 @@ Flows = Literal[
     "CONTRACT_BROKEN",
     "PROCESS_FAILED",
     "PROCESS_ROW_INVALID",
+    "SUM_OUTGROWS_TYPE",
     "BATCH_NOT_REPEATED",
     "STORE_UNAVAILABLE",
     "STORE_REFUSES",
@@ -89,6 +90,11 @@ MEANINGS: dict[Flows, Meaning] = {
         "FlowError",
         "A process gives a row, or keeps a state, that does not fit its columns.",
         "Mend it, or its columns.",
+    ),
+    "SUM_OUTGROWS_TYPE": Meaning(
+        "FlowError",
+        "A sum is too large for its type; the batch is not committed.",
+        "Cast what it adds to a wider type, then `headwater rebuild` the table.",
     ),
     "BATCH_NOT_REPEATED": Meaning(
         "CommitError", "A batch that was done again gave other rows.", "That is a defect; please report it."
