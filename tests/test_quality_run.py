@@ -297,6 +297,25 @@ def test_what_runs_have_found_is_maintained_and_goes_by_its_age(tmp_path: Path, 
         maintain.maintain(project, ["ops.other"])
 
 
+def test_only_what_is_named_is_maintained(tmp_path: Path) -> None:
+    for name, text in (
+        ("conf/local.yaml", ""),
+        ("bronze/raw.py", "import headwater as hw\nraw = hw.topic('r')"),
+    ):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    project = load_project(tmp_path)
+    lake = Lake(project.conf.lake)
+    for name in ("bronze.raw", "ops.other"):
+        Target(lake.create(name, pa.schema([("n", pa.int64())]), properties={})).append(
+            [], Identity(name, 1, 1, {})
+        )
+    results.append(lake, "run", [validation("silver.t")])
+    for names in (["bronze.raw"], ["ops.other"], ["bronze.raw", "ops.other"], [results.TABLE]):
+        assert [one.table for one in maintain.maintain(project, names)] == names
+    assert {one.table for one in maintain.maintain(project)} == {"bronze.raw", "ops.other", results.TABLE}
+
+
 def test_show_has_the_last_results_and_starts_no_spark(
     root: Path, done: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,12 +87,12 @@ def maintain(project: Project, tables: Sequence[str] = ()) -> list[Maintained]:
         elif name in lake.places():
             mine = Lease(name, folder)
             try:
-                own = [each for each in (name, *beside(name)) if each in lake.places()]
-                targets = [Target.shared(lake.places()[each]) for each in own]
+                written = [each for each in (name, *beside(name)) if each in lake.places()]
+                targets = [Target.shared(lake.places()[each]) for each in written]
                 found += targets_of(project, lake, name, targets)
             finally:
                 mine.release()
-    return [*found, *engines(project, lake)] if own or not tables else found
+    return [*found, *engines(project, lake, own)] if own or not tables else found
 
 
 def targets_of(project: Project, lake: Lake, name: str, targets: Sequence[Target]) -> list[Maintained]:
@@ -101,13 +101,15 @@ def targets_of(project: Project, lake: Lake, name: str, targets: Sequence[Target
     return [_maintain(project, lake, name, target, held) for target in targets]
 
 
-def engines(project: Project, lake: Lake) -> list[Maintained]:
-    """Maintain what any process may write: the engine's own tables, and, in silence, the catalog."""
+def engines(project: Project, lake: Lake, names: Sequence[str] = ()) -> list[Maintained]:
+    """Maintain what any process may write: the engine's own tables, by default all of them, and, in silence,
+    the catalog."""
     policy = project.conf.maintain
     if not lake.places():
         return []
     with lake.alone():
-        own = [place for name, place in sorted(lake.places().items()) if is_engines(name)]
+        wanted = names or [name for name in lake.places() if is_engines(name)]
+        own = [lake.places()[name] for name in sorted(wanted)]
         targets = [Target(place) for place in own if log.read(place.path, log.head(place.path)).ours]
         found = [_maintain(project, lake, target.place.name, target, ()) for target in targets]
         if (version := log.head(lake.catalog)) - log.checkpoint(lake.catalog)[0] >= policy.checkpoint:
