@@ -28,8 +28,9 @@ from headwater.project.process import Keyed, Row
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import duckdb
     from pyspark.sql import Column, SparkSession
+
+    from headwater.query import Connection
 
 __all__ = [
     "Keyed",
@@ -52,10 +53,11 @@ __all__ = [
 ]
 
 
-def connect(project: Path | None = None, *, env: str = "local") -> duckdb.DuckDBPyConnection:
+def connect(project: Path | None = None, *, env: str = "local") -> Connection:
     """A DuckDB connection that has every table of the lake as a view under its own name.
 
-    It reaches the lake and the reference tables and nothing else, and its settings are locked.
+    It takes one SELECT at a time, `connect().execute(sql).df()`, and reaches the lake and the reference
+    tables and nothing else; its settings are locked.
 
     Raises:
         HeadwaterError: there is no project here, or its configuration is not valid.

@@ -12,7 +12,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,6 +21,7 @@ from typer.testing import CliRunner
 
 from headwater import query
 from headwater.cli import app
+from headwater.errors import QueryError
 from headwater.errors.codes import Code
 from headwater.query import Result, params, result
 from headwater.storage import log
@@ -166,16 +166,23 @@ def test_header_that_is_not_the_declared_one_is_refused(project: Path) -> None:
 @pytest.mark.parametrize(
     ("sql", "code", "reason"),
     [
-        ("SELECT * FROM read_csv('/etc/passwd')", "QUERY_FAILED", "Permission Error"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "TABLE_FUNCTION_REFUSED", "read_csv is refused"),
+        ("SELECT (SELECT count(*) FROM read_blob('/etc/passwd'))", "TABLE_FUNCTION_REFUSED", "read_blob"),
+        ("SELECT * FROM delta_scan('https://127.0.0.1:9/x')", "TABLE_FUNCTION_REFUSED", "delta_scan"),
+        ("WITH x AS (FROM delta_list_files('/outside')) FROM x", "TABLE_FUNCTION_REFUSED", "delta_list"),
+        ("FROM query_table('{lake}/x.csv')", "TABLE_FUNCTION_REFUSED", "query_table"),
+        ("FROM json_execute_serialized_sql('')", "TABLE_FUNCTION_REFUSED", "json_execute_serialized_sql"),
         ("SELECT * FROM '/etc/passwd'", "UNKNOWN_TABLE", "unknown table"),
-        ("SELECT * FROM read_text('{root}/conf/local.yaml')", "QUERY_FAILED", "Permission Error"),
-        ("SELECT * FROM read_text('{lake}/../../conf/local.yaml')", "QUERY_FAILED", "Permission Error"),
-        ("SELECT * FROM glob('/etc/*')", "QUERY_FAILED", "Permission Error"),
-        ("SELECT * FROM delta_scan('/tmp')", "QUERY_FAILED", ""),
+        ("SELECT * FROM read_text('{root}/conf/local.yaml')", "TABLE_FUNCTION_REFUSED", "read_text"),
+        ("SELECT * FROM glob('/etc/*')", "TABLE_FUNCTION_REFUSED", "glob"),
         ("COPY silver.readings TO '/tmp/out.csv'", "QUERY_NOT_ONE_SELECT", "COPY is refused"),
         ("COPY (SELECT 1) TO '{lake}/out.csv'", "QUERY_NOT_ONE_SELECT", "COPY is refused"),
         ("EXPLAIN ANALYZE COPY (SELECT 1) TO '{lake}/out.csv'", "QUERY_NOT_ONE_SELECT", "EXPLAIN is refused"),
-        ("SELECT * FROM query('COPY (SELECT 1) TO ''{lake}/out.csv''')", "QUERY_FAILED", "SELECT"),
+        (
+            "SELECT * FROM query('COPY (SELECT 1) TO ''{lake}/out.csv''')",
+            "TABLE_FUNCTION_REFUSED",
+            "query is",
+        ),
         ("EXPORT DATABASE '{lake}/out'", "QUERY_NOT_ONE_SELECT", "EXPORT is refused"),
         ("ATTACH '/tmp/other.db'", "QUERY_NOT_ONE_SELECT", "ATTACH is refused"),
         ("INSTALL httpfs", "QUERY_NOT_ONE_SELECT", "LOAD is refused"),
@@ -208,20 +215,35 @@ def test_what_is_no_query_is_refused(project: Path, sql: str, code: Code, reason
     "sql",
     [
         "SELECT * FROM read_csv('/etc/passwd')",
-        "COPY (SELECT 1) TO '/tmp/out.csv'",
-        "ATTACH '/tmp/other.db'",
+        "SELECT * FROM '{lake}/in.csv'",
+        "COPY (SELECT 1) TO '{lake}/silver/readings/g0001/_delta_log/00000000000000000000.json'",
+        "EXPORT DATABASE '{lake}/out'",
+        "ATTACH '{lake}/other.db'",
+        "CREATE TABLE t AS FROM delta_list_files('/outside')",
         "INSTALL httpfs",
         "LOAD httpfs",
         "SET enable_external_access = true",
-        "SET lock_configuration = false",
-        "SET allowed_directories = ['/']",
+        "PRAGMA enable_profiling",
+        "CALL enable_logging(storage = 'file', storage_path = '{lake}/logs')",
+        "SELECT 1; COPY (SELECT 1) TO '{lake}/out.csv'",
     ],
 )
-def test_connection_for_notebooks_is_locked(project: Path, sql: str) -> None:
+def test_connection_for_notebooks_only_reads(project: Path, sql: str) -> None:
+    lake = project / ".headwater" / "lake"
+    before = {path: path.stat().st_mtime_ns for path in lake.rglob("*")}
     with query.connect(project) as connection:
         assert connection.execute("SELECT count(*) FROM silver.readings").fetchall() == [(3,)]
-        with pytest.raises(duckdb.Error):
-            connection.execute(sql)
+        with pytest.raises(QueryError):
+            connection.execute(sql.format(lake=lake)).fetchall()
+    assert {path: path.stat().st_mtime_ns for path in lake.rglob("*")} == before
+
+
+def test_connection_for_notebooks_gives_rows_and_has_nothing_that_writes(project: Path) -> None:
+    with query.connect(project) as connection:
+        found = connection.sql("SELECT CAST($n + i AS INT) AS m FROM range(3) AS r(i)", {"n": 1})
+        assert found.to_arrow_table().to_pydict() == {"m": [1, 2, 3]}
+        for name in ("write_csv", "from_csv_auto", "register", "cursor", "install_extension"):
+            assert not hasattr(connection, name)
 
 
 def test_connection_has_every_table(project: Path) -> None:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from headwater.query import on_duckdb, sources
+from headwater.query.connection import Connection
 from headwater.query.result import Result
 
 if TYPE_CHECKING:
-    import duckdb
     from pyspark.sql import SparkSession
 
-__all__ = ["Engine", "Result", "connect", "run", "spark"]
+__all__ = ["Connection", "Engine", "Result", "connect", "run", "spark"]
 
 Engine = Literal["duckdb", "spark"]
 
@@ -57,17 +57,16 @@ def run(
     return on_duckdb.run(found, sql, at=at, params=params or {})
 
 
-def connect(project: Path | None = None, *, env: str = "local") -> duckdb.DuckDBPyConnection:
+def connect(project: Path | None = None, *, env: str = "local") -> Connection:
     """A locked DuckDB connection with a view for every table of the lake, and every reference table.
 
     The views read the tables' newest versions whenever they are queried, of the generations that were
-    live when the connection was made. Unlike `run`, the connection takes every statement that DuckDB
-    takes then: temporary tables are made in memory.
+    live when the connection was made. Like `run`, it takes one SELECT at a time.
 
     Raises:
         HeadwaterError: there is no project here, or its configuration is not valid.
     """
-    return on_duckdb.connect(sources.of_project(project, env))
+    return Connection(sources.of_project(project, env))
 
 
 def spark(project: Path | None = None, *, env: str = "local") -> SparkSession:

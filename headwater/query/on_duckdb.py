@@ -3,6 +3,8 @@
 The order matters (https://duckdb.org/docs/stable/operations_manual/securing_duckdb/overview): load the
 extension, name the folders, shut the rest out, set the limits, and lock all of that. What the lock would
 let through, a COPY into the lake, is no SELECT: only statements that DuckDB's own parser calls so are run.
+Nor does it hold the Delta extension, which opens addresses by itself: a query calls no table function but
+those that reach nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +30,11 @@ from headwater.storage.names import PARTIAL
 MEMORY = "1GB"  # of one query; what needs more is spilled
 SPILL = "4GB"
 
+# Table functions that make rows of what they are given, or tell what is in this DuckDB.
+_FUNCTIONS = {"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"}
+_FUNCTIONS |= {"pragma_table_info", "pragma_version", "duckdb_columns", "duckdb_functions", "duckdb_schemas"}
+_FUNCTIONS |= {"duckdb_settings", "duckdb_tables", "duckdb_types", "duckdb_views"}
+
 _checked = False  # whether the signature of the Delta extension was checked in this process
 
 _TYPES = {
@@ -46,8 +53,11 @@ _TYPES = {
 }
 
 
-def connect(sources: Sources, tables: Iterable[Source] | None = None) -> duckdb.DuckDBPyConnection:
-    """A locked connection with a view for each of `tables`: by default all, and the reference tables."""
+def open_views(sources: Sources, tables: Iterable[Source] | None = None) -> duckdb.DuckDBPyConnection:
+    """A locked DuckDB with a view for each of `tables`: by default all, and the reference tables.
+
+    It is for the engine's own SQL; that of others goes through `checked` first.
+    """
     connection = _locked(sources)
     _make_views(connection, tables or [*sources.tables.values(), *sources.references.values()], {})
     return connection
@@ -60,10 +70,8 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
         QueryError: it is refused, or DuckDB can't do it.
     """
     with _locked(sources) as connection:
-        statement = _one_statement(connection, sql)
+        statement, named = checked(connection, sources, sql)
         parameters.check(statement.named_parameters, params)
-        tree = _tree(connection, sql)
-        named = sources.named(_tables(connection, tree))
         versions = past.versions(named, at)
         try:
             # A query that names no table may list them: SHOW ALL TABLES.
@@ -72,6 +80,26 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
         except duckdb.Error as e:
             raise QueryError(reason(e), code="QUERY_FAILED") from None
         return Result(tuple(str(column[0]) for column in connection.description or ()), rows)
+
+
+def checked(
+    connection: duckdb.DuckDBPyConnection, sources: Sources, sql: str
+) -> tuple[duckdb.Statement, list[Source]]:
+    """The one SELECT that `sql` is, and the tables that it names.
+
+    Raises:
+        QueryError: it is none, or reaches for something else than tables of the lake.
+    """
+    statement = _one_statement(connection, sql)
+    tree = _tree(connection, sql)
+    calls = [node["function"] for node in _objects(tree) if node.get("type") == "TABLE_FUNCTION"]
+    if refused := sorted({call["function_name"] for call in calls} - _FUNCTIONS):
+        raise QueryError(
+            f"queries read tables of the lake: {', '.join(refused)} is refused",
+            code="TABLE_FUNCTION_REFUSED",
+            hint="name the table, as in gold.x; bring other data into the lake as a reference table",
+        )
+    return statement, sources.named(_tables(connection, tree))
 
 
 def reader(**settings: str) -> duckdb.DuckDBPyConnection:

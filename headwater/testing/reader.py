@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 
 from headwater import query
+from headwater.errors import QueryError
 from headwater.storage.lake import Lake, Place
 from headwater.testing.rows import Rows
 
@@ -22,7 +23,7 @@ class Reader:
     def __init__(self, root: Path, env: str) -> None:
         self._root, self._env = root, env
         self._places: dict[str, Place] = {}
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._connection: query.Connection | None = None
 
     def rows(self, sql: str, lake: Lake) -> Rows:
         """The rows of a query, in an order of their own.
@@ -36,6 +37,6 @@ class Reader:
         try:
             found = self._connection.execute(sql)
             return Rows((str(column[0]) for column in found.description or ()), found.fetchall())
-        except duckdb.Error:  # a table has got columns since; or it says what is wrong
+        except (duckdb.Error, QueryError):  # a table has got columns since; or it says what is wrong
             self._connection = None
             return Rows.of(query.run(sql, project=self._root, env=self._env))

@@ -9,6 +9,7 @@ from headwater.errors.codes.meaning import Meaning
 Queries = Literal[
     "QUERY_FAILED",
     "QUERY_NOT_ONE_SELECT",
+    "TABLE_FUNCTION_REFUSED",
     "UNKNOWN_QUERY",
     "PARAMETER_INVALID",
     "PARAMETER_MISSING",
@@ -30,6 +31,11 @@ MEANINGS: dict[Queries, Meaning] = {
     "QUERY_FAILED": Meaning("QueryError", "The engine can't run the query.", "Mend what its message names."),
     "QUERY_NOT_ONE_SELECT": Meaning(
         "QueryError", "Queries only read: this is no SELECT, or not one.", "Write one SELECT."
+    ),
+    "TABLE_FUNCTION_REFUSED": Meaning(
+        "QueryError",
+        "A query calls a table function that could read files or an address.",
+        "Name tables of the lake; other data is read as a reference table.",
     ),
     "UNKNOWN_QUERY": Meaning(
         "QueryError",

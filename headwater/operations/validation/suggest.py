@@ -29,10 +29,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from headwater import query as queries
 from headwater.errors import QualityError
 from headwater.planner import analysis
 from headwater.project.load import Project
+from headwater.query import on_duckdb
+from headwater.query.sources import Sources
 from headwater.storage import summary
 from headwater.storage.lake import Lake
 from headwater.storage.names import PARTIAL
@@ -102,7 +103,8 @@ def suggest(project: Project, table: str) -> dict[str, Any]:
         )
     place = lake.place(table)
     stored = StructType.fromJson(json.loads(DeltaTable(place.path).schema().to_json()))
-    with queries.connect(project.root, env=project.env) as connection:
+    sources = Sources(project.root, project.env, project.conf)
+    with on_duckdb.open_views(sources, [sources.tables[table]]) as connection:
         columns = [f for f in stored if f.name != PARTIAL and not {".", "`"} & {*f.name}]
         profiles = [_profile(connection, table, f.name, f.dataType) for f in columns]
     rows = profiles[0].rows

@@ -54,7 +54,7 @@ def measure(
     table = sources.named([name])[0]
     declared = below(project, table.name)
     since = times.now() - last if last is not None else None
-    with on_duckdb.connect(sources, [table]) as connection:
+    with on_duckdb.open_views(sources, [table]) as connection:
         view = ".".join(map(on_duckdb.identifier, table.name.split(".", 1)))
         try:
             columns = {row[0]: str(row[1]) for row in connection.execute(f"DESCRIBE {view}").fetchall()}

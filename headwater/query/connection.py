@@ -1,0 +1,58 @@
+"""What a notebook reads the lake by: DuckDB's connection, as far as it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from headwater.query import on_duckdb
+from headwater.query.sources import Sources
+
+# What of DuckDB's connection gives the rows of the last query.
+_GIVES = {"description", "df", "fetch_df", "fetch_df_chunk", "fetchall", "fetchdf", "fetchmany", "fetchnumpy"}
+_GIVES |= {"fetchone", "pl", "to_arrow_reader", "to_arrow_table"}
+
+
+class Connection:
+    """A locked DuckDB with a view for every table of the lake, and every reference table.
+
+    It takes one SELECT at a time, whose rows are then fetched as from DuckDB's own connection: `fetchall`,
+    `fetchone`, `df`, `pl`, `to_arrow_table` and others.
+
+    Args:
+        sources: the tables.
+    """
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._connection = on_duckdb.open_views(sources)
+
+    def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Self:
+        """Run one SELECT; its rows are fetched from what is returned.
+
+        Raises:
+            QueryError: it is no SELECT, or reaches for something else than tables of the lake.
+            duckdb.Error: DuckDB can't do it.
+        """
+        statement, _ = on_duckdb.checked(self._connection, self._sources, sql)
+        self._connection.execute(statement, parameters)
+        return self
+
+    sql = execute
+
+    def close(self) -> None:
+        """Close it: nothing of it is left."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _GIVES:
+            raise AttributeError(
+                f"headwater.connect() only reads: it has no {name}, but execute and fetchall"
+            )
+        return getattr(self._connection, name)
