@@ -17,7 +17,8 @@ from raising import raises_code
 
 from headwater import errors
 from headwater.common.progress import Board
-from headwater.errors import BrokerUnavailable, FlowError, HeadwaterError, ProjectError, data_of
+from headwater.errors import BrokerUnavailable, FlowError, HeadwaterError, ProjectError
+from headwater.errors.causes import data_of
 from headwater.errors.codes import MEANINGS, ROOMS, Code
 from headwater.errors.codes.__main__ import page
 

@@ -6,6 +6,8 @@ import atexit
 import json
 import os
 import sys
+import tempfile
+import traceback
 
 import typer
 
@@ -34,6 +36,7 @@ from headwater.cli import (
     status,
 )
 from headwater.errors import HeadwaterError
+from headwater.errors.causes import describe, known
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 app.add_typer(kafka.app, name="kafka")
@@ -63,19 +66,28 @@ app.command("graph")(project.graph)
 
 
 def main() -> None:
-    """Run the command line; an error made on purpose is one red line and its exit code.
+    """Run the command line; an error is one red line and its exit code.
 
     With `--json` it is one line of JSON on standard output, too.
     """
     try:
         app()
-    except HeadwaterError as e:
-        if "--json" in sys.argv:
-            print(json.dumps({"event": "error", "error": str(e), **e.data()}, ensure_ascii=False))
-        typer.secho(f"headwater: {e} [{e.code}]", fg="red", err=True)
-        _leave(e.exit_code)
     except SystemExit as e:
         _leave(e.code if isinstance(e.code, int) else 1 if e.code else 0)
+    except Exception as e:
+        said = known(e) or _unforeseen(e)
+        if "--json" in sys.argv:
+            print(json.dumps({"event": "error", "error": str(said), **said.data()}, ensure_ascii=False))
+        typer.secho(f"headwater: {said} [{said.code}]", fg="red", err=True)
+        _leave(said.exit_code)
+
+
+def _unforeseen(error: Exception) -> HeadwaterError:
+    """What is said of a defect; where it came about goes to a file."""
+    with tempfile.NamedTemporaryFile("w", prefix="headwater-", suffix=".txt", delete=False) as file:
+        traceback.print_exception(error, file=file)
+    hint = f"that is a defect: please report it with {file.name}"
+    return HeadwaterError(describe(error), code="UNFORESEEN", file=file.name, hint=hint)
 
 
 def _leave(code: int) -> None:

@@ -23,7 +23,7 @@ class HeadwaterError(Exception):
     """The root of all errors raised on purpose.
 
     As text it is one line that names the table, the file and the fix. The command line prints it in
-    red and exits with `exit_code`; a traceback means a defect in the engine.
+    red and exits with `exit_code`. What others raise is said by `headwater.errors.causes`.
 
     Args:
         message: what is wrong.
@@ -140,21 +140,3 @@ class Where(str):
 
 
 NOWHERE = Where("")
-
-
-def data_of(error: Exception) -> Data | None:
-    """What an error says, for machines; None where the engine did not raise it."""
-    return error.data() if isinstance(error, HeadwaterError) else None
-
-
-def first_line(error: Exception) -> str:
-    """The first line of what an error says, or its class."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def describe(error: Exception) -> str:
-    """An error in one line."""
-    if isinstance(error, HeadwaterError):
-        return str(error)
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:600]

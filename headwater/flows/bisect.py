@@ -6,7 +6,6 @@ parts, a part that fails is halved until the records stand alone, and the rest g
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -17,13 +16,13 @@ from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
 from headwater.errors import HeadwaterError
+from headwater.errors.causes import describe
 from headwater.flows.rows import FEW, FewRows, Work
 from headwater.storage import stored
 from headwater.storage.places import KEYS
 
 LIMIT = 20  # records; where more fail, it is the definition that is wrong, or the machine
 SAMPLE = 8  # records of a part that are tried first; where half of them fail, too many will
-_PYTHON_ERROR = re.compile(r"^\w[\w.]*(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
 
 
 def broken(
@@ -97,13 +96,5 @@ class _Search:
         except (HeadwaterError, Py4JNetworkError):
             raise
         except Exception as e:
-            return _line(e)
+            return describe(e)
         return None
-
-
-def _line(error: Exception) -> str:
-    """An error in one line: of a Python function its own last one, else the first."""
-    text = str(error).strip()
-    raised = _PYTHON_ERROR.findall(text) if "Traceback" in text else []
-    line = raised[-1] if raised else next(iter(text.splitlines()), "")
-    return f"{type(error).__name__}: {line}"[:500]

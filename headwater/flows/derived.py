@@ -12,7 +12,8 @@ from dataclasses import asdict
 import pyarrow as pa
 from py4j.protocol import Py4JNetworkError
 
-from headwater.errors import CommitError, FlowError, HeadwaterError, describe
+from headwater.errors import CommitError, FlowError, HeadwaterError
+from headwater.errors.causes import describe
 from headwater.flows import bisect
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow

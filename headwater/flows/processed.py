@@ -23,7 +23,8 @@ from headwater.common import scratch, times
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.connectors.decode import SOURCE
-from headwater.errors import FlowError, Where, describe
+from headwater.errors import FlowError, Where
+from headwater.errors.causes import describe
 from headwater.flows.context import Context
 from headwater.flows.rows import Counts, read
 from headwater.flows.timed import TimedFlow

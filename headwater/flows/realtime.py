@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.connectors import decode, kafka
 from headwater.errors import ProjectError, Where
+from headwater.errors.causes import first_line
 from headwater.flows.context import Context
 from headwater.flows.reading import starting
 from headwater.flows.reporting import Reporting
@@ -38,7 +39,7 @@ def records(raw: DataFrame, alert: Alert) -> DataFrame:
         rows = alert(decode.native(raw, alert.decode, where))
     except (AnalysisException, TypeError, AttributeError) as e:
         raise ProjectError(
-            f"{where}: {str(e).strip().splitlines()[0]}",
+            f"{where}: {first_line(e)}",
             code="DEFINITION_FAILED",
             table=where.table,
             file=where.file,

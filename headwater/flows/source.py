@@ -24,7 +24,8 @@ from headwater.common.durations import milliseconds
 from headwater.common.report import Account
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import end_offsets
-from headwater.errors import FlowError, HeadwaterError, describe
+from headwater.errors import FlowError, HeadwaterError
+from headwater.errors.causes import describe
 from headwater.flows.backfill import Backfill
 from headwater.flows.context import Context
 from headwater.flows.reading import starting

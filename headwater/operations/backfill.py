@@ -11,7 +11,8 @@ from headwater.connectors.files import adopted, formats
 from headwater.connectors.files.file import File
 from headwater.connectors.files.ledger import Ledger
 from headwater.connectors.files.source import source, whole
-from headwater.errors import FlowError, HeadwaterError, ProjectError, describe
+from headwater.errors import FlowError, HeadwaterError, ProjectError
+from headwater.errors.causes import describe
 from headwater.flows.backfill import Backfill, Backfilled
 from headwater.planner import analysis
 from headwater.planner.changes import accept

@@ -18,6 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headwater.errors import ProjectError
+from headwater.errors.causes import first_line
 from headwater.project.definitions import Query, Table
 from headwater.project.properties import from_properties
 from headwater.runtime import catalyst, jvm
@@ -83,7 +84,7 @@ def parse(path: Path) -> Table:
         statement = _statement(text)
     except (Py4JJavaError, PySparkException) as e:
         raise ProjectError(
-            f"{path}: {jvm.first_line(e)}", code="SQL_INVALID", file=path, hint="mend the statement"
+            f"{path}: {first_line(e)}", code="SQL_INVALID", file=path, hint="mend the statement"
         ) from None
     if statement.kind not in (_TABLE, _VIEW, _FED, _FLOW):
         raise ProjectError(

@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.errors import ProjectError
+from headwater.errors.causes import first_line
 from headwater.project.rule import Rule
 from headwater.runtime import catalyst, jvm
 
@@ -141,7 +142,7 @@ class Arguments:
         try:
             jvm.java_class("java.util.regex.Pattern").compile(value)
         except (Py4JJavaError, PySparkException) as e:
-            raise self.wrong(f"'{value}' is no regular expression: {jvm.first_line(e)}") from None
+            raise self.wrong(f"'{value}' is no regular expression: {first_line(e)}") from None
         return str(value)
 
     def regexes(self) -> list[str]:

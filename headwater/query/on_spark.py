@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.errors import QueryError
+from headwater.errors.causes import first_line, known
 from headwater.project.conf import Conf
 from headwater.project.paths import engine_folder
 from headwater.query import at as past
@@ -53,10 +54,8 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
     _make_views(spark, sources, named, versions)
     try:
         table = spark.sql(text, args=dict(params)).toArrow()
-    except PySparkException as e:
-        raise QueryError(_reason(str(e)), code="QUERY_FAILED") from None
-    except Py4JJavaError as e:  # of what is sent to Python, PySpark makes no error of its own
-        raise QueryError(_reason(_root(e.java_exception)), code="QUERY_FAILED") from None
+    except (PySparkException, Py4JJavaError) as e:
+        raise known(e) or QueryError(first_line(e), code="QUERY_FAILED") from None
     columns = [column.to_pylist(maps_as_pydicts="lossy") for column in table.columns]
     return Result(tuple(table.column_names), list(zip(*columns, strict=True)))
 
@@ -91,10 +90,8 @@ def _parse(sql: str) -> Any:
     """
     try:
         plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(sql)
-    except Py4JJavaError as e:
-        raise QueryError(_reason(str(e.java_exception.getMessage())), code="QUERY_FAILED") from None
-    except PySparkException as e:  # what PySpark makes of it once a session was started
-        raise QueryError(_reason(str(e)), code="QUERY_FAILED") from None
+    except (Py4JJavaError, PySparkException) as e:  # the latter once a session was started
+        raise QueryError(first_line(e), code="QUERY_FAILED") from None
     gateway = jvm.gateway()
     for node in _nodes(plan):
         kind = catalyst.kind(node)
@@ -132,19 +129,6 @@ def _nodes(plan: Any) -> Iterator[Any]:
         yield from _nodes(child)
     for query in jvm.items(plan.subqueries()):
         yield from _nodes(query)
-
-
-def _reason(message: str) -> str:
-    """Spark's message in one line, without the query and the plan that follow it."""
-    lines = [line.strip() for line in message.split("== SQL")[0].splitlines()]
-    return next((line for line in lines if line), "Spark can't run the query")
-
-
-def _root(error: Any) -> str:
-    """What was at the bottom of a Java exception."""
-    while (cause := error.getCause()) is not None:
-        error = cause
-    return str(error.toString())
 
 
 def _identifier(name: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from py4j.protocol import Py4JError
 
-from headwater.errors import HeadwaterError, Unavailable
+from headwater.errors import Unavailable
+from headwater.errors.causes import known
 from headwater.flows.context import Context
 
 # Java exceptions, anywhere in the chain of causes, that a later try may not meet.
@@ -21,8 +22,8 @@ TRANSIENT = (
 
 def transient(error: Exception) -> bool:
     """Whether trying again later may help: Kafka, a sink or a store can't be reached, or is too slow."""
-    if isinstance(error, HeadwaterError):
-        return isinstance(error, Unavailable)
+    if (found := known(error)) is not None:
+        return isinstance(found, Unavailable)
     text = str(error)
     return any(name in text for name in TRANSIENT)
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
 from headwater.common import durations
-from headwater.errors import FlowError, describe
+from headwater.errors import FlowError
+from headwater.errors.causes import describe
 from headwater.flows.context import Context
 from headwater.flows.declared import Committing, Flow
 from headwater.operations import maintain

@@ -19,7 +19,8 @@ from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import Topic as KafkaTopic
 from headwater.connectors.kafka.broker import create_topics
-from headwater.errors import FlowError, HeadwaterError, LeaseError, data_of, describe
+from headwater.errors import FlowError, LeaseError
+from headwater.errors.causes import data_of, describe
 from headwater.flows import reading, realtime
 from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Committing, Flow, flow_of
@@ -226,7 +227,7 @@ class Run:
 
     def _located(self, name: str, error: Exception) -> str:
         """An error in one line that names a file: the one to mend if it knows it, else the flow's own."""
-        if isinstance(error, HeadwaterError):
+        if data_of(error) is not None:
             return describe(error)
         project = self._project
         declared = {**project.raw, **project.tables, **project.alerts, **project.sinks}

@@ -10,7 +10,8 @@ import time
 from collections.abc import Sequence
 
 from headwater.common import durations
-from headwater.errors import FlowError, describe
+from headwater.errors import FlowError
+from headwater.errors.causes import describe
 from headwater.flows.context import Context
 from headwater.operations.validation import results
 from headwater.project.paths import engine_folder

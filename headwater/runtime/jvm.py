@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import StructType
 
+from headwater.errors.causes import first_line
 from headwater.runtime import class_archive, jars, java
 
 _LOCK = threading.Lock()
@@ -129,9 +130,3 @@ def ddl(columns: str) -> StructType:
     except (Py4JJavaError, PySparkException) as e:
         raise ValueError(first_line(e)) from None
     return StructType.fromJson(json.loads(parsed.json()))
-
-
-def first_line(error: Exception) -> str:
-    """What an error of the JVM says, in one line; once a session runs, PySpark wraps it in its own."""
-    text = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
-    return next((line.strip() for line in str(text).splitlines() if line.strip()), type(error).__name__)

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 
 from headwater.connectors.kafka.broker.wait import until
 from headwater.errors import BrokerError, BrokerUnavailable
+from headwater.errors.causes import known
 
 Options = Mapping[str, str | int | bool]
 TIMEOUT = 15.0  # seconds for one request
@@ -187,6 +188,9 @@ def unanswered(what: str, exception: KafkaException) -> BrokerError:
     """
     error = kafka_error(exception)
     said = f"{what}: no answer from Kafka: {error.str()}"
+    found = known(exception)
+    if isinstance(found, BrokerError):
+        return type(found)(said, code=found.code, hint=found.hint)
     if error.code() in _FINAL:
         return BrokerError(said, code="BROKER_REFUSES", hint="is it running?")
     return BrokerUnavailable(said, code="BROKER_UNAVAILABLE", hint="is it running?")

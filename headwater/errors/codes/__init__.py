@@ -15,6 +15,7 @@ from headwater.errors.codes import (
     definitions,
     flows,
     kafka,
+    machine,
     operations,
     quality,
     queries,
@@ -27,6 +28,7 @@ from headwater.errors.codes.configuration import Configuration
 from headwater.errors.codes.definitions import Definitions
 from headwater.errors.codes.flows import Flows
 from headwater.errors.codes.kafka import Kafka
+from headwater.errors.codes.machine import Machine
 from headwater.errors.codes.meaning import Meaning
 from headwater.errors.codes.operations import Operations
 from headwater.errors.codes.quality import Quality
@@ -46,6 +48,7 @@ Code = (
     | Operations
     | Queries
     | Setup
+    | Machine
     | Testing
 )
 
@@ -60,6 +63,7 @@ ROOMS: dict[str, ModuleType] = {
     "Operations": operations,
     "Queries": queries,
     "Set-up": setup,
+    "The machine": machine,
     "Tests of projects": testing,
 }
 MEANINGS: dict[str, Meaning] = {

@@ -9,6 +9,9 @@ from headwater.errors.codes.meaning import Meaning
 Kafka = Literal[
     "BROKER_UNAVAILABLE",
     "BROKER_REFUSES",
+    "LOGIN_REFUSED",
+    "HOST_UNKNOWN",
+    "RECORDS_GONE",
     "BROKER_NOT_EMBEDDED",
     "BROKER_NOT_STARTED",
     "BROKER_NOT_STOPPED",
@@ -37,6 +40,21 @@ MEANINGS: dict[Kafka, Meaning] = {
         "BrokerError",
         "Kafka refuses the request for good: rights, or an unknown name.",
         "Mend what it names.",
+    ),
+    "LOGIN_REFUSED": Meaning(
+        "BrokerError",
+        "Kafka refuses the login, by SASL or TLS.",
+        "Mend user, password or certificates under `kafka` and `librdkafka` in `conf/<env>.yaml`.",
+    ),
+    "HOST_UNKNOWN": Meaning(
+        "BrokerUnavailable",
+        "A host's name leads nowhere; flows try again by themselves.",
+        "Mend the name (`bootstrap.servers` in `conf/<env>.yaml`), or see that names are resolved there.",
+    ),
+    "RECORDS_GONE": Meaning(
+        "FlowError",
+        "Kafka deleted records before they were read.",
+        "Let the topic keep its records longer (`retention.ms`).",
     ),
     "BROKER_NOT_EMBEDDED": Meaning(
         "BrokerError",

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headwater.common.progress import Board
-from headwater.errors import FlowError, HeadwaterError, describe
+from headwater.errors import FlowError
+from headwater.errors.causes import data_of, describe
 from headwater.errors.codes import Code
 from headwater.flows.bounds import Bounds
 from headwater.flows.context import Context
@@ -169,7 +170,8 @@ class Builder:
                 self._tell()
         if self._errors:
             name, error = next(iter(self._errors.items()))
-            code: Code = error.code if isinstance(error, HeadwaterError) else "BUILD_FAILED"
+            data = data_of(error)
+            code: Code = data["code"] if data else "BUILD_FAILED"
             why = f"building {name} stopped: {describe(error)}"
             raise FlowError(why, code=code, table=name, hint="then run the same again")
         return time.monotonic() - began

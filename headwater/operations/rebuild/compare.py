@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from headwater.common import scratch
 from headwater.common.diff import NOTHING, Name, Pair, Side, only
 from headwater.common.scratch import quoted
-from headwater.errors import FlowError, first_line
+from headwater.errors import FlowError
+from headwater.errors.causes import first_line
 from headwater.storage import log
 from headwater.storage.lake import Lake, Place, files
 from headwater.storage.names import (

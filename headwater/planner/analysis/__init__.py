@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
-from headwater.errors import ProjectError, Where, first_line
+from headwater.errors import ProjectError, Where
+from headwater.errors.causes import describe, first_line
 from headwater.planner import aggregate
 from headwater.planner.analysis import checks, followers, processes, views
 from headwater.planner.analysis.analysed import Analysed
@@ -134,7 +135,7 @@ def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> Dat
         ) from None
     except (PySparkException, TypeError, AttributeError) as e:
         raise ProjectError(
-            f"{where}: {type(e).__name__}: {first_line(e)}",
+            f"{where}: {describe(e)}",
             code="DEFINITION_FAILED",
             table=where.table,
             file=where.file,

@@ -11,7 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headwater.common.durations import milliseconds
-from headwater.errors import ProjectError, Where, first_line
+from headwater.errors import ProjectError, Where
+from headwater.errors.causes import first_line
 from headwater.planner.analysis import checks
 from headwater.project.definitions import Table
 from headwater.project.load import Project
