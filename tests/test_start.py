@@ -1,9 +1,10 @@
-"""A source goes on where a consumer group stands, which is left as it is."""
+"""A source goes on where its table ends, or begins where a consumer group stands, which is left as it is."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import duckdb
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from drained import Drained
+from pyspark.sql import SparkSession
 from raising import raises_code
 
 from headwater.common.progress import Board
@@ -104,6 +107,43 @@ def test_a_source_without_a_checkpoint_goes_on_from_what_its_table_has(
     shutil.rmtree(lake.place("bronze.raw").path.parent)
     with pytest.raises(AssertionError, match="one; remove it too, and run again to read the topic"):
         taken(project)
+
+
+def without_offsets(case: Drained, checkpoint: Path, table: Path) -> None:
+    """An operator has removed the newest files of the checkpoint."""
+    for name in ("offsets/1", "offsets/.1.crc", "commits/1", "commits/.1.crc"):
+        (checkpoint / name).unlink(missing_ok=True)
+
+
+def older(case: Drained, checkpoint: Path, table: Path) -> None:
+    """The checkpoint is of an earlier copy, the table is not."""
+    shutil.rmtree(checkpoint)
+    shutil.copytree(case.root / "copied" / checkpoint.name, checkpoint)
+
+
+def newer(case: Drained, checkpoint: Path, table: Path) -> None:
+    """The table is of an earlier copy, the checkpoint is not."""
+    shutil.rmtree(table)
+    shutil.copytree(case.root / "copied" / table.name, table)
+
+
+@pytest.mark.parametrize("amiss", [without_offsets, older, newer])
+def test_a_checkpoint_that_does_not_fit_the_table_loses_nothing(
+    tmp_path: Path, broker: str, spark: SparkSession, amiss: Callable[[Drained, Path, Path], None]
+) -> None:
+    case = Drained(tmp_path, broker)
+    case.send(1, 2)
+    assert case.taken() == [1, 2]
+    parts = case.folder / "checkpoint", case.lake.place("bronze.raw").path
+    for part in parts:
+        shutil.copytree(part, case.root / "copied" / part.name)
+    case.send(3, 4)
+    assert case.taken() == [1, 2, 3, 4]
+    amiss(case, *parts)
+    case.send(5, 6)
+    assert case.taken() == [1, 2, 3, 4, 5, 6]
+    case.send(7)
+    assert case.taken() == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_it_reads_what_the_group_has_not(client: dict[str, str], tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """Kafka → bronze: a Structured Streaming query whose batches append one Delta commit each.
 
-Spark's checkpoint holds the offsets of each batch before it is read; the commit carries the batch's
-number and the offsets after it. A batch that Spark does again after a restart is skipped when the table
-has it already. Where the checkpoint is gone, or was removed since another Spark can't read it, a new one goes
-on from the offsets of the table's newest commit, and its first batch is the table's next one.
+The commit carries the batch's number and the offsets after it, and is the checkpoint: each query begins where
+the table's newest commit ends, and each of its batches is the table's next one. So no batch is taken for
+another, whatever was restored, copied or removed. Spark's own checkpoint lasts as long as its query; only
+before the table's first commit it is gone on with, as it says where the source began.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headwater.common import json_file
 from headwater.common.durations import milliseconds
 from headwater.common.report import Account
 from headwater.connectors import kafka
@@ -70,7 +69,6 @@ class SourceFlow:
         self._parallelism = topic.limits.parallelism or context.project.conf.parallelism
         self._spark: SparkSession = sessions.child(context.spark, parallelism=self._parallelism)
         self._checkpoint = self._folder / "checkpoint"
-        self._first = 0  # the number in the table of the query's first batch
         self._backfill = Backfill(context.project, context.lake, topic, self._table)
         self._busy = threading.Lock()
         self._failure: Exception | None = None
@@ -81,10 +79,10 @@ class SourceFlow:
         """Read Kafka until the run ends; with `once`, until what is there now is read.
 
         Raises:
-            FlowError: the checkpoint is of a table that is gone.
+            FlowError: what the flow has kept is of a table that is gone.
             Exception: what made the query fail.
         """
-        self._begin()
+        self._check_life()
         self._backfill.recover()
         while not self._run_query() and not self._context.stop.is_set():
             pass
@@ -180,7 +178,7 @@ class SourceFlow:
                 raise
 
     def _commit(self, frame: DataFrame, number: int) -> None:
-        reporting, sequence = Reporting(self._context, self.name), self._first + number
+        reporting, sequence = Reporting(self._context, self.name), self._table.last(self.name) + 1
         left = self.committer.unsealed()
         intent = Intent(
             flow=self.name,
@@ -193,7 +191,7 @@ class SourceFlow:
 
         def build(pinned: Intent) -> Built:
             records = self._columns(frame, pinned.clock)
-            if self._are_few(number, intent.consumed):
+            if self._are_few(pinned.consumed):
                 files = self._table.write(records.coalesce(1).toArrow(), pinned.batch)
             else:
                 files = self._table.write(records.coalesce(self._parallelism), pinned.batch, _PARQUET)
@@ -220,13 +218,13 @@ class SourceFlow:
             F.lit(pinned_clock).cast("timestamp").alias("ingested_at"),
         )
 
-    def _are_few(self, number: int, after: dict[str, Any]) -> bool:
+    def _are_few(self, after: dict[str, Any]) -> bool:
         """Whether a batch's records are few, by its offsets (see `flows.rows`)."""
-        if number == 0:
+        mine = self._table.flows.get(self.name)
+        if mine is None:
             return False
-        before = self._offsets(number - 1)
         records = sum(
-            end - before.get(topic, {}).get(partition, 0)
+            end - mine["consumed"].get(topic, {}).get(partition, 0)
             for topic, partitions in after.items()
             for partition, end in partitions.items()
         )
@@ -237,34 +235,38 @@ class SourceFlow:
         lines = (self._checkpoint / "offsets" / str(number)).read_text(encoding="utf-8").splitlines()
         return dict(json.loads(lines[-1]))
 
-    def _begin(self) -> None:
-        """Let the query go on from its checkpoint; where it has none, from what the table has read.
+    def _check_life(self) -> None:
+        """Check that what the flow has kept is of the table that is there.
 
         Raises:
-            FlowError: the checkpoint is of a table that is gone.
+            FlowError: it is of one that is gone.
         """
-        written = self.name in self._table.flows
-        if not written and any((self._checkpoint / "commits").glob("[0-9]*")):
+        kept = IntentFile(self._folder).read()
+        begun = (kept is not None and kept.sealed) or any((self._checkpoint / "commits").glob("[0-9]*"))
+        if begun and self.name not in self._table.flows:
             raise FlowError(
-                f"{self.name}: the checkpoint {self._checkpoint} is of a table that is gone",
+                f"{self.name}: {self._folder} is of a table that is gone",
                 code="CHECKPOINT_ORPHANED",
                 table=self.name,
-                file=self._checkpoint,
+                file=self._folder,
                 hint="remove it too, and run again to read the topic from the start",
             )
-        numbering = self._folder / "numbering.json"
-        if not (self._checkpoint / "metadata").is_file():
-            shutil.rmtree(self._checkpoint, ignore_errors=True)
-            json_file.write(numbering, {"first": self._table.last(self.name) + 1})
-        with suppress(FileNotFoundError):  # of a lake from before a query's first batch could be another
-            self._first = int(json.loads(numbering.read_bytes())["first"])
 
     def _starting(self, client: KafkaOptions) -> dict[str, str]:
-        """Spark's options for where a query begins that has read nothing yet."""
+        """Spark's options for where a query begins: where the table's newest commit ends."""
         topic = self._topic.topic
         mine = self._table.flows.get(self.name)
         if mine is None:
             return starting(self._context.start, client, topic, self._checkpoint)
+        self._forget_checkpoint()
         read = mine["consumed"].get(topic, {})
         partitions = {**{str(number): _EARLIEST for number in end_offsets(client, topic)}, **read}
         return {"startingOffsets": json.dumps({topic: partitions})}
+
+    def _forget_checkpoint(self) -> None:
+        """Remove what the last query kept, whole or not at all."""
+        left = self._folder / "checkpoint.left"
+        shutil.rmtree(left, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            self._checkpoint.rename(left)
+        shutil.rmtree(left, ignore_errors=True)

@@ -67,7 +67,7 @@ MEANINGS: dict[Flows, Meaning] = {
     ),
     "CHECKPOINT_ORPHANED": Meaning(
         "FlowError",
-        "The checkpoint of a bronze table is there, the table is not.",
+        "What the flow of a bronze table has kept is there, the table is not.",
         "Remove it too; the topic is read from its start.",
     ),
     "DEFINITION_CHANGED": Meaning(
