@@ -12,6 +12,7 @@ import traceback
 import typer
 
 from headwater.cli import (
+    accept_gap,
     backfill,
     copy,
     demo,
@@ -47,6 +48,7 @@ app.command("plan")(plan.plan)
 app.command("rebuild")(rebuild.rebuild)
 app.command("maintain")(maintain.maintain)
 app.command("backfill")(backfill.backfill)
+app.command("accept-gap")(accept_gap.accept_gap)
 app.command("reconcile")(reconcile.reconcile)
 app.add_typer(savepoint.app, name="savepoint")
 app.command("copy")(copy.copy)

@@ -15,6 +15,8 @@ from headwater.common import listings
 if TYPE_CHECKING:
     from headwater.query.inspect.status import Standing
 
+_RARE = {"files amiss": "amiss", "gaps": "gaps"}  # columns that are shown where there is something in them
+
 
 def status(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
     """Show where every table stands: who writes it, how far it is behind, its watermark, what it keeps."""
@@ -26,8 +28,8 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
         print_json([asdict(one) for one in found])
         return
     titles = ["table", "written by", "rows behind", "newest record", "last commit", "watermark", "keeps"]
-    amiss = any(one.amiss for one in found)
-    listing = listings.table([*titles, "files amiss"] if amiss else titles, right=[2, 6, 7])
+    rare = {title: name for title, name in _RARE.items() if any(getattr(one, name) for one in found)}
+    listing = listings.table([*titles, *rare], right=[2, *range(6, 7 + len(rare))])
     listing.columns[0].no_wrap = True
     for one in found:
         listing.add_row(
@@ -36,13 +38,15 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
             _behind(one),
             *(when(at) if at else "" for at in (one.newest, one.committed, one.watermark)),
             "" if one.keys is None else f"{one.keys:,}",
-            *([f"{one.amiss:,}" if one.amiss else ""] if amiss else []),
+            *(f"{getattr(one, name):,}" if getattr(one, name) else "" for name in rare.values()),
         )
     listings.show([listing], sys.stdout)
     for one in found:
         if one.amiss:
             where = "WHERE outcome IN ('unreadable', 'changed')"
             typer.echo(f'\nheadwater query "SELECT path, reason, noted_at FROM {one.table}__files {where}"')
+        if one.gaps:
+            typer.echo(f'\nheadwater query "FROM {one.table}__gaps"')
 
 
 def _behind(one: Standing) -> str:

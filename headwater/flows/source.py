@@ -22,20 +22,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headwater.common.durations import milliseconds
 from headwater.common.report import Account
 from headwater.connectors import kafka
-from headwater.connectors.kafka.broker import end_offsets
 from headwater.errors import FlowError, HeadwaterError
 from headwater.errors.causes import describe
+from headwater.flows import gaps
 from headwater.flows.backfill import Backfill
 from headwater.flows.context import Context
+from headwater.flows.gaps import Watched
 from headwater.flows.reading import starting
 from headwater.flows.reporting import Reporting
 from headwater.flows.rows import FEW, FEW_BYTES
 from headwater.planner.changes import accept
-from headwater.project.conf import KafkaOptions
 from headwater.project.definitions import Format, Topic
 from headwater.runtime import sessions
 from headwater.storage import mailbox
-from headwater.storage.commit import Built, Committer
+from headwater.storage.commit import Built
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.mailbox import Answer, Request
 from headwater.storage.target import Target
@@ -49,7 +49,6 @@ _PARQUET = {
     "parquet.column.statistics.enabled#value": "false",
     "parquet.compression.codec.zstd.level": "1",
 }
-_EARLIEST = -2  # as Spark's options have it, of a partition that the table has nothing of
 
 
 class SourceFlow:
@@ -65,7 +64,9 @@ class SourceFlow:
         accept(context.project, context.lake, topic.name, analysed)
         self._place = context.lake.create(topic.name, analysed.stored, comment=topic.comment, properties={})
         self._table = Target.shared(self._place)
-        self.committer = Committer(self._table, IntentFile(self._folder))
+        self.committer = gaps.committer(context.lake, self._table)
+        self._client = kafka.client_options(context.project.conf, context.bootstrap)
+        self._watched = Watched(self._table, topic, self._client)
         self._parallelism = topic.limits.parallelism or context.project.conf.parallelism
         self._spark: SparkSession = sessions.child(context.spark, parallelism=self._parallelism)
         self._checkpoint = self._folder / "checkpoint"
@@ -83,6 +84,7 @@ class SourceFlow:
             Exception: what made the query fail.
         """
         self._check_life()
+        gaps.recover(self.committer)
         self._backfill.recover()
         while not self._run_query() and not self._context.stop.is_set():
             pass
@@ -98,10 +100,8 @@ class SourceFlow:
                     break
                 for request, answer in mailbox.take(self._folder):
                     mailbox.reply(answer, self._answer(request))
-        except Exception:
-            if self._failure is not None:
-                raise self._failure from None
-            raise
+        except Exception as e:
+            raise self._watched.why(self._failure or e) from e
         finally:
             with self._busy:
                 query.stop()
@@ -136,9 +136,8 @@ class SourceFlow:
 
     def _start(self) -> StreamingQuery:
         conf = self._context.project.conf
-        client = kafka.client_options(conf, self._context.bootstrap)
         if not self._row_bytes:
-            self._row_bytes = kafka.average_size(client, self._topic.topic)
+            self._row_bytes = kafka.average_size(self._client, self._topic.topic)
         self._bound = self._admitted()
         options: dict[str, str | int] = {
             **kafka.FETCH,
@@ -147,7 +146,7 @@ class SourceFlow:
             "maxOffsetsPerTrigger": self._bound,
             "includeHeaders": "true",
             "failOnDataLoss": "true",
-            **self._starting(client),
+            **self._starting(),
         }
         writer = (
             self._spark.readStream.format("kafka")
@@ -187,6 +186,7 @@ class SourceFlow:
             consumed=self._offsets(number),
             clock=left.clock if left is not None and left.sequence == sequence else self._context.clock(),
             fingerprint=self._fingerprint,
+            topics=self._watched.ids(),
         )
 
         def build(pinned: Intent) -> Built:
@@ -199,6 +199,7 @@ class SourceFlow:
             size = self._table.payload(files, "value")
             if rows:
                 self._row_bytes = size / rows
+            self._watched.check()
             account = Account(rows_in=rows, rows_out=rows, rows_read=rows, bytes_read=size)
             return Built({self.name: files}, newest=self._table.newest(files, "timestamp"), account=account)
 
@@ -252,16 +253,19 @@ class SourceFlow:
                 hint="remove it too, and run again to read the topic from the start",
             )
 
-    def _starting(self, client: KafkaOptions) -> dict[str, str]:
-        """Spark's options for where a query begins: where the table's newest commit ends."""
-        topic = self._topic.topic
-        mine = self._table.flows.get(self.name)
-        if mine is None:
-            return starting(self._context.start, client, topic, self._checkpoint)
-        self._forget_checkpoint()
-        read = mine["consumed"].get(topic, {})
-        partitions = {**{str(number): _EARLIEST for number in end_offsets(client, topic)}, **read}
-        return {"startingOffsets": json.dumps({topic: partitions})}
+    def _starting(self) -> dict[str, str]:
+        """Spark's options for where a query begins: where the table's newest commit ends.
+
+        Raises:
+            FlowError: Kafka has no more what comes there.
+        """
+        reached, now = self._watched.begin()
+        if self.name in self._table.flows:
+            self._forget_checkpoint()
+        if reached is None:
+            return starting(self._context.start, self._client, self._topic.topic, self._checkpoint)
+        begin = {str(partition): reached.next.get(partition, 0) for partition in now.end}
+        return {"startingOffsets": json.dumps({self._topic.topic: begin})}
 
     def _forget_checkpoint(self) -> None:
         """Remove what the last query kept, whole or not at all."""

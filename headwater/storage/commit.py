@@ -184,4 +184,5 @@ def _identity(intent: Intent) -> Identity:
         intent.event_time,
         intent.rows,
         intent.clock,
+        intent.topics,
     )

@@ -16,7 +16,8 @@ class Identity:
 
     `newest` is Kafka's timestamp (epoch milliseconds, UTC) of the newest record that is in the table,
     `shares` what the windows of its suite's shares hold, `event_time` how far event time has come, `rows` how
-    many rows of its input the batch has read, and `clock` its time.
+    many rows of its input the batch has read, `clock` its time, and `topics` {topic → Kafka's id
+    of it} of those that it has read.
     """
 
     flow: str
@@ -28,6 +29,7 @@ class Identity:
     event_time: dict[str, Any] = field(default_factory=dict)
     rows: int = 0
     clock: str = ""
+    topics: dict[str, str] = field(default_factory=dict)
 
 
 def recorded(flows: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def recorded(flows: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
     pinned = mine.pop("clock")
     if identity.rows and pinned:
         mine["seconds"] = round((times.now() - datetime.fromisoformat(pinned)).total_seconds(), 3)
-    for rare in ("shares", "event_time", "rows"):
+    for rare in ("shares", "event_time", "rows", "topics"):
         if not mine[rare]:
             del mine[rare]
     return {**flows, identity.flow: mine}

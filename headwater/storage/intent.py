@@ -34,6 +34,7 @@ class Intent:
         sealed: whether all of it is done.
         shares: what the windows of the suite's shares hold with this batch; see `quality.measure`.
         event_time: how far event time has come with this batch; see `headwater.planner.event_time`.
+        topics: {topic of Kafka that it reads → Kafka's id of it}, where known.
         prefix: sets the names of its files apart, where more than one flow writes the table.
     """
 
@@ -53,6 +54,7 @@ class Intent:
     event_time: dict[str, Any] = field(default_factory=dict)
     prefix: str = ""
     size: int = 0
+    topics: dict[str, str] = field(default_factory=dict)
 
     @property
     def batch(self) -> str:

@@ -32,6 +32,11 @@ def ledger_name(table: str) -> str:
     return f"{table}__files"
 
 
+def gaps_name(table: str) -> str:
+    """The table of what a bronze table has not read and will not, as Kafka has it no more."""
+    return f"{table}__gaps"
+
+
 def replay_name(table: str) -> str:
     """The name of the flow that puts a table's quarantined records back."""
     return f"{table}.replay"
@@ -50,4 +55,5 @@ def beside(table: str) -> dict[str, str]:
         late_name(table): "late",
         state_name(table): "state",
         ledger_name(table): "ledger",
+        gaps_name(table): "gaps",
     }

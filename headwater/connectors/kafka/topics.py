@@ -12,10 +12,8 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
-    ConfigResource,
     NewTopic,
     OffsetSpec,
-    ResourceType,
     TopicMetadata,
 )
 
@@ -89,21 +87,6 @@ class TopicInfo:
     end: int
 
 
-@dataclass(frozen=True)
-class Kept:
-    """What a topic still has, and for how long.
-
-    Attributes:
-        first: {partition → the offset of the oldest record that it has}.
-        policy: its `cleanup.policy`: `delete`, `compact` or `compact,delete`.
-        milliseconds: its `retention.ms`; -1: for ever.
-    """
-
-    first: dict[int, int]
-    policy: str
-    milliseconds: int
-
-
 def create_topics(options: Options, topics: Sequence[Topic]) -> list[TopicOutcome]:
     """Make the topics that are missing, wait until they can be used, and say what came of each.
 
@@ -113,7 +96,7 @@ def create_topics(options: Options, topics: Sequence[Topic]) -> list[TopicOutcom
         BrokerError: the broker can't be reached, or refuses.
     """
     client = AdminClient({**QUIET, **options})
-    there = _metadata(client, options)
+    there = metadata(client, options)
     missing = [topic for topic in topics if topic.name not in there]
     created = {topic.name for topic in missing if _create(client, topic)}
     if missing:
@@ -132,7 +115,7 @@ def list_topics(options: Options, names: Collection[str] | None = None) -> list[
         BrokerError: the broker can't be reached.
     """
     client = AdminClient({**QUIET, **options})
-    found = _metadata(client, options)
+    found = metadata(client, options)
     there = {name: topic for name, topic in found.items() if names is None or name in names}
     ends = dict.fromkeys(there, 0)
     for (name, _), end in _ends(client, there).items():
@@ -147,29 +130,58 @@ def end_offsets(options: Options, topic: str) -> dict[int, int]:
         BrokerError: the broker can't be reached.
     """
     client = AdminClient({**QUIET, **options})
-    there = {name: found for name, found in _metadata(client, options).items() if name == topic}
+    there = {name: found for name, found in metadata(client, options).items() if name == topic}
     return {partition: end for (_, partition), end in _ends(client, there).items()}
 
 
-def kept(options: Options, topic: str) -> Kept | None:
-    """What a topic still has; None where there is no such topic.
+def offsets(
+    client: AdminClient, topics: dict[str, TopicMetadata], which: OffsetSpec
+) -> dict[tuple[str, int], int]:
+    """{(topic, partition) → offset}; a partition that has no leader yet is asked again until it has one.
 
     Raises:
         BrokerError: the broker can't be reached, or refuses.
     """
-    client = AdminClient({**QUIET, **options})
-    there = {name: found for name, found in _metadata(client, options).items() if name == topic}
-    if not there:
-        return None
-    resource = ConfigResource(ResourceType.TOPIC, topic)
+    found: dict[tuple[str, int], int] = {}
+    asked = {TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions}
+    leaderless: dict[TopicPartition, KafkaException] = {}
+
+    def answered() -> bool:
+        leaderless.clear()
+        answers = client.list_offsets(
+            dict.fromkeys(asked, which),
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=TIMEOUT,
+        )
+        for partition, answer in answers.items():
+            try:
+                result: Any = answer.result()
+            except KafkaException as e:
+                if kafka_error(e).code() not in _NO_LEADER:
+                    raise unanswered(f"topic {partition.topic}", e) from e
+                leaderless[partition] = e
+            else:
+                found[partition.topic, partition.partition] = int(result.offset)
+        asked.intersection_update(leaderless)
+        return not leaderless
+
+    if asked and not until(answered, within=TIMEOUT):
+        partition, why = next(iter(leaderless.items()))
+        raise unanswered(f"topic {partition.topic}", why) from why
+    return found
+
+
+def metadata(client: AdminClient, options: Options) -> dict[str, TopicMetadata]:
+    """What the cluster says of its topics, by name, without Kafka's own.
+
+    Raises:
+        BrokerError: the broker can't be reached.
+    """
     try:
-        settings = client.describe_configs([resource], request_timeout=TIMEOUT)[resource].result()
+        found = client.list_topics(timeout=TIMEOUT).topics
     except KafkaException as e:
-        raise BrokerError(
-            f"topic {topic}: its settings can't be read: {kafka_error(e).str()}", code="TOPIC_NOT_READABLE"
-        ) from e
-    first = {partition: at for (_, partition), at in _offsets(client, there, OffsetSpec.earliest()).items()}
-    return Kept(first, settings["cleanup.policy"].value, int(settings["retention.ms"].value))
+        raise unanswered(str(options.get("bootstrap.servers")), e) from e
+    return {name: topic for name, topic in found.items() if not name.startswith("__")}
 
 
 def kafka_error(exception: KafkaException) -> KafkaError:
@@ -219,7 +231,7 @@ def _once_usable(client: AdminClient, options: Options, names: set[str]) -> dict
     there: dict[str, TopicMetadata] = {}
 
     def usable() -> bool:
-        there.update(_metadata(client, options))
+        there.update(metadata(client, options))
         known = [there[name] for name in names if name in there]
         return len(known) == len(names) and all(p.leader >= 0 for t in known for p in t.partitions.values())
 
@@ -233,45 +245,4 @@ def _once_usable(client: AdminClient, options: Options, names: set[str]) -> dict
 
 
 def _ends(client: AdminClient, topics: dict[str, TopicMetadata]) -> dict[tuple[str, int], int]:
-    return _offsets(client, topics, OffsetSpec.latest())
-
-
-def _offsets(
-    client: AdminClient, topics: dict[str, TopicMetadata], which: OffsetSpec
-) -> dict[tuple[str, int], int]:
-    """{(topic, partition) → offset}; a partition that has no leader yet is asked again until it has one."""
-    found: dict[tuple[str, int], int] = {}
-    asked = {TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions}
-    leaderless: dict[TopicPartition, KafkaException] = {}
-
-    def answered() -> bool:
-        leaderless.clear()
-        answers = client.list_offsets(
-            dict.fromkeys(asked, which),
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=TIMEOUT,
-        )
-        for partition, answer in answers.items():
-            try:
-                result: Any = answer.result()
-            except KafkaException as e:
-                if kafka_error(e).code() not in _NO_LEADER:
-                    raise unanswered(f"topic {partition.topic}", e) from e
-                leaderless[partition] = e
-            else:
-                found[partition.topic, partition.partition] = int(result.offset)
-        asked.intersection_update(leaderless)
-        return not leaderless
-
-    if asked and not until(answered, within=TIMEOUT):
-        partition, why = next(iter(leaderless.items()))
-        raise unanswered(f"topic {partition.topic}", why) from why
-    return found
-
-
-def _metadata(client: AdminClient, options: Options) -> dict[str, TopicMetadata]:
-    try:
-        found = client.list_topics(timeout=TIMEOUT).topics
-    except KafkaException as e:
-        raise unanswered(str(options.get("bootstrap.servers")), e) from e
-    return {name: topic for name, topic in found.items() if not name.startswith("__")}
+    return offsets(client, topics, OffsetSpec.latest())

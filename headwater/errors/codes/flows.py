@@ -15,6 +15,9 @@ Flows = Literal[
     "TABLE_OF_EARLIER_LIFE",
     "LEDGER_DISAGREES",
     "CHECKPOINT_ORPHANED",
+    "TOPIC_RECREATED",
+    "TOPIC_CUT_SHORT",
+    "RECORDS_EXPIRED",
     "DEFINITION_CHANGED",
     "DEFINITIONS_OUTDATED",
     "CONTRACT_BROKEN",
@@ -69,6 +72,21 @@ MEANINGS: dict[Flows, Meaning] = {
         "FlowError",
         "What the flow of a bronze table has kept is there, the table is not.",
         "Remove it too; the topic is read from its start.",
+    ),
+    "TOPIC_RECREATED": Meaning(
+        "FlowError",
+        "A topic was deleted and made again, and may have had records that its table has not read.",
+        "[Accept the gap](operating.md#accepting-a-gap).",
+    ),
+    "TOPIC_CUT_SHORT": Meaning(
+        "FlowError",
+        "A topic ends before what its table has read of it.",
+        "[Accept the gap](operating.md#accepting-a-gap).",
+    ),
+    "RECORDS_EXPIRED": Meaning(
+        "FlowError",
+        "Kafka has let go of records before their table had read them.",
+        "Keep records for longer, and [accept the gap](operating.md#accepting-a-gap).",
     ),
     "DEFINITION_CHANGED": Meaning(
         "ProjectError",

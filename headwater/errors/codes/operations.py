@@ -1,4 +1,4 @@
-"""`plan`, `rebuild`, `reconcile`, `backfill`, `quarantine`, `savepoint`, `copy`, `erase` and `drop`."""
+"""What is asked of tables: `plan`, `rebuild`, `backfill`, `accept-gap`, `savepoint`, `erase` and the like."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ Operations = Literal[
     "NOT_ADOPTABLE",
     "ADOPTED_TABLE_REWRITTEN",
     "NOTHING_DECODED",
+    "NOTHING_MISSING",
+    "NOT_OF_A_TOPIC",
     "NO_SUCH_RECORD",
     "UNKNOWN_SAVEPOINT",
     "SAVEPOINT_EXISTS",
@@ -116,6 +118,16 @@ MEANINGS: dict[Operations, Meaning] = {
         "FlowError or ProjectError",
         "The table decodes no raw records, so it has no quarantine, and no fields to name.",
         "Name one that does.",
+    ),
+    "NOTHING_MISSING": Meaning(
+        "ProjectError",
+        "There is no gap to accept: Kafka has all that the table has not read.",
+        "Nothing needs to be done.",
+    ),
+    "NOT_OF_A_TOPIC": Meaning(
+        "ProjectError",
+        "What is asked for is of tables that read a topic.",
+        "Name one of those that it lists.",
     ),
     "NO_SUCH_RECORD": Meaning(
         "ProjectError",

@@ -21,8 +21,8 @@ class Line:
     Attributes:
         name: `<layer>.<name>`.
         kind: `topic` (from Kafka), `files`, `python` or `sql` (derived), `view`, `quarantine`, `late`,
-            `state` (open windows), `ledger` (of files), `engine`, `reference`, or `unknown`, where the
-            definition is gone.
+            `state` (open windows), `ledger` (of files), `gaps` (in a topic), `engine`, `reference`, or
+            `unknown`, where the definition is gone.
         source: what it reads.
         status: `written`, `not written yet`, or `no definition`: the lake has it, the project has not.
         state: what it holds; None where nothing is written, and for a CSV file.

@@ -15,7 +15,7 @@ from headwater.query import inspect
 from headwater.runtime import catalyst, jvm
 from headwater.storage import summary
 from headwater.storage.lake import Lake, Place
-from headwater.storage.names import late_name, ledger_name, quarantine_name, state_name
+from headwater.storage.names import gaps_name, late_name, ledger_name, quarantine_name, state_name
 from headwater.storage.summary import Summary
 
 
@@ -113,6 +113,7 @@ def _of_beside(name: str, owner: str | None) -> str:
         late_name(owner): f"Rows that came too late for {owner}, with the watermark that they missed",
         state_name(owner): f"What {owner} keeps between batches",
         ledger_name(owner): f"Files that {owner} was fed from, and what came of each",
+        gaps_name(owner): f"Records that Kafka let go of before {owner} had read them",
     }.get(name, f"What became of the records in {quarantine_name(owner)}")
 
 

@@ -16,9 +16,9 @@ from headwater.errors import BrokerError, FlowError, Unavailable
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.query.inspect import state
-from headwater.storage import lease, log, ranges
+from headwater.storage import lease, log, ranges, summary
 from headwater.storage.lake import Lake
-from headwater.storage.names import ledger_name
+from headwater.storage.names import gaps_name, ledger_name
 from headwater.storage.ranges import Position
 from headwater.storage.summary import changes_in_place
 
@@ -62,6 +62,7 @@ class Standing:
         unread: of a table that files feed, how many of them are not in it yet.
         amiss: how many files are not, or not wholly, in the table, and will not be: they could not be read,
             or were changed after they were taken; `<table>__files` says which and why.
+        gaps: how many gaps in its topic were accepted; `<table>__gaps` says which and why.
     """
 
     table: str
@@ -73,6 +74,7 @@ class Standing:
     keys: int | None
     unread: int | None = None
     amiss: int = 0
+    gaps: int = 0
 
 
 def standings(project: Project) -> list[Standing]:
@@ -102,6 +104,7 @@ def standings(project: Project) -> list[Standing]:
                 keys=keeps.keys if keeps else None,
                 unread=_unread(project, ledger, name) if ledger else None,
                 amiss=len(ledger.amiss()) if ledger else 0,
+                gaps=summary.of(places[gaps_name(name)]).rows or 0 if gaps_name(name) in places else 0,
             )
         )
     return found

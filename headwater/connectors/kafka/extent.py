@@ -1,0 +1,123 @@
+"""From where to where a topic goes, which one it is, and for how long it keeps records.
+
+`options` are those of `headwater.connectors.kafka.client_options`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from headwater.connectors.kafka.broker.wait import until
+from headwater.connectors.kafka.topics import (
+    QUIET,
+    TIMEOUT,
+    Options,
+    kafka_error,
+    metadata,
+    offsets,
+    unanswered,
+)
+from headwater.errors import BrokerError
+
+_NO_ID = str(Uuid(0, 0))
+
+
+@dataclass(frozen=True)
+class Extent:
+    """From where to where a topic goes.
+
+    Attributes:
+        id: Kafka's, which no other topic has had, not one of the same name either; "": the broker gives none.
+        first: {partition → the offset of the oldest record that it has}.
+        end: {partition → the offset of its next record}.
+    """
+
+    id: str
+    first: dict[int, int]
+    end: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a topic still has, and for how long.
+
+    Attributes:
+        first: {partition → the offset of the oldest record that it has}.
+        policy: its `cleanup.policy`: `delete`, `compact` or `compact,delete`.
+        milliseconds: its `retention.ms`; -1: for ever.
+    """
+
+    first: dict[int, int]
+    policy: str
+    milliseconds: int
+
+
+def topic_id(options: Options, topic: str) -> str:
+    """Kafka's id of a topic; see `Extent`.
+
+    Raises:
+        BrokerError: the broker can't be reached, or has no such topic.
+    """
+    client, found = AdminClient({**QUIET, **options}), ""
+
+    def known() -> bool:
+        nonlocal found
+        asked = client.describe_topics(
+            TopicCollection([topic]),
+            request_timeout=TIMEOUT,
+        )
+        try:
+            found = str(asked[topic].result().topic_id)
+        except KafkaException as e:
+            if kafka_error(e).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return False  # for good, or for a moment after it was made
+            raise unanswered(f"topic {topic}", e) from e
+        return True
+
+    if not until(known, within=TIMEOUT):
+        raise BrokerError(
+            f"there is no topic {topic} any more",
+            code="UNKNOWN_TOPIC",
+            hint="run again, which makes it; what it had is gone",
+        )
+    return "" if found == _NO_ID else found
+
+
+def extent(options: Options, topic: str) -> Extent:
+    """From where to where a topic goes.
+
+    Raises:
+        BrokerError: the broker can't be reached, or has no such topic.
+    """
+    found = topic_id(options, topic)
+    client = AdminClient({**QUIET, **options})
+    there = {name: each for name, each in metadata(client, options).items() if name == topic}
+    ends = {
+        which: {number: at for (_, number), at in offsets(client, there, spec).items()}
+        for which, spec in (("first", OffsetSpec.earliest()), ("end", OffsetSpec.latest()))
+    }
+    return Extent(found, **ends)
+
+
+def kept(options: Options, topic: str) -> Kept | None:
+    """What a topic still has; None where there is no such topic.
+
+    Raises:
+        BrokerError: the broker can't be reached, or refuses.
+    """
+    client = AdminClient({**QUIET, **options})
+    there = {name: found for name, found in metadata(client, options).items() if name == topic}
+    if not there:
+        return None
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        settings = client.describe_configs([resource], request_timeout=TIMEOUT)[resource].result()
+    except KafkaException as e:
+        raise BrokerError(
+            f"topic {topic}: its settings can't be read: {kafka_error(e).str()}", code="TOPIC_NOT_READABLE"
+        ) from e
+    first = {partition: at for (_, partition), at in offsets(client, there, OffsetSpec.earliest()).items()}
+    return Kept(first, settings["cleanup.policy"].value, int(settings["retention.ms"].value))

@@ -1,0 +1,98 @@
+"""`headwater accept-gap`: a bronze table goes on behind records that Kafka has no more."""
+
+from __future__ import annotations
+
+from headwater.connectors import kafka
+from headwater.connectors.kafka.extent import extent
+from headwater.errors import ProjectError
+from headwater.flows import gaps
+from headwater.flows.gaps import Gap, Reached
+from headwater.planner import analysis, changes
+from headwater.project.definitions import Topic
+from headwater.project.load import Project
+from headwater.storage import erasure, log
+from headwater.storage.lake import Lake
+from headwater.storage.lease import Lease
+from headwater.storage.target import Target
+
+
+def find(project: Project, table: str) -> list[Gap]:
+    """What Kafka has no more of that a bronze table has not read. Changes nothing.
+
+    Raises:
+        ProjectError: no table of a topic, or nothing is missing.
+        BrokerError: Kafka can't be reached.
+    """
+    topic = _topic(project, table)
+    found, _ = _gaps(project, topic, _opened(Lake(project.conf.lake), topic))
+    return found
+
+
+def accept(project: Project, table: str, why: str | None = None) -> list[Gap]:
+    """Let a bronze table go on behind what Kafka has no more; the gaps, which `<table>__gaps` keeps.
+
+    Args:
+        project: the definitions.
+        table: the bronze table.
+        why: why nobody needs the records, for who reads of it later.
+
+    Raises:
+        ProjectError: no table of a topic, nothing is missing, or an erase is under way.
+        BrokerError: Kafka can't be reached.
+        LeaseError: another process writes the table.
+    """
+    topic, lake = _topic(project, table), Lake(project.conf.lake)
+    erasure.refuse(lake)
+    mine = Lease(table, lake.flow_folder(table))
+    try:
+        analysed = analysis.of_raw(project, topic)
+        changes.accept(project, lake, table, analysed)
+        target = _opened(lake, topic)
+        commits = gaps.committer(lake, target)
+        gaps.recover(commits)
+        found, on = _gaps(project, topic, target)
+        gaps.accept(commits, topic, found, on, why, analysed.fingerprint)
+        return found
+    finally:
+        mine.release()
+
+
+def _gaps(project: Project, topic: Topic, target: Target) -> tuple[list[Gap], Reached]:
+    """The gaps, and where the table goes on behind them."""
+    client = kafka.client_options(project.conf, kafka.ensure_running(project.root, project.conf))
+    reached, now = Reached.of(target, topic), extent(client, topic.topic)
+    found = reached.gaps(now) if reached else []
+    if reached is None or not found:
+        raise ProjectError(
+            f"{topic.file}: Kafka has all of topic {topic.topic} that {topic.name} has not read",
+            code="NOTHING_MISSING",
+            table=topic.name,
+            file=topic.file,
+        )
+    return found, reached.behind(now)
+
+
+def _opened(lake: Lake, topic: Topic) -> Target:
+    place = lake.places().get(topic.name)
+    if place is None or not log.exists(place.path):
+        raise ProjectError(
+            f"{topic.file}: {topic.name} holds nothing yet",
+            code="TABLE_EMPTY",
+            table=topic.name,
+            file=topic.file,
+            hint=f"run: headwater run {topic.name} --once",
+        )
+    return Target.shared(place)
+
+
+def _topic(project: Project, table: str) -> Topic:
+    found = project.definition(table)
+    if not isinstance(found, Topic):
+        raise ProjectError(
+            f"{found.file}: {table} reads no topic",
+            code="NOT_OF_A_TOPIC",
+            table=table,
+            file=found.file,
+            hint=f"those that do: {', '.join(project.topics) or 'none'}",
+        )
+    return found
