@@ -108,4 +108,4 @@ def _embedded(project: Path | None, env: str) -> EmbeddedBroker:
 def _options(project: Path | None, env: str) -> KafkaOptions:
     root = find_project(project)
     conf = load(root, env)
-    return kafka.client_options(conf, kafka.ensure_running(root, conf))
+    return kafka.consumer_options(conf, kafka.ensure_running(root, conf))

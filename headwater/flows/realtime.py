@@ -97,9 +97,10 @@ class RealtimeFlow:
     def _start(self) -> StreamingQuery:
         conf = self._context.project.conf
         options = kafka.spark_options(conf, self._context.bootstrap)
+        source = kafka.source_options(conf, self._context.bootstrap)
         client = kafka.client_options(conf, self._context.bootstrap)
         begin = starting(self._context.start, client, self._topic.topic, self._checkpoint)
-        reader = self._spark.readStream.format("kafka").options(**options, **begin)
+        reader = self._spark.readStream.format("kafka").options(**source, **begin)
         raw = reader.option("subscribe", self._topic.topic).option("failOnDataLoss", "true").load()
         writer = (
             records(raw, self._alert)

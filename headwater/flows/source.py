@@ -141,7 +141,7 @@ class SourceFlow:
         self._bound = self._admitted()
         options: dict[str, str | int] = {
             **kafka.FETCH,
-            **kafka.spark_options(conf, self._context.bootstrap),
+            **kafka.source_options(conf, self._context.bootstrap),
             "subscribe": self._topic.topic,
             "maxOffsetsPerTrigger": self._bound,
             "includeHeaders": "true",

@@ -39,6 +39,10 @@ FETCH = {
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": str(4 << 20),
 }
+# Records of a transaction that was aborted, or is still open, are read by nobody, unless an environment says
+# `isolation.level: read_uncommitted`. (That is the Java client's default.)
+_ISOLATION = "isolation.level"
+_READ_COMMITTED = "read_committed"
 # What the Java client alone knows, and one of which librdkafka needs in its stead.
 COUNTERPARTS = {
     "sasl.jaas.config": ("sasl.username", "sasl.oauthbearer.config", "sasl.kerberos.keytab"),
@@ -57,7 +61,7 @@ def client_options(conf: Conf, bootstrap: str) -> KafkaOptions:
     Raises:
         ConfError: the Java client has credentials that librdkafka is not told of.
     """
-    java = {} if conf.kafka == "embedded" else conf.kafka
+    java = _java(conf)
     for option, counterparts in COUNTERPARTS.items():
         if option in java and not any(each in conf.librdkafka for each in counterparts):
             raise ConfError(
@@ -69,10 +73,26 @@ def client_options(conf: Conf, bootstrap: str) -> KafkaOptions:
     return {**shared, **conf.librdkafka, "bootstrap.servers": bootstrap}
 
 
+def consumer_options(conf: Conf, bootstrap: str) -> KafkaOptions:
+    """The same for a consumer of records.
+
+    Raises:
+        ConfError: see `client_options`.
+    """
+    return {_ISOLATION: _java(conf).get(_ISOLATION, _READ_COMMITTED), **client_options(conf, bootstrap)}
+
+
+def source_options(conf: Conf, bootstrap: str) -> dict[str, str]:
+    """The options for Spark's Kafka source."""
+    return {f"kafka.{_ISOLATION}": _READ_COMMITTED, **spark_options(conf, bootstrap)}
+
+
 def spark_options(conf: Conf, bootstrap: str) -> dict[str, str]:
     """The options for Spark's Kafka source and sink: each of the Java client's with `kafka.` before it."""
-    java = {} if conf.kafka == "embedded" else conf.kafka
-    return {f"kafka.{name}": _text(value) for name, value in {**java, "bootstrap.servers": bootstrap}.items()}
+    return {
+        f"kafka.{name}": _text(value)
+        for name, value in {**_java(conf), "bootstrap.servers": bootstrap}.items()
+    }
 
 
 def ensure_running(project: Path, conf: Conf) -> str:
@@ -151,6 +171,11 @@ def committed(client: KafkaOptions, group: str, topic: str) -> dict[int, tuple[i
 def embedded_broker(project: Path, conf: Conf) -> EmbeddedBroker:
     """The project's own broker, in `.headwater/kafka`."""
     return EmbeddedBroker(engine_folder(project) / "kafka", conf.broker.port, conf.broker.heap)
+
+
+def _java(conf: Conf) -> KafkaOptions:
+    """What the environment says in the words of the Java client."""
+    return {} if conf.kafka == "embedded" else conf.kafka
 
 
 def _warn_if_readable_by_others(servers: str, protocol: str) -> None:
