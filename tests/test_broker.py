@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from raising import raises_code
 
+from headwater.connectors.kafka import average_size, committed, tail
 from headwater.connectors.kafka.broker import (
     EmbeddedBroker,
     Topic,
@@ -24,6 +25,7 @@ from headwater.connectors.kafka.broker import (
     process,
     state,
 )
+from headwater.connectors.kafka.extent import extent
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +180,21 @@ def test_topics_are_listed_while_others_are_made(broker: str) -> None:
         making.result()
     wanted = made[0][0].name
     assert [topic.name for topic in list_topics(options, {wanted, "absent"})] == [wanted]
+
+
+def test_what_is_asked_of_a_topic_that_was_made_a_moment_ago_is_answered(broker: str) -> None:
+    """A broker may not lead a partition yet whose leader it is by the cluster's metadata."""
+    client, prefix = {"bootstrap.servers": broker}, uuid4().hex[:8]
+    asks: list[Callable[[str], object]] = [
+        lambda topic: average_size(client, topic),
+        lambda topic: committed(client, "group", topic),
+        lambda topic: extent(client, topic),
+        lambda topic: list(tail.records(client, topic, "earliest", follow=False)),
+    ]
+    for turn in range(12):
+        for at, ask in enumerate(asks):
+            create_topics(client, [Topic(f"{prefix}-{turn}-{at}", 4)])
+            ask(f"{prefix}-{turn}-{at}")
 
 
 def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from headwater.connectors.kafka.broker import EmbeddedBroker
+from headwater.connectors.kafka.extent import bounds
 from headwater.connectors.kafka.topics import TIMEOUT, unanswered
 from headwater.errors import ConfError
 from headwater.project.conf import Conf, KafkaOptions
@@ -121,19 +122,16 @@ def average_size(client: KafkaOptions, topic: str, sample: int = 200) -> float:
     Raises:
         BrokerError: the broker can't be reached, or refuses.
     """
-    options = {**client, "group.id": "headwater-size", "enable.auto.commit": False, "log_level": 0}
-    consumer = Consumer(options)
+    there = {number: ends for number, ends in bounds(client, topic).items() if ends[0] < ends[1]}
+    last = max(1, sample // max(1, len(there)))
+    places = [TopicPartition(topic, number, max(low, high - last)) for number, (low, high) in there.items()]
+    if not places:
+        return 0.0
+    consumer = Consumer({**client, "group.id": "headwater-size", "enable.auto.commit": False, "log_level": 0})
     try:
-        partitions = consumer.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
-        places = []
-        for partition in partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT)
-            if high > low:
-                places.append(TopicPartition(topic, partition, max(low, high - sample // len(partitions))))
-        if not places:
-            return 0.0
         consumer.assign(places)
-        sizes = [len(message.value() or b"") for message in consumer.consume(sample, timeout=2)]
+        records = sum(there[place.partition][1] - place.offset for place in places)
+        sizes = [len(message.value() or b"") for message in consumer.consume(records, timeout=2)]
         return sum(sizes) / len(sizes) if sizes else 0.0
     except KafkaException as e:
         raise unanswered(f"topic {topic}", e) from e
@@ -151,21 +149,18 @@ def committed(client: KafkaOptions, group: str, topic: str) -> dict[int, tuple[i
     Raises:
         BrokerError: the broker can't be reached, or refuses.
     """
-    options = {**client, "group.id": group, "enable.auto.commit": False, "log_level": 0}
-    consumer = Consumer(options)
+    there = bounds(client, topic)
+    consumer = Consumer({**client, "group.id": group, "enable.auto.commit": False, "log_level": 0})
     try:
-        partitions = consumer.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
-        found = {}
-        for place in consumer.committed([TopicPartition(topic, one) for one in partitions], timeout=TIMEOUT):
-            low, high = consumer.get_watermark_offsets(
-                TopicPartition(topic, place.partition), timeout=TIMEOUT
-            )
-            found[place.partition] = (place.offset if place.offset >= 0 else None, low, high)
-        return found
+        read = consumer.committed([TopicPartition(topic, number) for number in there], timeout=TIMEOUT)
     except KafkaException as e:
         raise unanswered(f"topic {topic}", e) from e
     finally:
         consumer.close()
+    return {
+        place.partition: (place.offset if place.offset >= 0 else None, *there[place.partition])
+        for place in read
+    }
 
 
 def embedded_broker(project: Path, conf: Conf) -> EmbeddedBroker:

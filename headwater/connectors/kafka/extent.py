@@ -92,14 +92,21 @@ def extent(options: Options, topic: str) -> Extent:
     Raises:
         BrokerError: the broker can't be reached, or has no such topic.
     """
-    found = topic_id(options, topic)
+    found, there = topic_id(options, topic), bounds(options, topic)
+    first = {partition: low for partition, (low, _) in there.items()}
+    return Extent(found, first, {partition: high for partition, (_, high) in there.items()})
+
+
+def bounds(options: Options, topic: str) -> dict[int, tuple[int, int]]:
+    """{partition → the offset of the oldest record that it has, and of its next one}; empty: no such topic.
+
+    Raises:
+        BrokerError: the broker can't be reached, or refuses.
+    """
     client = AdminClient({**QUIET, **options})
-    there = {name: each for name, each in metadata(client, options).items() if name == topic}
-    ends = {
-        which: {number: at for (_, number), at in offsets(client, there, spec).items()}
-        for which, spec in (("first", OffsetSpec.earliest()), ("end", OffsetSpec.latest()))
-    }
-    return Extent(found, **ends)
+    there = {name: found for name, found in metadata(client, options).items() if name == topic}
+    low, high = offsets(client, there, OffsetSpec.earliest()), offsets(client, there, OffsetSpec.latest())
+    return {number: (first, high[topic, number]) for (_, number), first in low.items()}
 
 
 def kept(options: Options, topic: str) -> Kept | None:

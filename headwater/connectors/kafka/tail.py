@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from confluent_kafka import (
+    OFFSET_END,
     TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     KafkaError,
@@ -18,9 +19,11 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from headwater.common import times
-from headwater.connectors.kafka.topics import TIMEOUT, Options, kafka_error
+from headwater.connectors.kafka.extent import bounds
+from headwater.connectors.kafka.topics import QUIET, Options, is_kafkas_own, kafka_error, metadata, offsets
 from headwater.errors import BrokerError
 
 Start = Literal["earliest", "latest"] | int | datetime
@@ -54,7 +57,7 @@ def records(options: Options, topic: str, start: Start, *, follow: bool) -> Iter
         {**options, **reader, "enable.partition.eof": not follow, "auto.offset.reset": "error"}
     )
     try:
-        begin = _begin(consumer, topic, start)
+        begin = _begin(options, topic, start)
         consumer.assign(begin)
         yield from _until_end(consumer, {each.partition for each in begin}, topic)
     except KafkaException as e:
@@ -104,24 +107,23 @@ def printable(data: str | bytes | None) -> str | None:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def _begin(consumer: Consumer, topic: str, start: Start) -> list[TopicPartition]:
-    there = consumer.list_topics(timeout=TIMEOUT).topics
+def _begin(options: Options, topic: str, start: Start) -> list[TopicPartition]:
+    client = AdminClient({**QUIET, **options})
+    there = metadata(client, options)
     if topic not in there:
-        known = ", ".join(sorted(name for name in there if not name.startswith("__"))) or "none"
+        known = ", ".join(sorted(name for name in there if not is_kafkas_own(name))) or "none"
         raise BrokerError(f"topic {topic} does not exist", code="UNKNOWN_TOPIC", hint=f"there are: {known}")
-    partitions = sorted(there[topic].partitions)
     if isinstance(start, datetime):
-        at = int(start.timestamp() * 1000)
-        return consumer.offsets_for_times(
-            [TopicPartition(topic, each, at) for each in partitions], timeout=TIMEOUT
-        )
-    return [TopicPartition(topic, each, _offset(consumer, topic, each, start)) for each in partitions]
+        since = OffsetSpec.for_timestamp(int(start.timestamp() * 1000))
+        found = {number: at for (_, number), at in offsets(client, {topic: there[topic]}, since).items()}
+    else:
+        found = {number: _offset(*ends, start) for number, ends in bounds(options, topic).items()}
+    return [
+        TopicPartition(topic, number, at if at >= 0 else OFFSET_END) for number, at in sorted(found.items())
+    ]
 
 
-def _offset(
-    consumer: Consumer, topic: str, partition: int, start: Literal["earliest", "latest"] | int
-) -> int:
-    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT)
+def _offset(low: int, high: int, start: Literal["earliest", "latest"] | int) -> int:
     if start == "earliest":
         return low
     if start == "latest":

@@ -40,8 +40,10 @@ _FINAL = (
 )
 # A partition without a leader: its topic was made a moment ago, or a broker went away.
 _NO_LEADER = (
+    KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
 QUIET: Options = {"log_level": 0}  # what goes wrong is raised, not printed by the client too
@@ -116,7 +118,8 @@ def list_topics(options: Options, names: Collection[str] | None = None) -> list[
     """
     client = AdminClient({**QUIET, **options})
     found = metadata(client, options)
-    there = {name: topic for name, topic in found.items() if names is None or name in names}
+    mine = [name for name in found if not is_kafkas_own(name) and (names is None or name in names)]
+    there = {name: found[name] for name in mine}
     ends = dict.fromkeys(there, 0)
     for (name, _), end in _ends(client, there).items():
         ends[name] += end
@@ -172,16 +175,20 @@ def offsets(
 
 
 def metadata(client: AdminClient, options: Options) -> dict[str, TopicMetadata]:
-    """What the cluster says of its topics, by name, without Kafka's own.
+    """What the cluster says of its topics, by name.
 
     Raises:
         BrokerError: the broker can't be reached.
     """
     try:
-        found = client.list_topics(timeout=TIMEOUT).topics
+        return dict(client.list_topics(timeout=TIMEOUT).topics)
     except KafkaException as e:
         raise unanswered(str(options.get("bootstrap.servers")), e) from e
-    return {name: topic for name, topic in found.items() if not name.startswith("__")}
+
+
+def is_kafkas_own(topic: str) -> bool:
+    """Whether Kafka keeps something of its own in a topic."""
+    return topic.startswith("__")
 
 
 def kafka_error(exception: KafkaException) -> KafkaError:
