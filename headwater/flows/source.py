@@ -177,13 +177,16 @@ class SourceFlow:
                 raise
 
     def _commit(self, frame: DataFrame, number: int) -> None:
+        consumed, mine = self._offsets(number), self._table.flows.get(self.name, {})
+        if (mine.get("consumed"), mine.get("topics", {})) == (consumed, self._watched.ids()):
+            return  # Spark plans the first batch of a query even where there is nothing to read
         reporting, sequence = Reporting(self._context, self.name), self._table.last(self.name) + 1
         left = self.committer.unsealed()
         intent = Intent(
             flow=self.name,
             generation=self._place.generation,
             sequence=sequence,
-            consumed=self._offsets(number),
+            consumed=consumed,
             clock=left.clock if left is not None and left.sequence == sequence else self._context.clock(),
             fingerprint=self._fingerprint,
             topics=self._watched.ids(),
