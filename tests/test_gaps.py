@@ -102,7 +102,7 @@ def test_records_that_went_before_they_were_read_are_named_and_accepted(tmp_path
     case.expire(5)
     case.expire(2, partition=1)
     assert case.taken(code=1) == [1, 2, 101]
-    assert "[RECORDS_EXPIRED]" in case.said and "Py4J" not in case.said
+    assert "[RECORDS_GONE]" in case.said and "Py4J" not in case.said
     assert f"topic {case.topic}" in case.said
     assert "partition 0 offsets 2 to 4, partition 1 offsets 1 to 1" in case.said
     version = log.head(case.lake.place(RAW).path)
@@ -137,7 +137,7 @@ def test_records_that_go_while_a_batch_reads_them_are_named(
     case.send(3, 4, 5)
     during("pinned", lambda: case.expire(4), monkeypatch)
     assert case.taken(code=1) == [1, 2]
-    assert "[RECORDS_EXPIRED]" in case.said and "partition 0 offsets 2 to 3" in case.said
+    assert "[RECORDS_GONE]" in case.said and "partition 0 offsets 2 to 3" in case.said
 
 
 @pytest.mark.parametrize("step", ["pinned", "staged", "committing", "committed"])

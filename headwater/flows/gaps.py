@@ -48,7 +48,7 @@ Reason = Literal["expired", "recreated", "truncated"]
 _SAID: dict[Reason, tuple[Code, str]] = {  # the worst first
     "recreated": ("TOPIC_RECREATED", "was deleted and made again, so what was not read of it is gone"),
     "truncated": ("TOPIC_CUT_SHORT", "ends before what the table has read of it"),
-    "expired": ("RECORDS_EXPIRED", "has let go of records before they were read"),
+    "expired": ("RECORDS_GONE", "has let go of records before they were read"),
 }
 _SHOWN = 8  # gaps in a message
 

@@ -17,7 +17,6 @@ Flows = Literal[
     "CHECKPOINT_ORPHANED",
     "TOPIC_RECREATED",
     "TOPIC_CUT_SHORT",
-    "RECORDS_EXPIRED",
     "DEFINITION_CHANGED",
     "DEFINITIONS_OUTDATED",
     "CONTRACT_BROKEN",
@@ -82,11 +81,6 @@ MEANINGS: dict[Flows, Meaning] = {
         "FlowError",
         "A topic ends before what its table has read of it.",
         "[Accept the gap](operating.md#accepting-a-gap).",
-    ),
-    "RECORDS_EXPIRED": Meaning(
-        "FlowError",
-        "Kafka has let go of records before their table had read them.",
-        "Keep records for longer, and [accept the gap](operating.md#accepting-a-gap).",
     ),
     "DEFINITION_CHANGED": Meaning(
         "ProjectError",

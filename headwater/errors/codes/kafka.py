@@ -54,7 +54,7 @@ MEANINGS: dict[Kafka, Meaning] = {
     "RECORDS_GONE": Meaning(
         "FlowError",
         "Kafka deleted records before they were read.",
-        "Let the topic keep its records longer (`retention.ms`).",
+        "Let it keep records longer (`retention.ms`), and [accept the gap](operating.md#accepting-a-gap).",
     ),
     "BROKER_NOT_EMBEDDED": Meaning(
         "BrokerError",
