@@ -19,7 +19,7 @@ from headwater.flows.gaps import Gap, Reached
 from headwater.operations import gaps as operation
 from headwater.query.inspect.status import standings
 from headwater.runtime import failpoints
-from headwater.storage import log
+from headwater.storage import log, target
 
 
 @pytest.fixture
@@ -57,6 +57,7 @@ def test_a_table_that_does_not_know_its_topic_yet_goes_on_and_learns_it(case: Dr
     known = ', \\"topics\\": {\\"' + case.topic + '\\": \\"' + case.flow["topics"][case.topic] + '\\"}'
     assert known in path.read_text()
     path.write_text(path.read_text().replace(known, ""))
+    target._OPEN.clear()  # as another process opens the table
     assert "topics" not in case.flow
     assert case.taken() == [1]
     assert case.flow["topics"] == {case.topic: extent(case.client, case.topic).id}
