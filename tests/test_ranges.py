@@ -17,12 +17,12 @@ START = Position(generation=1)
 
 
 def commit(
-    table: Path, version: int, files: list[tuple[int, int]], *, removed: int = 0, newest: int = 0
+    table: Path, version: int, files: list[tuple[int, int]], *, removed: int = 0, newest: int = 0, at: int = 0
 ) -> None:
     """Write a commit that adds files of so many (rows, bytes)."""
     flows = {"f": {"newest": newest}} if newest else {}
     actions: list[dict[str, object]] = [
-        {"commitInfo": {"timestamp": 0, "operation": "WRITE", "headwater": json.dumps(flows)}}
+        {"commitInfo": {"timestamp": at, "operation": "WRITE", "headwater": json.dumps(flows)}}
     ]
     for n, (rows, size) in enumerate(files):
         stats = json.dumps({"numRecords": rows})
@@ -121,6 +121,27 @@ def test_one_huge_commit_is_taken_in_parts(tmp_path: Path) -> None:
     assert third is not None and names(third) == ["v0-4.parquet", "v1-0.parquet"]
     assert third.upto == Position(1, 1, 0) and third.newest == 9
     assert take(tmp_path, third.upto) is None
+
+
+def test_a_position_says_which_commit_it_is_in(tmp_path: Path) -> None:
+    read, other = tmp_path / "read", tmp_path / "other"
+    for table, later in ((read, 0), (other, 100)):
+        for version in range(3):
+            commit(table, version, [(10, 1)] * 2, at=1000 + version + (later if version == 2 else 0))
+    assert ranges.is_as_read(read, START)
+    at = START
+    for rows, newest, made in ((20, 0, 1000), (30, 2, 1002), (10, 2, 1002)):
+        found = take(read, at, max_rows=rows)
+        assert found is not None
+        at = Position.parse(found.upto.json())
+        assert (at.newest, at.committed) == (newest, made)
+        assert ranges.is_as_read(read, at) and ranges.is_as_read(other, at) == (newest < 2)
+        unnamed = Position(1, at.version, at.files)
+        assert ranges.is_as_read(other, unnamed), "where it does not say which, there is none to compare with"
+    within = take(read, START, upto=Position(1, 1, 1))
+    assert within is not None and within.upto.committed == 1002
+    (other / "_delta_log" / f"{2:020d}.json").unlink()
+    assert not ranges.is_as_read(other, Position(1, 2)), "an older copy"
 
 
 def test_one_file_is_taken_whatever_its_size(tmp_path: Path) -> None:

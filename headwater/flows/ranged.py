@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headwater.common.durations import milliseconds
 from headwater.common.report import Account
-from headwater.errors import CommitError
+from headwater.errors import CommitError, FlowError
 from headwater.flows.applied import Applied
 from headwater.flows.context import Context
 from headwater.flows.reporting import Reporting
@@ -78,6 +78,9 @@ class RangedFlow:
         for name in self._beside():
             self._same_life(name, left)
         if left is not None:
+            source = self._input()
+            if source is not None and self._stream in left.consumed:
+                self._as_read(source, Position.parse(left.consumed[self._stream]))
             self._carry_out(left)
 
     def _beside(self) -> list[str]:
@@ -121,10 +124,34 @@ class RangedFlow:
         return True
 
     def _goes_on(self, source: Place) -> bool:
-        """Whether the input is the generation that was read; the first that is met is."""
+        """Whether the input is the generation that was read; the first that is met is.
+
+        Raises:
+            FlowError: it is not the table that was read.
+        """
         if self._position == Position(generation=0):
             self._position = Position(source.generation)
-        return source.generation == self._position.generation
+        if source.generation != self._position.generation:
+            return False
+        self._as_read(source, self._position)
+        return True
+
+    def _as_read(self, source: Place, at: Position) -> None:
+        """Check that the input still is the table that was read up to a position.
+
+        Raises:
+            FlowError: it was made anew, or an older copy of it was put back.
+        """
+        mine = self._place.name
+        if source.generation == at.generation and not ranges.is_as_read(source.path, at):
+            raise FlowError(
+                f"{mine} has read {self._stream} up to version {at.newest}, which is not the same any more: "
+                f"{source.path} was made anew, or an older copy of it was put back",
+                code="INPUT_REPLACED",
+                table=mine,
+                file=source.path,
+                hint=f"put back what was there, or build what has read it anew: headwater rebuild {mine}",
+            )
 
     def _turn(self) -> bool:
         """Do what there is to do; whether there was anything."""
