@@ -17,6 +17,7 @@ from headwater.common.report import Account
 from headwater.errors import CommitError, FlowError
 from headwater.flows.applied import Applied
 from headwater.flows.context import Context
+from headwater.flows.parting import parting
 from headwater.flows.reporting import Reporting
 from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.flows.turns import take_turns
@@ -49,6 +50,7 @@ class RangedFlow:
         self._applied = Applied(context, table)
         self._analysed = self._applied.analysed
         self._stream = self._applied.stream
+        self._parting = parting(self._applied.columns)
         self._apart = milliseconds(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
         self._max_rows = table.limits.max_rows_per_batch or context.project.conf.max_rows_per_batch
         self._table = into or context.open(table)
@@ -113,6 +115,7 @@ class RangedFlow:
             max_bytes=self._context.project.conf.max_bytes_per_batch,
             upto=self._context.bounds.upto(self._place.name, self.name, self._stream),
             changes=self._analysed.follows,
+            parting=None if self._analysed.follows else self._parting,
         )
         if found is None:
             return False

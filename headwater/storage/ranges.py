@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +111,14 @@ def take(
     max_bytes: int,
     upto: Position | None = None,
     changes: bool = False,
+    parting: Callable[[Sequence[str]], Collection[int]] | None = None,
 ) -> Range | None:
     """What was added to an append-only table after `start`: at least one file, and then within the bounds.
 
     None when nothing was committed since. A range without files advances over commits that added nothing.
     Nothing after `upto` is taken, where it is given, and it may lie within a commit. With `changes` the files
-    are those of the table's change feed.
+    are those of the table's change feed. `parting` says before which files of a commit, by their numbers,
+    a range may end; by default before any.
 
     Raises:
         FlowError: a commit took rows away.
@@ -125,12 +128,13 @@ def take(
     files: list[str] = []
     newest: int | None = None
     for step in _steps(table, name, start, upto, changes):
-        for index, file in step.left(at):
-            if files and (rows + max(file.rows, 0) > max_rows or size + file.size > max_bytes):
+        whole = rows + _rows(step.left(at)) <= max_rows and size + _size(step.left(at)) <= max_bytes
+        for index, part in step.parts(at, None if whole else parting):
+            if files and (rows + _rows(part) > max_rows or size + _size(part) > max_bytes):
                 return Range(tuple(files), rows, step.within(index) if index else at, newest, size)
-            files.append(file.path)
-            rows += max(file.rows, 0)
-            size += file.size
+            files += [file.path for file in part]
+            rows += _rows(part)
+            size += _size(part)
         at, newest = step.after, step.newest
     return Range(tuple(files), rows, at, newest, size) if at != start else None
 
@@ -139,7 +143,7 @@ def lag(table: Path, start: Position, *, changes: bool = False) -> int:
     """How many rows of the table, or of its change feed, stand after `start`."""
     at, rows = start, 0
     for step in _steps(table, table.name, start, None, changes):
-        rows += sum(max(file.rows, 0) for _, file in step.left(at))
+        rows += _rows(step.left(at))
         at = step.after
     return rows
 
@@ -153,10 +157,22 @@ class _Step:
     files: tuple[log.DataFile, ...]
     newest: int | None
 
-    def left(self, at: Position) -> Iterator[tuple[int, log.DataFile]]:
-        """Its files after a position, each with its number."""
-        first = at.files if at.is_within(self.before) else 0
-        return ((index, file) for index, file in enumerate(self.files) if index >= first)
+    def left(self, at: Position) -> tuple[log.DataFile, ...]:
+        """Its files after a position."""
+        return self.files[self._first(at) :]
+
+    def parts(
+        self, at: Position, parting: Callable[[Sequence[str]], Collection[int]] | None
+    ) -> Iterator[tuple[int, tuple[log.DataFile, ...]]]:
+        """Its files after a position, as few at a time as may be, and the number of the first of these."""
+        every, first = range(len(self.files)), self._first(at)
+        may = every if parting is None else parting([file.path for file in self.files])
+        starts = [index for index in every[first:] if index == first or index in may]
+        for start, end in pairwise([*starts, len(self.files)]):
+            yield start, self.files[start:end]
+
+    def _first(self, at: Position) -> int:
+        return at.files if at.is_within(self.before) else 0
 
     def within(self, files: int) -> Position:
         """The position after so many of its files."""
@@ -202,6 +218,14 @@ def _steps(table: Path, name: str, start: Position, upto: Position | None, chang
         last = Position(at.generation, commit.version, committed=_made(commit))
         files = _counted(feed.files(commit, table)) if changes else commit.added
         yield _Step(before, last, files, _newest(commit.flows)).cut(upto)
+
+
+def _rows(files: Iterable[log.DataFile]) -> int:
+    return sum(max(file.rows, 0) for file in files)
+
+
+def _size(files: Iterable[log.DataFile]) -> int:
+    return sum(file.size for file in files)
 
 
 def _made(commit: log.Commit) -> int:
