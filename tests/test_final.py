@@ -23,7 +23,9 @@ import headwater as hw
 from headwater.cli import app
 from headwater.errors import ProjectError
 from headwater.flows.upstream import Upstream
+from headwater.storage.identity import Identity
 from headwater.testing import Project, Rows
+from headwater.testing.rows import table
 
 VISITS, COUNTS = "silver.visits", "gold.counts"
 EPOCH = 1_760_000_400  # seconds; a whole number of minutes
@@ -72,21 +74,15 @@ class Counted(Project):
 
     def add(self, rows: list[Row], ingested: float | None = None) -> None:
         """One commit of the silver table."""
-        self.append(
-            VISITS,
-            [
-                {
-                    "user": user,
-                    "n": n,
-                    "at": at,
-                    "event_time": at * 1_000_000,
-                    "ingested_at": int((ingested or time.time()) * 1_000_000),
-                    "_source": {"cluster": "local", "topic": "raw", "partition": partition, "offset": offset},
-                }
-                for partition, offset, user, n, at in rows
-            ],
-        )
+        self.append(VISITS, dicts(rows, ingested))
         self.added += rows
+
+    def add_files(self, files: list[list[Row]]) -> None:
+        """One commit of the silver table, of these files."""
+        target, columns = self.target(VISITS), self.tables[VISITS].stored
+        paths = [path for rows in files for path in target.put([table(dicts(rows), columns, VISITS)], "0")]
+        mine = target.flows[VISITS]
+        target.append(paths, Identity(VISITS, 1, mine["sequence"] + 1, mine["consumed"]))
 
     def seen(self, columns: str = "*", table: str = COUNTS) -> Rows:
         return self.rows(table, columns)
@@ -97,6 +93,20 @@ class Counted(Project):
 
     def open(self) -> int:
         return len(self.seen("1", f"{COUNTS}__state"))
+
+
+def dicts(rows: list[Row], ingested: float | None = None) -> list[dict[str, Any]]:
+    return [
+        {
+            "user": user,
+            "n": n,
+            "at": at,
+            "event_time": at * 1_000_000,
+            "ingested_at": int((ingested or time.time()) * 1_000_000),
+            "_source": {"cluster": "local", "topic": "raw", "partition": partition, "offset": offset},
+        }
+        for partition, offset, user, n, at in rows
+    ]
 
 
 Windows = Callable[[int], list[tuple[int, int]]]  # those that hold an instant: start and end
@@ -262,6 +272,19 @@ def test_final_and_late_rows_are_all_rows_at_any_cut(
     case.end(COUNTS)
     assert case.seen(COLUMNS) == everything(groups)
     assert case.open() == 0
+
+
+def test_no_row_is_late_because_files_of_a_commit_stand_in_another_order(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    case = Counted(tmp_path, interpreted, sql(TUMBLING, FINAL))
+    case.change("conf/local.yaml", "embedded\n", "embedded\nmax_rows_per_batch: 5\n")
+    case.add([(0, 0, "ann", 1, EPOCH)])
+    files = [[(0, at, "ann", 1, EPOCH + 60 * at) for at in range(n, n + 5)] for n in (1, 6, 11, 16)]
+    case.add_files([files[0], files[2], files[1], files[3]])
+    case.end(COUNTS)
+    assert case.late() == {} and len(case.seen()) == 21
+    assert [batch.rows_read for batch in case.batches(COUNTS) if batch.rows_read] == [1, 5, 10, 5]
 
 
 @pytest.mark.parametrize("together", [True, False])

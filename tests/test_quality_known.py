@@ -57,6 +57,10 @@ def test_it_finds_what_a_search_finds(tmp_path: Path, keys: tuple[str, ...]) -> 
     files, index = Files(tmp_path), KeyIndex(keys, COLUMNS)
     for step in range(40):
         files.add([drawn(draw) for _ in range(draw.randrange(1, 30))])
+        if step in (10, 20, 21):
+            files.add(
+                [row for path in draw.sample([*files.rows], 8) for row in files.rows.pop(path)]
+            )  # compacted
         if step == 30:
             del files.rows[next(iter(files.rows))]  # as after a rewrite
         batch = [drawn(draw) for _ in range(draw.randrange(3))]
@@ -77,6 +81,22 @@ def test_of_a_new_key_nothing_is_read(tmp_path: Path) -> None:
     Path(next(iter(files.rows))).unlink()  # which nobody looks at
     other = pa.Table.from_pylist([{**drawn(random.Random(1)), "n": 2}], COLUMNS)
     assert len(index.rows(list(files.rows), other)) == 0
+
+
+def test_after_a_compaction_only_what_it_wrote_is_read(tmp_path: Path) -> None:
+    files, index = Files(tmp_path), KeyIndex(("n",), COLUMNS)
+    rows = [{**drawn(random.Random(1)), "n": n} for n in range(4)]
+    for n in range(3):
+        files.add(rows[n : n + 1])
+    batch = pa.Table.from_pylist(rows[3:], COLUMNS)
+    assert len(index.rows(list(files.rows), batch)) == 0
+    first, *others = files.rows
+    for path in others:
+        del files.rows[path]
+    files.add(rows[1:3])
+    Path(first).unlink()  # which nobody looks at
+    assert len(index.rows(list(files.rows), batch)) == 0
+    assert len(index.rows(list(files.rows), pa.Table.from_pylist(rows[2:], COLUMNS))) == 1
 
 
 def test_files_of_before_a_column_was_added_have_null_in_it(tmp_path: Path) -> None:

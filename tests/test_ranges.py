@@ -6,23 +6,28 @@ import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import StructType
 from raising import raises_code
 
+from headwater.flows.parting import parting
 from headwater.storage import log, ranges
+from headwater.storage.places import PLACE
 from headwater.storage.ranges import Position, Range
 
 START = Position(generation=1)
 
 
 def commit(
-    table: Path, version: int, files: list[tuple[int, int]], *, removed: int = 0, newest: int = 0
+    table: Path, version: int, files: list[tuple[int, int]], *, removed: int = 0, newest: int = 0, at: int = 0
 ) -> None:
     """Write a commit that adds files of so many (rows, bytes)."""
     flows = {"f": {"newest": newest}} if newest else {}
     actions: list[dict[str, object]] = [
-        {"commitInfo": {"timestamp": 0, "operation": "WRITE", "headwater": json.dumps(flows)}}
+        {"commitInfo": {"timestamp": at, "operation": "WRITE", "headwater": json.dumps(flows)}}
     ]
     for n, (rows, size) in enumerate(files):
         stats = json.dumps({"numRecords": rows})
@@ -121,6 +126,75 @@ def test_one_huge_commit_is_taken_in_parts(tmp_path: Path) -> None:
     assert third is not None and names(third) == ["v0-4.parquet", "v1-0.parquet"]
     assert third.upto == Position(1, 1, 0) and third.newest == 9
     assert take(tmp_path, third.upto) is None
+
+
+def test_a_position_says_which_commit_it_is_in(tmp_path: Path) -> None:
+    read, other = tmp_path / "read", tmp_path / "other"
+    for table, later in ((read, 0), (other, 100)):
+        for version in range(3):
+            commit(table, version, [(10, 1)] * 2, at=1000 + version + (later if version == 2 else 0))
+    assert ranges.is_as_read(read, START)
+    at = START
+    for rows, newest, made in ((20, 0, 1000), (30, 2, 1002), (10, 2, 1002)):
+        found = take(read, at, max_rows=rows)
+        assert found is not None
+        at = Position.parse(found.upto.json())
+        assert (at.newest, at.committed) == (newest, made)
+        assert ranges.is_as_read(read, at) and ranges.is_as_read(other, at) == (newest < 2)
+        unnamed = Position(1, at.version, at.files)
+        assert ranges.is_as_read(other, unnamed), "where it does not say which, there is none to compare with"
+    within = take(read, START, upto=Position(1, 1, 1))
+    assert within is not None and within.upto.committed == 1002
+    (other / "_delta_log" / f"{2:020d}.json").unlink()
+    assert not ranges.is_as_read(other, Position(1, 2)), "an older copy"
+
+
+@settings(max_examples=150, deadline=None, print_blob=True)
+@given(FILES, st.integers(1, 250), st.sets(st.integers(0, 8)))
+def test_a_commit_is_parted_only_where_it_may_be(
+    files: list[tuple[int, int]], max_rows: int, may: set[int]
+) -> None:
+    with TemporaryDirectory() as folder:
+        commit(Path(folder), 0, [(20, 1)])
+        commit(Path(folder), 1, files)
+        at, seen, ends = START, list[str](), list[int]()
+        while (
+            found := ranges.take(
+                Path(folder), "silver.t", at, max_rows=max_rows, max_bytes=10**9, parting=lambda _: may
+            )
+        ) is not None:
+            at = found.upto
+            seen += names(found)
+            ends += [at.files] if at.files else []
+            starts = [n for name in names(found) if name[1] == "1" and (n := int(name[3])) in may]
+            assert found.rows <= max_rows or len(starts) <= 1, "no more than can't be parted"
+        assert seen == ["v0-0.parquet", *(f"v1-{n}.parquet" for n in range(len(files)))]
+        assert set(ends) <= may
+
+
+@settings(max_examples=30, deadline=None, print_blob=True)
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 9)), max_size=4), min_size=1, max_size=6),
+    st.booleans(),
+)
+def test_records_of_a_partition_are_parted_in_their_order(
+    files: list[list[tuple[int, int]]], derived: bool
+) -> None:
+    places = [[dict(zip(PLACE, ("c", "t", p, at), strict=True)) for p, at in file] for file in files]
+    columns = StructType()
+    with TemporaryDirectory() as folder:
+        paths = [str(Path(folder) / f"{n}.parquet") for n in range(len(files))]
+        for path, rows in zip(paths, places, strict=True):
+            found = pa.Table.from_pylist(rows, pa.schema(list(PLACE.items())))
+            if derived:
+                found = pa.table({"_source": found.to_struct_array()})
+            pq.write_table(found, path)
+        for name in ("_source",) if derived else PLACE:
+            columns = columns.add(name, "string")  # by its names alone
+        may = {n for n in parting(columns)(paths) if n}
+    for n in range(1, len(files)):
+        before, after = ([at for file in part for at in file] for part in (files[:n], files[n:]))
+        assert (n in may) == all(one < other for p, one in before for q, other in after if p == q)
 
 
 def test_one_file_is_taken_whatever_its_size(tmp_path: Path) -> None:

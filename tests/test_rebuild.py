@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from raising import raises_code
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Visits, of_new_lake
@@ -19,9 +21,14 @@ from headwater.errors import FlowError
 from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
 from headwater.operations import rebuild as rebuilding
+from headwater.operations.maintain.horizon import holds
 from headwater.operations.rebuild import abort, clean
+from headwater.query.inspect import status
 from headwater.run.supervisor import Options, Run
+from headwater.storage import log
+from headwater.storage.identity import Identity
 from headwater.storage.lease import Lease
+from headwater.storage.target import Target
 
 STEPS = ("planned", "committed", "rebuilt")
 
@@ -189,6 +196,72 @@ def test_a_flow_begins_only_in_the_generation_whose_lease_is_held(case: Visits) 
     ):
         Lease(COUNTS, case.lake.flow_folder(COUNTS))
     run._leases[COUNTS].release()
+
+
+@pytest.mark.parametrize("what", ["removed", "an older copy", "an older copy that has grown"])
+def test_who_has_read_a_table_that_was_made_anew_stops_and_is_rebuilt(case: Visits, what: str) -> None:
+    silver, quarantine = (case.lake.place(name).path.parent for name in (VISITS, "quarantine.silver_visits"))
+    copied = silver.with_name("copied")
+    shutil.copytree(silver, copied)
+    case.visit(random.Random(6))
+    case.drain()
+    shutil.rmtree(silver)
+    if what == "removed":
+        shutil.rmtree(quarantine)
+    else:
+        copied.rename(silver)
+    if what != "an older copy":
+        case.drain(VISITS)
+    if what == "an older copy that has grown":
+        case.visit(random.Random(7))
+        case.drain(VISITS)
+    before = [case.rows(name) for name in (COUNTS, ENDED)]
+    assert status.lag(case.definitions, case.lake, COUNTS, {}) is None
+    for name in (COUNTS, ENDED):
+        with raises_code("INPUT_REPLACED", table=name, match=f"headwater rebuild {name}$"):
+            case.drain(name)
+    assert [case.rows(name) for name in (COUNTS, ENDED)] == before
+    assert not any(hold.who == COUNTS for hold in holds(case.definitions, case.lake))
+    case.drain(VISITS)
+    assert case.rebuild(COUNTS, ENDED).swapped
+    case.drain()
+    assert case.everything() == of_new_lake(case)
+
+
+def test_who_begins_a_table_anew_is_told_who_has_read_it(case: Visits) -> None:
+    case.restart()
+    path = case.lake.place(RAW).path
+    write_deltalake(path, DeltaTable(path).to_pyarrow_table().slice(0, 1), mode="append")
+    for_all = rf"remove {path.parent}, and run it again; then .*: headwater rebuild {VISITS}$"
+    with raises_code("WRITTEN_BY_OTHERS", table=RAW, match=for_all):
+        Target(case.lake.place(RAW))
+    path = case.lake.place(VISITS).path
+    write_deltalake(path, DeltaTable(path).to_pyarrow_table().slice(0, 1), mode="append")
+    with raises_code("WRITTEN_BY_OTHERS", table=VISITS, match=f": headwater rebuild {COUNTS} {ENDED}$"):
+        Target(case.lake.place(VISITS))
+
+
+def test_a_view_of_a_table_that_was_made_anew_is_computed_anew(case: Visits) -> None:
+    case.visit(random.Random(6))
+    case.drain()
+    shutil.rmtree(case.lake.place(COUNTS).path.parent)
+    case.visit(random.Random(7))
+    case.drain()
+    assert case.everything() == of_new_lake(case)
+
+
+def test_positions_of_before_that_do_not_name_a_commit_go_on_and_get_one(
+    case: Visits,
+) -> None:
+    target = case.target(COUNTS)
+    mine = target.flows[COUNTS]
+    assert "committed" in mine["consumed"][VISITS]
+    unnamed = {VISITS: {name: at for name, at in mine["consumed"][VISITS].items() if name != "committed"}}
+    target.append([], Identity(COUNTS, 1, mine["sequence"] + 1, unnamed))
+    case.visit(random.Random(6))
+    case.drain()
+    assert "committed" in log.flows(target.place.path)[COUNTS]["consumed"][VISITS]
+    assert case.everything() == of_new_lake(case)
 
 
 def test_what_can_not_be_rebuilt_is_said(case: Visits) -> None:

@@ -23,7 +23,7 @@ from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, 
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Contract, Json
 from headwater.quality.quarantine import HELD
-from headwater.runtime import jvm
+from headwater.runtime import jvm, sessions
 from headwater.storage import stored
 from headwater.storage.lake import Lake
 from headwater.storage.target import Target
@@ -194,6 +194,28 @@ def test_a_frozen_contract_stops_both_ways(spark: SparkSession, tmp_path: Path) 
             rows.counts()
         said.append(str(stopped.value))
     assert said[0] == said[1] and table.version == 0
+
+
+def test_files_of_a_batch_of_many_rows_follow_the_order_of_its_input(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files, offset = list[str](), 0
+    for at, count in enumerate((1_000, 30_000, 1_000, 30_000)):
+        files.append(str(tmp_path / f"{at}.parquet"))
+        pq.write_table(pa.table({"offset": range(offset, offset + count)}), files[-1])
+        offset += count
+    columns = StructType().add("offset", "long")
+    session = sessions.child(spark, parallelism=2)
+    session.conf.set(
+        "spark.sql.files.maxPartitionBytes", str(6 << 20)
+    )  # by which Spark packs one into each task
+    rows = ManyRows(Work(session, columns, None, lambda rows: rows), files, offset)
+    table = target(tmp_path / "lake", stored.schema(columns))
+    written = table.write(rows.passed(), "0")
+    held = [
+        pq.read_table(table.place.path / file, partitioning=None)["offset"].to_pylist() for file in written
+    ]
+    assert len(held) > 1 and [at for file in held for at in sorted(file)] == list(range(offset))
 
 
 def test_rows_are_few_by_number_and_by_bytes(tmp_path: Path) -> None:

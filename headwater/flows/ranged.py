@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from headwater.common.durations import milliseconds
 from headwater.common.report import Account
-from headwater.errors import CommitError
+from headwater.errors import CommitError, FlowError
 from headwater.flows.applied import Applied
 from headwater.flows.context import Context
+from headwater.flows.parting import parting
 from headwater.flows.reporting import Reporting
 from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, Work, are_few, read
 from headwater.flows.turns import take_turns
@@ -49,6 +50,7 @@ class RangedFlow:
         self._applied = Applied(context, table)
         self._analysed = self._applied.analysed
         self._stream = self._applied.stream
+        self._parting = parting(self._applied.columns)
         self._apart = milliseconds(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
         self._max_rows = table.limits.max_rows_per_batch or context.project.conf.max_rows_per_batch
         self._table = into or context.open(table)
@@ -78,6 +80,9 @@ class RangedFlow:
         for name in self._beside():
             self._same_life(name, left)
         if left is not None:
+            source = self._input()
+            if source is not None and self._stream in left.consumed:
+                self._as_read(source, Position.parse(left.consumed[self._stream]))
             self._carry_out(left)
 
     def _beside(self) -> list[str]:
@@ -110,6 +115,7 @@ class RangedFlow:
             max_bytes=self._context.project.conf.max_bytes_per_batch,
             upto=self._context.bounds.upto(self._place.name, self.name, self._stream),
             changes=self._analysed.follows,
+            parting=None if self._analysed.follows else self._parting,
         )
         if found is None:
             return False
@@ -121,10 +127,34 @@ class RangedFlow:
         return True
 
     def _goes_on(self, source: Place) -> bool:
-        """Whether the input is the generation that was read; the first that is met is."""
+        """Whether the input is the generation that was read; the first that is met is.
+
+        Raises:
+            FlowError: it is not the table that was read.
+        """
         if self._position == Position(generation=0):
             self._position = Position(source.generation)
-        return source.generation == self._position.generation
+        if source.generation != self._position.generation:
+            return False
+        self._as_read(source, self._position)
+        return True
+
+    def _as_read(self, source: Place, at: Position) -> None:
+        """Check that the input still is the table that was read up to a position.
+
+        Raises:
+            FlowError: it was made anew, or an older copy of it was put back.
+        """
+        mine = self._place.name
+        if source.generation == at.generation and not ranges.is_as_read(source.path, at):
+            raise FlowError(
+                f"{mine} has read {self._stream} up to version {at.newest}, which is not the same any more: "
+                f"{source.path} was made anew, or an older copy of it was put back",
+                code="INPUT_REPLACED",
+                table=mine,
+                file=source.path,
+                hint=f"put back what was there, or build what has read it anew: headwater rebuild {mine}",
+            )
 
     def _turn(self) -> bool:
         """Do what there is to do; whether there was anything."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
+from itertools import accumulate
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -64,6 +65,11 @@ class Work:
     gate: Gate | None = None
     written: Callable[[], Sequence[str]] = list
     indexes: Sequence[KeyIndex] = ()
+
+    @property
+    def tasks(self) -> int:
+        """How many run at a time."""
+        return int(self.spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
     def judge(self, rows: DataFrame) -> DataFrame:
         """The rows that the function returned with what the gate knows of each."""
@@ -239,8 +245,7 @@ class ManyRows:
 
     def __init__(self, work: Work, files: Sequence[str], rows: int, broken: pa.Table = NONE_BROKEN) -> None:
         self._work = work
-        raw = work.spark.read.schema(work.columns).parquet(*files)
-        self._all = raw.coalesce(1) if rows <= ONE_TASK else raw
+        self._all = _in_order(work, files, 1 if rows <= ONE_TASK else work.tasks)
         self._rows, self._broken = rows, broken
         self._raw = decode.without(self._all, broken) if len(broken) else self._all
         self._decoded: Observation | None = None
@@ -315,6 +320,18 @@ class ManyRows:
 
     def _malformed(self) -> list[Row]:
         return [] if self._decoded is None else list(self._decoded.get["malformed"])
+
+
+def _in_order(work: Work, files: Sequence[str], tasks: int) -> DataFrame:
+    """The rows of files, in tasks of about equal size that follow the order of the files: Spark would pack
+    them into tasks by their sizes, and write rows that came later before others."""
+    sizes = [os.path.getsize(file) for file in files]
+    ends, total = accumulate(sizes), sum(sizes)
+    parts: dict[int, list[str]] = {}
+    for file, size, end in zip(files, sizes, ends, strict=True):
+        parts.setdefault((2 * end - size) * tasks // (2 * total), []).append(file)
+    read = work.spark.read.schema(work.columns)
+    return reduce(DataFrame.union, (read.parquet(*part).coalesce(1) for part in parts.values()))
 
 
 def _places() -> list[Column]:

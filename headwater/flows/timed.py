@@ -2,8 +2,9 @@
 
 A flow that waits, because something of it is over only at a time that has not come yet, is woken by that time
 too. A time has come when every partition of Kafka has reached it and the delay. A partition that has been
-silent for the idle timeout, with nothing on its way, does not hold the others back; when all are silent, what
-lies in the past is over.
+silent for the idle timeout, with nothing on its way, does not hold the others back. Nor does one whose
+records have no event time: when for the idle timeout none has had one, and all that was on its way at the
+beginning of that has come. When all are silent, what lies in the past is over.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class TimedFlow(RangedFlow):
         self._silence = milliseconds(table.idle_timeout) * 1000
         self._upstream = Upstream(context, self._stream)
         self._times: tuple[list[str], Mapping[str, Times]] | None = None  # of which files
+        self._awaited = self._event_time().awaited  # as of now
 
     def run(self) -> None:
         """Take what is new until the run ends; with `once`, until the input has ended and is drained.
@@ -106,7 +108,7 @@ class TimedFlow(RangedFlow):
         if not self.waits:
             return after
         partitions, idle = self._partitions(after, found.upto)
-        return after.closing(after.low(partitions - idle or partitions), idle)
+        return after.closing(after.low(partitions - idle or partitions), idle, self._awaited)
 
     def _times_of(self, files: Sequence[str]) -> Mapping[str, Times]:
         """The event times of a batch's files."""
@@ -147,8 +149,21 @@ class TimedFlow(RangedFlow):
         silent = {each for each in partitions if now - reached.seen.get(each, NEVER) >= self._silence}
         held_back = partitions > silent and reached.low(partitions - silent) > reached.low(partitions)
         if not silent or not (held_back or partitions == silent):
+            self._awaited = {}
             return partitions, set()
-        return partitions, self._upstream.quiet(upto, silent)
+        quiet = self._upstream.quiet(upto, silent)
+        return partitions, quiet | self._without_time(upto, silent - quiet, now)
+
+    def _without_time(self, upto: Position, partitions: set[str], now: int) -> set[str]:
+        """Which of these partitions are silent although there are records of them: for the idle timeout none
+        has had an event time, and all that was on its way at the beginning of that has come."""
+        found, before = set(), self._awaited
+        self._awaited = {}
+        for each, (come, end) in self._upstream.left(upto, partitions).items():
+            since, awaited = self._awaited[each] = before.get(each, [now, end])
+            if now - since >= self._silence and come >= awaited:
+                found.add(each)
+        return found
 
     def _now(self) -> int:
         """Microseconds since the epoch."""
@@ -161,6 +176,6 @@ class TimedFlow(RangedFlow):
         over = due.filter(pc.less(pc.add(due, delay), pa.scalar(upto, pa.int64())))
         if not len(over):
             return False
-        closed = self._event_time().closing(pc.max(over).as_py() + delay + 1, idle)
+        closed = self._event_time().closing(pc.max(over).as_py() + delay + 1, idle, self._awaited)
         self._carry_out(self._intent(self._nothing(), closed))
         return True

@@ -45,6 +45,16 @@ class Upstream:
                 asked = partitions
         return {each for each in asked if come.get(each, 0) >= ends.get(each, 0)}
 
+    def left(self, position: Position, partitions: set[str]) -> dict[str, tuple[int, int]]:
+        """{partition → up to which offset its records have come to who has read the stream up to `position`,
+        and up to which Kafka has them}, of these partitions; none where Kafka can't be asked."""
+        try:
+            ends = self._end_offsets()
+        except BrokerError:
+            return {}
+        come = self._come(self._stream, position.version)
+        return {each: (come.get(each, 0), ends[each]) for each in partitions & ends.keys()}
+
     def _arrived(self) -> dict[str, int]:
         """{partition → the offset up to which bronze has its records}."""
         places = self._context.lake.places()

@@ -35,7 +35,7 @@ from headwater.planner import analysis
 from headwater.project.definitions import Table
 from headwater.project.reference import CLOCK
 from headwater.runtime import sessions
-from headwater.storage import log
+from headwater.storage import log, ranges
 from headwater.storage.commit import Built, Committer
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
@@ -110,7 +110,10 @@ class ViewFlow:
         heads = {name: self._head(name, places[name]) for name in self._inputs}
         if min(heads.values(), default=0) < 0:
             return False
-        upto = {name: Position(places[name].generation, head, 0).json() for name, head in heads.items()}
+        upto = {
+            name: ranges.after(places[name].path, places[name].generation, head).json()
+            for name, head in heads.items()
+        }
         bound = self._context.bounds.references(self.name)
         pinned = self._references.pinnable() if bound is None else bound
         consumed = {**upto, **{name: {"version": version} for name, version in pinned.items()}}
@@ -164,8 +167,11 @@ class ViewFlow:
             return True
         for name in self._inputs:
             before, now = (Position.parse(positions[name]) for positions in (seen, consumed))
-            commits = log.commits(places[name].path, after=before.version, upto=now.version)
-            if before.generation != now.generation or any(c.added or c.removed or c.expired for c in commits):
+            path = places[name].path
+            if before.generation != now.generation or not ranges.is_as_read(path, before):
+                return True
+            commits = log.commits(path, after=before.version, upto=now.version)
+            if any(c.added or c.removed or c.expired for c in commits):
                 return True
         self._seen = consumed
         return False

@@ -47,12 +47,15 @@ class EventTime:
         seen: {partition → when its newest row was ingested}.
         closed: windows whose end and delay lie before are closed.
         idle: the partitions that did not hold back `closed`, being silent.
+        awaited: {partition that held it back without a row, as some of it was on its way → since when, and up
+            to which offset it was}.
     """
 
     reached: dict[str, int] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
     closed: int = NEVER
     idle: tuple[str, ...] = ()
+    awaited: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, value: Mapping[str, Any] | None) -> EventTime:
@@ -61,7 +64,8 @@ class EventTime:
 
     def json(self) -> dict[str, Any]:
         """As intents and commits keep it."""
-        return {"reached": self.reached, "seen": self.seen, "closed": self.closed, "idle": list(self.idle)}
+        kept = {"reached": self.reached, "seen": self.seen, "closed": self.closed, "idle": list(self.idle)}
+        return {**kept, "awaited": self.awaited} if self.awaited else kept
 
     def after(self, times: Mapping[str, Times]) -> EventTime:
         """With a batch's rows; nothing closes."""
@@ -75,9 +79,12 @@ class EventTime:
         """What all of these partitions have reached."""
         return min((self.reached.get(partition, NEVER) for partition in partitions), default=NEVER)
 
-    def closing(self, upto: int, idle: Iterable[str] = ()) -> EventTime:
+    def closing(
+        self, upto: int, idle: Iterable[str] = (), awaited: Mapping[str, list[int]] | None = None
+    ) -> EventTime:
         """With all closed that is over at `upto`; what is closed never opens again."""
-        return replace(self, closed=max(self.closed, upto), idle=tuple(sorted(idle)))
+        closed = max(self.closed, upto)
+        return replace(self, closed=closed, idle=tuple(sorted(idle)), awaited=dict(awaited or {}))
 
 
 @dataclass(frozen=True)

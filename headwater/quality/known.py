@@ -1,7 +1,8 @@
 """Which rows of a table have keys that a batch has: found by an index in memory, not by reading the table.
 
 The index holds a hash of each row's keys and the file that the row is in, 12 bytes a row. It follows the
-table's files: those that are new are read when it is asked, all of them the first time.
+table's files: those that are new are read when it is asked, all of them the first time, and those that are
+gone it forgets. So after a compaction only the files that it wrote are read.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ class _Run:
         end = np.searchsorted(self.hashes, hashes, "right")
         hits = np.flatnonzero(end > begin)
         return {int(file) for at in hits for file in self.files[begin[at] : end[at]]}
+
+    def without(self, kept: NDArray[np.bool_]) -> _Run:
+        """Those whose files are kept, by their numbers among these."""
+        stay, numbers = kept[self.files], np.cumsum(kept, dtype=np.int32) - 1
+        return _Run(self.hashes[stay], numbers[self.files[stay]])
 
     def with_all(self, other: _Run) -> _Run:
         return _sorted(np.concatenate([self.hashes, other.hashes]), np.concatenate([self.files, other.files]))
@@ -74,9 +80,12 @@ class KeyIndex:
         return rows.cast(self._columns)
 
     def _follow(self, connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
-        """Take in the files that are new; begin anew where one is gone."""
-        if not set(self._files) <= set(files):
-            self._files, self._runs = [], []
+        """Take in the files that are new, and forget those that are gone."""
+        have = set(files)
+        kept = np.array([file in have for file in self._files], np.bool_)
+        if not kept.all():
+            self._files = [file for file in self._files if file in have]
+            self._runs = [left for run in self._runs if len((left := run.without(kept)).hashes)]
         known = set(self._files)
         new = [file for file in files if file not in known]
         if not new:

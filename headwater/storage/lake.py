@@ -28,6 +28,7 @@ from headwater.common import json_file, locks, times
 from headwater.errors import ProjectError
 from headwater.runtime import failpoints
 from headwater.storage import log
+from headwater.storage.names import beside
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -63,6 +64,20 @@ class Place:
 def is_engines(name: str) -> bool:
     """Whether a table is the engine's own, to which several processes add: `ops.*`."""
     return name.startswith("ops.")
+
+
+def readers(place: Place) -> list[str]:
+    """The tables whose flows have read a table, as the lake that it lies in says."""
+    root = next((folder for folder in place.path.parents if (folder / "_catalog").is_dir()), None)
+    places = Lake(root).places() if root else {}
+    others = {
+        name: other for name, other in places.items() if not any(name in beside(each) for each in places)
+    }
+    return sorted(
+        name
+        for name, other in others.items()
+        if any(place.name in flow["consumed"] for flow in log.flows(other.path).values())
+    )
 
 
 def files(table: Path, version: int | None = None) -> list[str]:

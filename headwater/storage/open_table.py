@@ -13,7 +13,7 @@ from deltalake.exceptions import CommitFailedError
 from headwater.errors import CommitError
 from headwater.storage import log
 from headwater.storage.identity import Identity, recorded
-from headwater.storage.lake import Place
+from headwater.storage.lake import Place, readers
 from headwater.storage.parquet import Files
 
 # Commits between two checkpoints of the log, where no environment says another number: a reader replays those
@@ -40,8 +40,7 @@ class OpenTable(Files):
                 code="WRITTEN_BY_OTHERS",
                 table=place.name,
                 file=place.path,
-                hint="find that writer, then start the table and those below it anew: remove "
-                f"{place.path.parent}",
+                hint=_anew(place),
             )
         self.flows: dict[str, Any] = newest.flows
         self._checkpoint = log.checkpoint(place.path)
@@ -107,3 +106,10 @@ class OpenTable(Files):
     def _put(self, actions: Sequence[Mapping[str, Any]]) -> None:
         log.write(self.place.path, self.version + 1, actions)
         self._table.update_incremental()
+
+
+def _anew(place: Place) -> str:
+    """How a table is begun anew, with all that has read it."""
+    way = f"find that writer, then begin the table anew: remove {place.path.parent}, and run it again"
+    others = readers(place)
+    return f"{way}; then build what has read it anew: headwater rebuild {' '.join(others)}" if others else way

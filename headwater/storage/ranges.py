@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from headwater.errors import FlowError
+from headwater.errors import CommitError, FlowError
 from headwater.storage import feed, log, stats
 
 
@@ -17,12 +18,21 @@ class Position:
 
     A reader that comes when the log's beginning is gone starts with a snapshot: `files` files of the version
     `snapshot`, in their order; the commits after that version follow it.
+
+    `committed` says which table that was: when the version `newest` of it was made, in milliseconds since the
+    epoch. A table that was made anew has another commit there. None where that was not kept.
     """
 
     generation: int
     version: int = -1
     files: int = 0
     snapshot: int | None = None
+    committed: int | None = field(default=None, compare=False)
+
+    @property
+    def newest(self) -> int:
+        """The newest version of which anything was read; -1: nothing was."""
+        return self.version + (self.files > 0) if self.snapshot is None else self.snapshot
 
     @property
     def holds(self) -> int:
@@ -45,13 +55,18 @@ class Position:
     def parse(cls, value: dict[str, Any]) -> Position:
         """A position as `json` writes it."""
         return cls(
-            int(value["generation"]), int(value["version"]), int(value["files"]), value.get("snapshot")
+            int(value["generation"]),
+            int(value["version"]),
+            int(value["files"]),
+            value.get("snapshot"),
+            value.get("committed"),
         )
 
     def json(self) -> dict[str, int]:
         """The position as commits and intents keep it."""
         kept = {"generation": self.generation, "version": self.version, "files": self.files}
-        return kept if self.snapshot is None else {**kept, "snapshot": self.snapshot}
+        rare = {"snapshot": self.snapshot, "committed": self.committed}
+        return kept | {name: value for name, value in rare.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -69,6 +84,24 @@ class Range:
     size: int = 0
 
 
+def after(table: Path, generation: int, version: int) -> Position:
+    """Where who has read a version of a table, and all before it, stands."""
+    return Position(generation, version, committed=_made(log.read(table, version)))
+
+
+def is_as_read(table: Path, at: Position) -> bool:
+    """Whether a table still is the one that was read up to a position: neither was it made anew since, nor an
+    older copy of it put back."""
+    if at.newest > log.head(table):
+        return False
+    if at.committed is None:
+        return True
+    try:
+        return _made(log.read(table, at.newest)) == at.committed
+    except CommitError:
+        return True  # it has gone from the log, as those may that are read no more
+
+
 def take(
     table: Path,
     name: str,
@@ -78,12 +111,14 @@ def take(
     max_bytes: int,
     upto: Position | None = None,
     changes: bool = False,
+    parting: Callable[[Sequence[str]], Collection[int]] | None = None,
 ) -> Range | None:
     """What was added to an append-only table after `start`: at least one file, and then within the bounds.
 
     None when nothing was committed since. A range without files advances over commits that added nothing.
     Nothing after `upto` is taken, where it is given, and it may lie within a commit. With `changes` the files
-    are those of the table's change feed.
+    are those of the table's change feed. `parting` says before which files of a commit, by their numbers,
+    a range may end; by default before any.
 
     Raises:
         FlowError: a commit took rows away.
@@ -93,12 +128,13 @@ def take(
     files: list[str] = []
     newest: int | None = None
     for step in _steps(table, name, start, upto, changes):
-        for index, file in step.left(at):
-            if files and (rows + max(file.rows, 0) > max_rows or size + file.size > max_bytes):
-                return Range(tuple(files), rows, replace(step.before, files=index), newest, size)
-            files.append(file.path)
-            rows += max(file.rows, 0)
-            size += file.size
+        whole = rows + _rows(step.left(at)) <= max_rows and size + _size(step.left(at)) <= max_bytes
+        for index, part in step.parts(at, None if whole else parting):
+            if files and (rows + _rows(part) > max_rows or size + _size(part) > max_bytes):
+                return Range(tuple(files), rows, step.within(index) if index else at, newest, size)
+            files += [file.path for file in part]
+            rows += _rows(part)
+            size += _size(part)
         at, newest = step.after, step.newest
     return Range(tuple(files), rows, at, newest, size) if at != start else None
 
@@ -107,7 +143,7 @@ def lag(table: Path, start: Position, *, changes: bool = False) -> int:
     """How many rows of the table, or of its change feed, stand after `start`."""
     at, rows = start, 0
     for step in _steps(table, table.name, start, None, changes):
-        rows += sum(max(file.rows, 0) for _, file in step.left(at))
+        rows += _rows(step.left(at))
         at = step.after
     return rows
 
@@ -121,16 +157,32 @@ class _Step:
     files: tuple[log.DataFile, ...]
     newest: int | None
 
-    def left(self, at: Position) -> Iterator[tuple[int, log.DataFile]]:
-        """Its files after a position, each with its number."""
-        first = at.files if at.is_within(self.before) else 0
-        return ((index, file) for index, file in enumerate(self.files) if index >= first)
+    def left(self, at: Position) -> tuple[log.DataFile, ...]:
+        """Its files after a position."""
+        return self.files[self._first(at) :]
+
+    def parts(
+        self, at: Position, parting: Callable[[Sequence[str]], Collection[int]] | None
+    ) -> Iterator[tuple[int, tuple[log.DataFile, ...]]]:
+        """Its files after a position, as few at a time as may be, and the number of the first of these."""
+        every, first = range(len(self.files)), self._first(at)
+        may = every if parting is None else parting([file.path for file in self.files])
+        starts = [index for index in every[first:] if index == first or index in may]
+        for start, end in pairwise([*starts, len(self.files)]):
+            yield start, self.files[start:end]
+
+    def _first(self, at: Position) -> int:
+        return at.files if at.is_within(self.before) else 0
+
+    def within(self, files: int) -> Position:
+        """The position after so many of its files."""
+        return replace(self.before, files=files, committed=self.after.committed)
 
     def cut(self, upto: Position | None) -> _Step:
         """As much of it as comes before a position."""
         if upto is None or not upto.is_within(self.before) or upto.files >= len(self.files):
             return self
-        return _Step(self.before, upto, self.files[: upto.files], None)
+        return _Step(self.before, self.within(upto.files), self.files[: upto.files], None)
 
 
 def _steps(table: Path, name: str, start: Position, upto: Position | None, changes: bool) -> Iterator[_Step]:
@@ -147,10 +199,10 @@ def _steps(table: Path, name: str, start: Position, upto: Position | None, chang
         whole = head if upto is None else upto.version if upto.snapshot is None else upto.snapshot
         at = replace(at, snapshot=whole)
     if at.snapshot is not None:
-        files, flows = log.snapshot(table, at.snapshot), log.read(table, at.snapshot).flows
-        after = Position(at.generation, at.snapshot)
-        yield _Step(replace(at, files=0), after, files, _newest(flows)).cut(upto)
-        at = after
+        files, commit = log.snapshot(table, at.snapshot), log.read(table, at.snapshot)
+        last = Position(at.generation, at.snapshot, committed=_made(commit))
+        yield _Step(replace(at, files=0), last, files, _newest(commit.flows)).cut(upto)
+        at = last
     if upto is not None:
         head = min(head, upto.version + (upto.files > 0))  # none, where it lies in a snapshot
     for commit in log.commits(table, after=at.version, upto=head):
@@ -162,9 +214,23 @@ def _steps(table: Path, name: str, start: Position, upto: Position | None, chang
                 table=name,
                 hint="rebuild the tables below it",
             )
-        before, after = (Position(at.generation, version) for version in (commit.version - 1, commit.version))
+        before = Position(at.generation, commit.version - 1)
+        last = Position(at.generation, commit.version, committed=_made(commit))
         files = _counted(feed.files(commit, table)) if changes else commit.added
-        yield _Step(before, after, files, _newest(commit.flows)).cut(upto)
+        yield _Step(before, last, files, _newest(commit.flows)).cut(upto)
+
+
+def _rows(files: Iterable[log.DataFile]) -> int:
+    return sum(max(file.rows, 0) for file in files)
+
+
+def _size(files: Iterable[log.DataFile]) -> int:
+    return sum(file.size for file in files)
+
+
+def _made(commit: log.Commit) -> int:
+    """When a commit was made, as positions say it."""
+    return round(commit.at.timestamp() * 1000)
 
 
 def _counted(files: Iterable[log.DataFile]) -> tuple[log.DataFile, ...]:

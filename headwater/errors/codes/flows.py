@@ -12,6 +12,7 @@ Flows = Literal[
     "WRITTEN_BY_OTHERS",
     "LOG_SHORTENED",
     "ROWS_TAKEN_AWAY",
+    "INPUT_REPLACED",
     "TABLE_OF_EARLIER_LIFE",
     "LEDGER_DISAGREES",
     "CHECKPOINT_ORPHANED",
@@ -56,6 +57,11 @@ MEANINGS: dict[Flows, Meaning] = {
         "FlowError",
         "A commit took rows away from a table that is read as append-only.",
         "Rebuild the tables below it.",
+    ),
+    "INPUT_REPLACED": Meaning(
+        "FlowError",
+        "A table that a flow has read was made anew since, or an older copy of it was put back.",
+        "Put back what was there, or `headwater rebuild` what reads it.",
     ),
     "TABLE_OF_EARLIER_LIFE": Meaning(
         "CommitError",

@@ -12,7 +12,7 @@ from headwater.operations.rebuild.shadow import Plan, Shadow, Trial
 from headwater.operations.savepoints.kept import all_of, folder_of
 from headwater.operations.savepoints.restoring import read_of_bronze
 from headwater.project.load import Project
-from headwater.storage import log
+from headwater.storage import log, ranges
 from headwater.storage.intent import IntentFile
 from headwater.storage.lake import Lake
 from headwater.storage.names import beside
@@ -102,7 +102,7 @@ def _inputs(project: Project, lake: Lake, consumed: dict[str, dict[str, int]], w
     event time has come is looked up along that way (`headwater.flows.upstream`)."""
     for source in (source for source in consumed if source in project.names()):
         at, place = Position.parse(consumed[source]), lake.places().get(source)
-        if place is None or place.generation != at.generation:
+        if place is None or place.generation != at.generation or not ranges.is_as_read(place.path, at):
             continue
         yield Hold(source, at.generation, at.holds, who)
         if source in project.tables and at.holds >= 0:

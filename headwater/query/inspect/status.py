@@ -198,6 +198,8 @@ def lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> int
             return None
         mine = committed.get(flow.name)
         start = Position.parse(mine["consumed"][stream]) if mine else Position(generation=1)
+        if not ranges.is_as_read(places[stream].path, start):
+            return None
         changes = stream in project.tables and changes_in_place(places[stream])  # bronze never does
         rows += ranges.lag(places[stream].path, start, changes=changes)
     return rows
