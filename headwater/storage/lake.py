@@ -27,7 +27,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from headwater.common import json_file, locks, times
 from headwater.errors import ProjectError
 from headwater.runtime import failpoints
-from headwater.storage import log
+from headwater.storage import delta, log
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -67,7 +67,7 @@ def is_engines(name: str) -> bool:
 
 def files(table: Path, version: int | None = None) -> list[str]:
     """The absolute paths of the files that a version of a Delta table has; by default the newest."""
-    return [unquote(path) for path in DeltaTable(table, version=version).file_uris()]
+    return [unquote(path) for path in delta.opened(table, version).file_uris()]
 
 
 class Lake:
@@ -95,11 +95,7 @@ class Lake:
         """Every table's live generation, by name."""
         version = log.head(self.catalog)
         if version != self._read_at:
-            rows = (
-                DeltaTable(self.catalog, version=version).to_pyarrow_table().to_pylist()
-                if version >= 0
-                else []
-            )
+            rows = delta.opened(self.catalog, version).to_pyarrow_table().to_pylist() if version >= 0 else []
             self._places = {
                 row["name"]: Place(row["name"], row["generation"], self.root / row["path"], row["id"])
                 for row in rows

@@ -11,6 +11,8 @@ Flows = Literal[
     "LEASE_HELD_BY_JVM",
     "WRITTEN_BY_OTHERS",
     "LOG_SHORTENED",
+    "LOG_DAMAGED",
+    "TABLE_MISSING",
     "ROWS_TAKEN_AWAY",
     "TABLE_OF_EARLIER_LIFE",
     "LEDGER_DISAGREES",
@@ -51,6 +53,16 @@ MEANINGS: dict[Flows, Meaning] = {
         "CommitError",
         "A version that a flow has to read is gone from the table's log.",
         "Rebuild the tables below it.",
+    ),
+    "LOG_DAMAGED": Meaning(
+        "CommitError",
+        "An entry or a checkpoint of a table's Delta log is empty, or is no JSON or Parquet.",
+        "Put the file back from a copy, or make the table anew: see [When something is broken](broken.md).",
+    ),
+    "TABLE_MISSING": Meaning(
+        "CommitError",
+        "The catalog has a table whose folder or log is gone.",
+        "Put it back from a copy, or make it anew: see [When something is broken](broken.md).",
     ),
     "ROWS_TAKEN_AWAY": Meaning(
         "FlowError",
