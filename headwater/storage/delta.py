@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -15,6 +17,7 @@ from headwater.errors import CommitError
 from headwater.errors.causes import first_line
 
 LOG = "_delta_log"
+_CHECKPOINT = ".checkpoint.parquet"
 _ENTRIES = f"{'[0-9]' * 20}.json"
 _GENERATION = re.compile(r"g\d{4,}")
 
@@ -30,9 +33,8 @@ def opened(table: Path, version: int | None = None) -> DeltaTable:
     except TableNotFoundError:
         raise _gone(table) from None
     except DeltaError as e:
-        for at in _replayed(table, version):
-            actions(table, at)
-        raise _damaged(table, table / LOG, first_line(e)) from None
+        _mend(table, version, first_line(e))
+        return opened(table, version)
     for at in _replayed(table, int(found.version())):
         if not entry(table, at).stat().st_size:  # read as a version without changes: its rows would miss
             actions(table, at)
@@ -82,9 +84,38 @@ def _replayed(table: Path, version: int | None) -> Iterator[int]:
         version = max((int(file.stem) for file in (table / LOG).glob(_ENTRIES)), default=-1)
     while entry(table, version).exists():
         yield version
-        if entry(table, version).with_suffix(".checkpoint.parquet").exists():
+        if entry(table, version).with_suffix(_CHECKPOINT).exists():
             return
         version -= 1
+
+
+def _mend(table: Path, version: int | None, why: str) -> None:
+    """Remove a checkpoint that can't be read: it only says again what the entries before it do.
+
+    Raises:
+        CommitError: that is not what is wrong, or these entries are not there any more.
+    """
+    oldest = 0
+    for oldest in _replayed(table, version):
+        actions(table, oldest)
+    checkpoint, hint = entry(table, oldest).with_suffix(_CHECKPOINT), table / LOG / "_last_checkpoint"
+    if _is_whole(checkpoint) or not (checkpoint.exists() or hint.exists()):
+        raise _damaged(table, table / LOG, why)
+    for at in range(oldest):
+        if not entry(table, at).exists():
+            lost = checkpoint if checkpoint.exists() else entry(table, oldest - 1)
+            raise _damaged(table, lost, "it is no Parquet" if lost == checkpoint else "it is gone")
+    checkpoint.unlink(missing_ok=True)
+    hint.unlink(missing_ok=True)
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """Whether the footer of a Parquet file can be read."""
+    try:
+        pq.read_metadata(checkpoint)
+    except (OSError, pa.ArrowException):
+        return False
+    return True
 
 
 def _gone(table: Path) -> CommitError:

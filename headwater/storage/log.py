@@ -204,10 +204,10 @@ def snapshot(table: Path, version: int) -> tuple[DataFile, ...]:
 def checkpoint(table: Path) -> tuple[int, int]:
     """The version of the newest checkpoint of the log, and how many actions it holds; 0, 0: none."""
     try:
-        found = json.loads((table / "_delta_log" / "_last_checkpoint").read_bytes())
-    except FileNotFoundError:
+        found = json.loads((table / delta.LOG / "_last_checkpoint").read_bytes())
+        return int(found["version"]), int(found["size"])
+    except (FileNotFoundError, ValueError, TypeError, KeyError):  # readers look for the newest themselves
         return 0, 0
-    return int(found["version"]), int(found["size"])
 
 
 def expired(table: Path) -> datetime | None:

@@ -13,6 +13,8 @@ Flows = Literal[
     "LOG_SHORTENED",
     "LOG_DAMAGED",
     "TABLE_MISSING",
+    "NOTE_DAMAGED",
+    "CATALOG_MISSING",
     "ROWS_TAKEN_AWAY",
     "TABLE_OF_EARLIER_LIFE",
     "LEDGER_DISAGREES",
@@ -63,6 +65,16 @@ MEANINGS: dict[Flows, Meaning] = {
         "CommitError",
         "The catalog has a table whose folder or log is gone.",
         "Put it back from a copy, or make it anew: see [When something is broken](broken.md).",
+    ),
+    "NOTE_DAMAGED": Meaning(
+        "DamageError",
+        "A small file that the engine keeps beside its tables is empty, or is not what was written.",
+        "Do as the message says: see [When something is broken](broken.md).",
+    ),
+    "CATALOG_MISSING": Meaning(
+        "CommitError",
+        "A lake has tables, and nothing that says which of them are live.",
+        "Put `_catalog` back from a copy.",
     ),
     "ROWS_TAKEN_AWAY": Meaning(
         "FlowError",
