@@ -19,6 +19,7 @@ from typing import Any
 import duckdb
 from pyspark.sql.types import DataType, DecimalType
 
+from headwater.common import interrupts
 from headwater.errors import CommitError, QueryError
 from headwater.project.paths import engine_folder
 from headwater.query import at as past
@@ -70,7 +71,7 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
     Raises:
         QueryError: it is refused, or DuckDB can't do it.
     """
-    with _locked(sources) as connection:
+    with _locked(sources) as connection, interrupts.stopping(connection.interrupt):
         statement, named = checked(connection, sources, sql)
         parameters.check(statement.named_parameters, params)
         versions = past.versions(named, at)
