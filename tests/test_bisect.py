@@ -132,3 +132,35 @@ def test_what_fails_without_records_or_only_with_all_of_them_is_raised(
     )
     with pytest.raises(OSError, match="no space left"):
         bisect.broken(always, bisect.parts([file], BRONZE), outage, threading.Event())
+
+
+def test_a_search_is_short_bounded_and_says_how_far_it_is(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries, told = list[int](), list[str]()
+
+    def few(work: Work, rows: pa.Table) -> FewRows:
+        tries.append(len(rows))
+        return FewRows(work, rows)
+
+    file = bronze(tmp_path, numbers(400, {3, 302}))
+    work = Work(spark, BRONZE, fields(), lambda rows: rows.withColumn("share", F.lit(1) / F.col("n")))
+    error, stop = ValueError("how the batch failed"), threading.Event()
+    monkeypatch.setattr(bisect, "FEW", 50)
+    monkeypatch.setattr(bisect, "FewRows", few)
+    monkeypatch.setattr(bisect, "TELLING", 0.0)
+    found = bisect.broken(work, bisect.parts([file], BRONZE), error, stop, tell=told.append)
+    assert found["offset"].to_pylist() == [3, 302]
+    assert (
+        len(tries) <= 40
+    )  # an empty batch, a sample of the part that fails first, 8 parts, twice 6 halvings
+    assert "1 found, 50 records done with" in told[-1] or "2 found" in told[-1]
+
+    monkeypatch.setattr(bisect, "WITHIN", 0.0)
+    with pytest.raises(ValueError, match="how the batch failed"):
+        bisect.broken(work, bisect.parts([file], BRONZE), error, stop)
+    full = OSError(28, "No space left on device")
+    tries.clear()
+    with pytest.raises(OSError, match="No space"):
+        bisect.broken(work, bisect.parts([file], BRONZE), full, stop)
+    assert tries == []

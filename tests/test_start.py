@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pytest
@@ -16,6 +19,7 @@ from drained import Drained
 from pyspark.sql import SparkSession
 from raising import raises_code
 
+from headwater.common import times
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import create_topics
@@ -64,6 +68,13 @@ def taken(project: Project, start: str = "earliest", code: int = 0) -> list[int]
     """What the bronze table holds when the source has been drained."""
     board = Board(notices=StringIO())
     assert Run(project, Options(once=True, start=start), board)() == code, board.flows
+    return held(project)
+
+
+def held(project: Project) -> list[int]:
+    """What the bronze table holds; nothing before it is there."""
+    if "bronze.raw" not in Lake(project.conf.lake).places():
+        return []
     files = Target(Lake(project.conf.lake).place("bronze.raw")).files()
     return sorted(
         int(value) for file in files for (value,) in duckdb.sql(f"SELECT value FROM '{file}'").fetchall()
@@ -190,3 +201,32 @@ def test_other_words_are_refused(start: str) -> None:
 @pytest.mark.parametrize("start", ["group:a:b", "earliest", "latest", "2026-01-31T06:00:00Z"])
 def test_these_words_are_taken(start: str) -> None:
     check(start)
+
+
+def test_a_query_is_begun_anew_when_the_clock_is_set_back(
+    client: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = "start-clock"
+    create_topics(client, [Topic(topic, 3)])
+    project = project_of(tmp_path, client, topic)
+    running = Run(project, Options(trigger="1 hour"), Board(notices=StringIO()))
+    ran = threading.Thread(target=running)
+
+    def comes(sent: list[int]) -> bool:
+        deadline = time.monotonic() + 60
+        while held(project) != sent and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return held(project) == sent
+
+    produce(client, topic, [1, 2, 3], 0)
+    ran.start()
+    try:
+        assert comes([1, 2, 3])
+        produce(client, topic, [4], 0)  # for which the query waits an hour
+        back = SimpleNamespace(time=lambda: time.time() - 3600, monotonic=time.monotonic)
+        monkeypatch.setattr(times, "time", back)
+        assert comes([1, 2, 3, 4])
+    finally:
+        running.stop()
+        ran.join(60)
+    assert not ran.is_alive()

@@ -36,6 +36,7 @@ from headwater.cli import (
     state,
     status,
 )
+from headwater.common import interrupts
 from headwater.errors import HeadwaterError
 from headwater.errors.causes import describe, known
 
@@ -75,8 +76,13 @@ def main() -> None:
     try:
         app()
     except SystemExit as e:
-        _leave(e.code if isinstance(e.code, int) else 1 if e.code else 0)
+        code = e.code if isinstance(e.code, int) else 1 if e.code else 0
+        if code == interrupts.CODE:
+            interrupts.say()
+        _leave(code)
     except Exception as e:
+        if interrupts.seen():
+            interrupts.leave()
         said = known(e) or _unforeseen(e)
         if "--json" in sys.argv:
             print(json.dumps({"event": "error", "error": str(said), **said.data()}, ensure_ascii=False))

@@ -22,7 +22,8 @@ def drop(
 
     loaded = load_project(project, env)
     found = dropping.find(loaded, table)
-    what = f"{', '.join(found.tables)}: {found.rows:,} rows, {found.bytes:,} bytes"
+    rows = "?" if found.rows is None else f"{found.rows:,}"
+    what = f"{', '.join(found.tables)}: {rows} rows, {found.bytes:,} bytes"
     if not yes:
         if not sys.stdin.isatty():
             raise typer.BadParameter(f"this removes {what}; say --yes")

@@ -19,6 +19,7 @@ _EFFECTS = {
     "rebuild": ("needs a rebuild", "yellow"),
     "loses": ("would lose rows", "red"),
     "gone": ("no definition", "yellow"),
+    "broken": ("broken", "red"),
 }
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -19,6 +20,12 @@ def print_json(value: Any) -> None:
 
     json.dump(plain(value), sys.stdout, ensure_ascii=False, indent=2)
     sys.stdout.write("\n")
+
+
+def print_broken(errors: Iterable[str]) -> None:
+    """Say below a listing what is wrong with its broken tables; "" is one that is not."""
+    for error in filter(None, errors):
+        typer.secho(f"\n{error}", fg="red")
 
 
 def when(at: datetime) -> str:

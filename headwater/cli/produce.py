@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from types import FrameType
 from typing import Annotated
 
 import typer
 
 from headwater.cli.options import Env, Project
 from headwater.cli.printing import print_json
-from headwater.common import times
+from headwater.common import interrupts, times
 from headwater.errors import BrokerError
 
 Share = Annotated[float, typer.Option(min=0, max=1, metavar="FRACTION")]
@@ -95,19 +95,10 @@ def _instant(text: str | None) -> datetime | None:
 @contextmanager
 def _stop_on_signals() -> Iterator[Callable[[], bool]]:
     """SIGINT and SIGTERM ask to stop; a second one ends the process at once."""
-    asked = False
-    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-    for number in before:
-        signal.signal(number, ask)
+    asked = threading.Event()
+    before = interrupts.ask(asked.set)
     try:
-        yield lambda: asked
+        yield asked.is_set
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

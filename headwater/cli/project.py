@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headwater.cli.options import AsJson, Env, Project
-from headwater.cli.printing import print_json, when
+from headwater.cli.printing import print_broken, print_json, when
 from headwater.common import listings
 from headwater.storage.names import FILES
 
@@ -52,6 +52,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
                 others.add_row(*one.values())
             parts += ["", others]
     listings.show(parts, sys.stdout)
+    print_broken(line.error for line in lines)
 
 
 def describe(

@@ -31,17 +31,17 @@ def run(
     env: Env = "local",
 ) -> None:
     """Run the flows: Kafka to bronze, and each commit on to the tables below."""
+    from headwater.common import interrupts
     from headwater.common.progress import Board
     from headwater.project.load import load_project
-    from headwater.run.supervisor import Options, Run, with_signals
+    from headwater.run.supervisor import Options, Run
 
     if close and not once:
         raise typer.BadParameter("--close needs --once: a run that goes on has no end of its input")
     loaded = load_project(project, env)
     board = Board(sys.stdout if json else None)
     running = Run(loaded, Options(tables or (), once, close, start, trigger), board)
-    with_signals(running.stop)
-    code = running()
+    code = running(lambda: interrupts.ask(running.stop))
     if not json:
         for name, flow in board.flows.items():
             typer.echo(f"{name}: {flow.rows_in} rows in, {flow.rows_out} out, {flow.quarantined} quarantined")

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from headwater.cli.options import AsJson, Env, Project
-from headwater.cli.printing import print_json, when
+from headwater.cli.printing import print_broken, print_json, when
 from headwater.common import listings
 
 
@@ -48,6 +48,7 @@ def state(
             late = "" if one.late is None else f"{one.late:,}"
             listing.add_row(one.table, one.kept_in, *numbers, watermark, late)
         listings.show([listing], sys.stdout)
+        print_broken(one.error for one in kept)
     elif not as_json:
         places = listings.table(["partition", "reached", "last row ingested", ""])
         for each in (each for one in kept for each in one.partitions):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from headwater.cli.options import AsJson, Env, Project
-from headwater.cli.printing import print_json, when
+from headwater.cli.printing import print_broken, print_json, when
 from headwater.common import listings
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
             *(f"{getattr(one, name):,}" if getattr(one, name) else "" for name in rare.values()),
         )
     listings.show([listing], sys.stdout)
+    print_broken(one.error for one in found)
     for one in found:
         if one.amiss:
             where = "WHERE outcome IN ('unreadable', 'changed')"

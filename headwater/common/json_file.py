@@ -1,18 +1,57 @@
-"""Small JSON files that the engine keeps beside its tables: each is there whole, or as it was before."""
+"""Small JSON files that the engine keeps beside its tables: each is there whole, or as it was before.
+
+Each ends in a checksum of what stands before it; one that was written without is taken as it is.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headwater.errors import DamageError
 
-def write(file: Path, content: Any, indent: int | None = None) -> None:
+_CHECKSUM = re.compile(rb', "checksum": "([0-9a-f]{8})"}\Z')
+
+
+def write(file: Path, content: Mapping[str, Any], indent: int | None = None) -> None:
     """Put `content` in place of what the file holds; after a kill it is the one or the other, whole.
 
     Its folder must be there; one process at a time writes a file.
     """
-    half = file.with_name(f"{file.name}.part")
-    half.write_text(json.dumps(content, indent=indent), encoding="utf-8")
+    half, text = file.with_name(f"{file.name}.part"), json.dumps(content, indent=indent)
+    half.write_text(f'{text[:-1]}, "checksum": "{zlib.crc32(text.encode()):08x}"}}', encoding="utf-8")
     os.replace(half, file)
+
+
+def read(file: Path, *, table: str | None = None, hint: str) -> dict[str, Any]:
+    """What a file holds.
+
+    Args:
+        file: where it lies.
+        table: whose it is.
+        hint: what to do where it is damaged.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        DamageError: it is not what was written.
+    """
+    text = file.read_bytes()
+    try:
+        found: dict[str, Any] = json.loads(text)
+        del found["checksum"]
+    except KeyError:
+        return found
+    except (ValueError, TypeError):
+        why = "is empty" if not text.strip(b"\0") else "is not JSON"
+    else:
+        said = _CHECKSUM.search(text)
+        if said and zlib.crc32(text[: said.start()] + b"}") == int(said[1], 16):
+            return found
+        why = "is not what was written: its checksum is another"
+    whose = f"{table}: " if table else ""
+    raise DamageError(f"{whose}{file} {why}", code="NOTE_DAMAGED", table=table, file=file, hint=hint)

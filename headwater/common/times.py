@@ -1,7 +1,8 @@
-"""Moments: the present, and times as people and intents write them."""
+"""Moments: the present, and times as people and intents write them; and a clock that is set back."""
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,3 +29,14 @@ def parse(text: str) -> datetime:
         return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
     except OverflowError:
         raise ValueError(f"'{text}' lies beyond the years 1 to 9999") from None
+
+
+class Watch:
+    """Tells whether the machine's clock was set back since this was made."""
+
+    def __init__(self) -> None:
+        self._ahead = time.time() - time.monotonic()
+
+    def set_back(self, by: float = 1.0) -> bool:
+        """Whether it was, by more than so many seconds in all."""
+        return time.time() - time.monotonic() < self._ahead - by

@@ -88,6 +88,10 @@ class CommitError(HeadwaterError):
     """A commit could not be made, or the table's log does not say what the flow expects."""
 
 
+class DamageError(CommitError):
+    """A file that the engine keeps beside its tables is not what was written."""
+
+
 class FlowError(HeadwaterError):
     """A flow stopped for a reason that trying again will not mend."""
 

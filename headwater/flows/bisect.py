@@ -7,7 +7,9 @@ parts, a part that fails is halved until the records stand alone, and the rest g
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -16,17 +18,29 @@ from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
 from headwater.errors import HeadwaterError
-from headwater.errors.causes import describe
+from headwater.errors.causes import data_of, describe
 from headwater.flows.rows import FEW, FewRows, Work
 from headwater.storage import stored
 from headwater.storage.places import KEYS
 
+if TYPE_CHECKING:
+    from headwater.errors.codes import Code
+
 LIMIT = 20  # records; where more fail, it is the definition that is wrong, or the machine
 SAMPLE = 8  # records of a part that are tried first; where half of them fail, too many will
+WITHIN = 300.0  # seconds that a search may take
+TELLING = 5.0  # seconds between two words on how far it is
+_OF_THE_MACHINE: set[Code] = {"DISK_FULL", "FILE_SYSTEM_READ_ONLY", "OUT_OF_MEMORY"}
 
 
 def broken(
-    work: Work, parts: Iterable[pa.Table], error: Exception, stop: threading.Event, *, limited: bool = True
+    work: Work,
+    parts: Iterable[pa.Table],
+    error: Exception,
+    stop: threading.Event,
+    *,
+    limited: bool = True,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> pa.Table:
     """The records that make the definition fail, and why: columns of `decode.REJECTED`.
 
@@ -36,22 +50,30 @@ def broken(
         error: how the batch failed.
         stop: set when the run shall end.
         limited: whether there may be no more than `LIMIT`.
+        tell: told every few seconds how far it is, in words.
 
     Raises:
         Exception: `error` itself, where no single record is at fault: an empty batch fails too, none
-            fails alone, half of a sample do, or more than `LIMIT` do; and where the run ends.
+            fails alone, half of a sample do, or more than `LIMIT` do; where it takes longer than
+            `WITHIN`; or where the run ends.
     """
-    search = _Search(work)
+    data = data_of(error)
+    if data is not None and data["code"] in _OF_THE_MACHINE:
+        raise error
+    search = _Search(work, error, stop, tell)
     if search.reason(stored.schema(work.columns).empty_table()) is not None:
         raise error
     found: list[dict[str, object]] = []
     for part in parts:
-        if limited and search.hopeless(part):
+        why = search.reason(part)
+        if why is not None and not found and limited and search.hopeless(part):
             raise error
-        for row, reason in search.failing(part):
+        for row, reason in search.failing(part, why) if why is not None else ():
             found.append({**row, "reason": f"the definition fails: {reason}"})
-            if (limited and len(found) > LIMIT) or stop.is_set():
+            search.found += 1
+            if limited and len(found) > LIMIT:
                 raise error
+        search.tried += len(part)
     if not found:
         raise error
     return pa.Table.from_pylist(found, decode.REJECTED)
@@ -65,8 +87,18 @@ def parts(files: Sequence[str], columns: StructType) -> Iterator[pa.Table]:
 
 
 class _Search:
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    """Tries, one after the other; see `broken` for its arguments.
+
+    Attributes:
+        tried, found: how many records are done with, and how many of them fail.
+    """
+
+    def __init__(
+        self, work: Work, error: Exception, stop: threading.Event, tell: Callable[[str], None]
+    ) -> None:
+        self._work, self._error, self._stop, self._tell = work, error, stop, tell
+        self._began = self._told = time.monotonic()
+        self.tried = self.found = 0
 
     def hopeless(self, rows: pa.Table) -> bool:
         """Whether half of some rows, spread over all, fail alone."""
@@ -75,22 +107,36 @@ class _Search:
         some = [rows.slice(at * len(rows) // SAMPLE, 1) for at in range(SAMPLE)]
         return sum(self.reason(row) is not None for row in some) >= SAMPLE // 2
 
-    def failing(self, rows: pa.Table, known: bool = False) -> Iterator[tuple[dict[str, object], str]]:
-        """The rows that fail when they are taken alone; `known`: that all of them together fail."""
-        reason = None if known and len(rows) > 1 else self.reason(rows)
-        if reason is None and not known:
-            return
+    def failing(self, rows: pa.Table, why: str) -> Iterator[tuple[dict[str, object], str]]:
+        """Of rows that fail together, those that fail when they are taken alone; `why` they do together."""
         if len(rows) == 1:
-            if reason is not None:
-                yield rows.select(KEYS).to_pylist()[0], reason
+            yield rows.select(KEYS).to_pylist()[0], why
             return
         half = len(rows) // 2
-        first = list(self.failing(rows.slice(0, half)))
-        yield from first
-        yield from self.failing(rows.slice(half), known=not first)
+        first, second = rows.slice(0, half), rows.slice(half)
+        of_first = self.reason(first)
+        if of_first is not None:
+            yield from self.failing(first, of_first)
+        # Where the first half passes it is the second that fails; a row alone is tried, for its own reason.
+        of_second = why if of_first is None and len(second) > 1 else self.reason(second)
+        if of_second is not None:
+            yield from self.failing(second, of_second)
 
     def reason(self, rows: pa.Table) -> str | None:
-        """Why the definition fails on these rows; None where it does not."""
+        """Why the definition fails on these rows; None where it does not.
+
+        Raises:
+            Exception: how the batch failed, where the search takes too long, or the run ends.
+        """
+        now = time.monotonic()
+        if now >= self._told + TELLING:
+            self._told = now
+            self._tell(
+                f"its definition fails, so the records that do it are looked for: {self.found} found, "
+                f"{self.tried:,} records done with, after {now - self._began:.0f} s (at most {WITHIN:.0f} s)"
+            )
+        if self._stop.is_set() or now > self._began + WITHIN:
+            raise self._error
         try:
             FewRows(self._work, rows).passed()
         except (HeadwaterError, Py4JNetworkError):

@@ -122,7 +122,10 @@ class DerivedFlow(RangedFlow):
             raise error
         work = self._work(intent)
         parts = bisect.parts(intent.files, work.columns)
-        return bisect.broken(work, parts, error, self._context.stop)
+        say = self._context.board.say
+        return bisect.broken(
+            work, parts, error, self._context.stop, tell=lambda far: say(f"{self.name}: {far}")
+        )
 
     def _same(self, intent: Intent, wanted: int, found: int, how: str) -> None:
         if wanted != found:

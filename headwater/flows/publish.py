@@ -11,7 +11,6 @@ that), before what another generation has instead.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -280,7 +279,8 @@ def _file(lake: Lake, sink: str, name: str = "position") -> Path:
 
 def _read(file: Path) -> Position:
     try:
-        kept = json.loads(file.read_bytes())
+        hint = "put it back from a copy, or remove it: then the whole table is sent again"
+        kept = json_file.read(file, table=file.parent.parent.name, hint=hint)
     except FileNotFoundError:
         return Position(0, -1)
     return Position(int(kept["generation"]), int(kept["version"]))

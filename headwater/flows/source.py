@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headwater.common import times
 from headwater.common.durations import milliseconds
 from headwater.common.report import Account
 from headwater.connectors import kafka
@@ -90,13 +91,18 @@ class SourceFlow:
             pass
 
     def _run_query(self) -> bool:
-        """Run the query until it has ended; False if its batches have grown past their bound in bytes."""
-        self._failure = None
+        """Run the query until it has ended; False: it is to begin anew.
+
+        So it is where its batches have grown past their bound in bytes, or where the clock was set back:
+        Spark would wait until it says again when the next batch is due.
+        """
+        self._failure, watch, anew = None, times.Watch(), False
         query = self._start()
         try:
             while not query.awaitTermination(1):
                 self._context.check(self.name)
-                if self._context.stop.is_set() or self._outgrown():
+                anew = self._outgrown() or watch.set_back()
+                if self._context.stop.is_set() or anew:
                     break
                 for request, answer in mailbox.take(self._folder):
                     mailbox.reply(answer, self._answer(request))
@@ -105,7 +111,7 @@ class SourceFlow:
         finally:
             with self._busy:
                 query.stop()
-        return not self._outgrown()
+        return not (anew or self._outgrown())
 
     def _answer(self, request: Request) -> Answer:
         """Do what another process asks for, in turns with the query's batches."""

@@ -17,7 +17,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from headwater.common import scratch
@@ -35,7 +34,7 @@ from headwater.planner import analysis
 from headwater.project.definitions import Table
 from headwater.project.reference import CLOCK
 from headwater.runtime import sessions
-from headwater.storage import log, ranges
+from headwater.storage import delta, log, ranges
 from headwater.storage.commit import Built, Committer
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
@@ -55,7 +54,7 @@ class _Input:
     @classmethod
     def at(cls, place: Place, version: int) -> _Input:
         """A table at a version."""
-        table = DeltaTable(place.path, version=version)
+        table = delta.opened(place.path, version)
         files = [unquote(path) for path in table.file_uris()]
         if not files:
             return cls([], 0, 0)

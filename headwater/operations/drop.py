@@ -11,10 +11,10 @@ runs `headwater rebuild --clean` deletes what is left.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from headwater.errors import ProjectError
+from headwater.errors import CommitError, ProjectError
 from headwater.operations.rebuild.shadow import Plan
 from headwater.project.load import Project
 from headwater.runtime import failpoints
@@ -22,6 +22,7 @@ from headwater.storage import log, summary
 from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.lease import Lease
 from headwater.storage.names import beside, replay_name
+from headwater.storage.summary import Summary
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,12 @@ class Dropped:
     Attributes:
         tables: the table, and those beside it.
         flows: the flows of which something is kept.
-        rows, bytes: what the tables hold.
+        rows, bytes: what the tables hold; None, and what is known, where one is broken.
     """
 
     tables: tuple[str, ...]
     flows: tuple[str, ...]
-    rows: int
+    rows: int | None
     bytes: int
 
 
@@ -88,11 +89,11 @@ def find(project: Project, name: str) -> Dropped:
             hint=f"remove it first (headwater drop {readers[0]}), or rebuild it if it reads {name} no more",
         )
     tables = tuple(each for each in (name, *beside(name)) if each in places)
-    states = [summary.of(places[each]) for each in tables]
+    states = [state for each in tables if (state := _state(places[each])) is not None]
     return Dropped(
         tables=tables,
         flows=_flows(project, lake, name),
-        rows=sum(state.rows or 0 for state in states),
+        rows=sum(state.rows or 0 for state in states) if len(states) == len(tables) else None,
         bytes=sum(state.bytes for state in states),
     )
 
@@ -124,17 +125,32 @@ def _readers(project: Project, places: Mapping[str, Place], name: str) -> list[s
     for other, place in places.items():
         if is_engines(other) or other in project.raw or not log.exists(place.path):
             continue
-        flows = log.flows(place.path)
-        if (table := project.tables.get(other)) is not None:
+        table = project.tables.get(other)
+        try:
+            flows = log.flows(place.path)
+        except CommitError:  # what it has read is not known: what it reads is
+            found += [other] if table is not None and name in table.sources else []
+            continue
+        if table is not None:
             flows = {flow.name: flows.get(flow.name, {}) for flow in table.flows or (table,)}
         if any(name in flow.get("consumed", {}) for flow in flows.values()):
             found.append(other)
     return found
 
 
+def _state(place: Place) -> Summary | None:
+    """What a table holds; None where it is broken."""
+    try:
+        return summary.of(place)
+    except CommitError:
+        return None
+
+
 def _flows(project: Project, lake: Lake, name: str) -> tuple[str, ...]:
     """The flows of which something is kept: those that wrote the table, its replay's, and its sinks'."""
-    found = {name, replay_name(name), *log.flows(lake.place(name).path)}
+    found = {name, replay_name(name)}
+    with suppress(CommitError):
+        found |= log.flows(lake.place(name).path).keys()
     found |= {folder.name for folder in lake.flow_folder(name).parent.parent.glob(f"{name}->*")}
     others = {*project.names(), *(flow.name for table in project.tables.values() for flow in table.flows)}
     return tuple(sorted(found - others))

@@ -17,13 +17,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType, TimestampType
 
 from headwater.connectors.decode import RAW
 from headwater.errors import ProjectError
 from headwater.project.bronze import BRONZE
 from headwater.project.load import Project
+from headwater.storage import delta
 from headwater.storage.lake import Lake
 from headwater.storage.names import quarantine_name, resolved_name
 from headwater.storage.places import KEYS, PLACE, once, within, without
@@ -102,8 +102,8 @@ class Quarantine:
         self.table = table
         places = lake.places()
         held, resolved = places.get(quarantine_name(table)), places.get(resolved_name(table))
-        self._held = DeltaTable(held.path) if held else None
-        self._resolved = DeltaTable(resolved.path) if resolved else None
+        self._held = delta.opened(held.path) if held else None
+        self._resolved = delta.opened(resolved.path) if resolved else None
 
     def exists(self) -> bool:
         """Whether the table ever had a record quarantined."""

@@ -19,7 +19,8 @@ from typing import Any
 import duckdb
 from pyspark.sql.types import DataType, DecimalType
 
-from headwater.errors import QueryError
+from headwater.common import interrupts
+from headwater.errors import CommitError, QueryError
 from headwater.project.paths import engine_folder
 from headwater.query import at as past
 from headwater.query import params as parameters
@@ -57,6 +58,7 @@ def open_views(sources: Sources, tables: Iterable[Source] | None = None) -> duck
     """A locked DuckDB with a view for each of `tables`: by default all, and the reference tables.
 
     It is for the engine's own SQL; that of others goes through `checked` first.
+    The view of a broken table says what is wrong with it, to whoever reads it.
     """
     connection = _locked(sources)
     _make_views(connection, tables or [*sources.tables.values(), *sources.references.values()], {})
@@ -69,13 +71,13 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
     Raises:
         QueryError: it is refused, or DuckDB can't do it.
     """
-    with _locked(sources) as connection:
+    with _locked(sources) as connection, interrupts.stopping(connection.interrupt):
         statement, named = checked(connection, sources, sql)
         parameters.check(statement.named_parameters, params)
         versions = past.versions(named, at)
         try:
             # A query that names no table may list them: SHOW ALL TABLES.
-            _make_views(connection, named or sources.tables.values(), versions)
+            _make_views(connection, named or sources.tables.values(), versions, alone=bool(named))
             rows = connection.execute(statement, dict(params)).fetchall()
         except duckdb.Error as e:
             raise QueryError(reason(e), code="QUERY_FAILED") from None
@@ -150,12 +152,23 @@ def _extension() -> Path:
 
 
 def _make_views(
-    connection: duckdb.DuckDBPyConnection, tables: Iterable[Source], versions: Mapping[str, int | None]
+    connection: duckdb.DuckDBPyConnection,
+    tables: Iterable[Source],
+    versions: Mapping[str, int | None],
+    *,
+    alone: bool = False,
 ) -> None:
+    """A view for each table; `alone`: no others are read, so none of them may be broken."""
     for table in tables:
         schema, name = (identifier(part) for part in table.name.split(".", 1))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        connection.execute(f"CREATE VIEW {schema}.{name} AS {_select(table, versions.get(table.name))}")
+        try:
+            rows = _select(table, versions.get(table.name))
+        except CommitError as e:
+            if alone:
+                raise
+            rows = f"SELECT error({_literal(e)}) AS broken"
+        connection.execute(f"CREATE VIEW {schema}.{name} AS {rows}")
 
 
 def _select(table: Source, version: int | None) -> str:

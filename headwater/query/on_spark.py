@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.errors import QueryError
+from headwater.errors import CommitError, QueryError
 from headwater.errors.causes import first_line, known
 from headwater.project.conf import Conf
 from headwater.project.paths import engine_folder
@@ -27,7 +27,7 @@ _NO_QUERY_NAMES = {"UnresolvedExecuteImmediate", "CompoundBody", "Call", "PlanWi
 
 
 def session(sources: Sources) -> SparkSession:
-    """The session, with a view for every table and every reference table."""
+    """The session, with a view for every table and every reference table; of a broken one it says why."""
     spark = sessions.start(sources.conf)
     _make_views(spark, sources, [*sources.tables.values(), *sources.references.values()], {})
     return spark
@@ -51,7 +51,7 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
     named = sources.named(_tables(plan))
     versions = past.versions(named, at)
     spark = sessions.start(sources.conf)
-    _make_views(spark, sources, named, versions)
+    _make_views(spark, sources, named, versions, alone=True)
     try:
         table = spark.sql(text, args=dict(params)).toArrow()
     except (PySparkException, Py4JJavaError) as e:
@@ -61,8 +61,14 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
 
 
 def _make_views(
-    spark: SparkSession, sources: Sources, tables: Iterable[Source], versions: Mapping[str, int | None]
+    spark: SparkSession,
+    sources: Sources,
+    tables: Iterable[Source],
+    versions: Mapping[str, int | None],
+    *,
+    alone: bool = False,
 ) -> None:
+    """A view for each table; `alone`: no others are read, so none of them may be broken."""
     for table in tables:
         layer, name = table.name.split(".", 1)
         folder = str(engine_folder(sources.root) / "spark" / layer).replace("'", "\\'")
@@ -76,7 +82,14 @@ def _make_views(
             )
             continue
         version = versions.get(table.name)
-        columns = f"* EXCEPT ({PARTIAL})" if table.has_partial(version) else "*"
+        try:
+            columns = f"* EXCEPT ({PARTIAL})" if table.has_partial(version) else "*"
+        except CommitError as e:
+            if alone:
+                raise
+            said = str(e).replace("\\", "\\\\").replace("'", "\\'")
+            spark.sql(f"CREATE OR REPLACE VIEW {full} AS SELECT raise_error('{said}') AS broken")
+            continue
         which = "" if version is None else f" VERSION AS OF {version}"
         path = f"delta.{_identifier(str(table.path))}"
         spark.sql(f"CREATE OR REPLACE VIEW {full} AS SELECT {columns} FROM {path}{which}")

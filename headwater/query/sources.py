@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from headwater.errors import QueryError
@@ -16,6 +15,7 @@ from headwater.project import conf as configuration
 from headwater.project.conf import Conf
 from headwater.project.paths import find_project
 from headwater.project.reference import Reference, find_references
+from headwater.storage import delta
 from headwater.storage.lake import Lake
 from headwater.storage.names import PARTIAL
 
@@ -34,7 +34,7 @@ class Source:
 
     def has_partial(self, version: int | None) -> bool:
         """Whether partial results are kept beside its columns."""
-        table = DeltaTable(self.path, version=version)
+        table = delta.opened(self.path, version)
         return any(field.name == PARTIAL for field in table.schema().fields)
 
     def csv_columns(self) -> StructType:

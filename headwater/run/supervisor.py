@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import FrameType
 
 from py4j.protocol import Py4JNetworkError
 
@@ -79,8 +77,11 @@ class Run:
         """End the run after the current commits."""
         self._stop.set()
 
-    def __call__(self) -> int:
+    def __call__(self, begun: Callable[[], object] = lambda: None) -> int:
         """Run until stopped; with `once`, until all is drained. The exit code: 0, or 1 when a flow failed.
+
+        Args:
+            begun: called before the first flow begins.
 
         Raises:
             HeadwaterError: the run can't begin.
@@ -99,7 +100,7 @@ class Run:
         try:
             for name in self._names:
                 self._leases[name] = Lease(name, lake.flow_folder(name))
-            self._run_flows(lake)
+            self._run_flows(lake, begun)
         finally:
             # A flow that outlasts its grace may still write: then only the end of the process frees them.
             if not self._jvm_gone.is_set() and not any(thread.is_alive() for thread in self._threads):
@@ -107,7 +108,7 @@ class Run:
                     lease.release()
         return 1 if self.board.failed() else 0
 
-    def _run_flows(self, lake: Lake) -> None:
+    def _run_flows(self, lake: Lake, begun: Callable[[], object]) -> None:
         project = self._project
         bootstrap = kafka.ensure_running(project.root, project.conf) if self._uses_kafka() else ""
         slots = self._prepare_topics(bootstrap) if bootstrap else 0
@@ -129,6 +130,7 @@ class Run:
             realtime.check(spark, alert)
         schedule, upkeep = Schedule(context, self._names), Upkeep(context, self._flows)
         self._threads = [self._worker(context, name) for name in self._names]
+        begun()
         for thread in self._threads:
             thread.start()
         if not self._options.once:
@@ -262,15 +264,3 @@ class Run:
                 why, hint = f"{name} has failed in process {os.getpid()}", "mend it and start that one again"
                 refused = FlowError(why, code="FLOW_HAS_FAILED", table=name, hint=hint)
                 mailbox.reply(answer, mailbox.refusal(refused))
-
-
-def with_signals(stop: Callable[[], None]) -> None:
-    """Let SIGINT and SIGTERM call `stop`; a second one ends the process at once."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
-        stop()
-
-    signal.signal(signal.SIGINT, handle)
-    signal.signal(signal.SIGTERM, handle)

@@ -38,8 +38,9 @@ class Schedule:
             if name in suites and (every := suites[name].every) is not None
         }
         last = results.dates(context.project) if self._every else {}
-        self._due = {
-            name: last[name][0].timestamp() + every if name in last and last[name][1] else 0.0
+        ahead = time.time() - time.monotonic()
+        self._due = {  # by a clock that nobody sets
+            name: last[name][0].timestamp() + every - ahead if name in last and last[name][1] else 0.0
             for name, every in self._every.items()
         }
 
@@ -47,14 +48,14 @@ class Schedule:
         """Validate each table whenever it is due, until the run ends."""
         while self._due and not self._context.stop.is_set():
             self.step()
-            soonest = min(self._due.values()) - time.time()
+            soonest = min(self._due.values()) - time.monotonic()
             self._context.stop.wait(min(max(soonest, 0.1), _POLL))
 
     def step(self) -> None:
         """Validate the tables that are due and hold something."""
         places = self._context.lake.places()
         for name, due in self._due.items():
-            if due <= time.time() and name in places and log.head(places[name].path) > 0:
+            if due <= time.monotonic() and name in places and log.head(places[name].path) > 0:
                 self._validate(name)
                 if self._context.stop.is_set():
                     return
@@ -62,7 +63,7 @@ class Schedule:
     def _validate(self, name: str) -> None:
         from headwater.operations.validation import validate  # Great Expectations takes seconds to import
 
-        context, began = self._context, time.time()
+        context, began = self._context, time.monotonic()
         try:
             done = validate.run(context.project, name, docs=engine_folder(context.project.root) / "data_docs")
         except Exception as e:  # the flows go on: what they write is judged when it can be

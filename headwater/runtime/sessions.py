@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -86,7 +88,10 @@ def start(conf: SessionConf, *, realtime_slots: int = 0) -> SparkSession:
     spark_conf.set("spark.sql.warehouse.dir", str(conf.lake.parent / "spark-warehouse"))
     for key, value in {**SETTINGS, **{k: str(v) for k, v in conf.spark.items()}}.items():
         spark_conf.set(key, value)
+    handler = signal.getsignal(signal.SIGINT)
     context = SparkContext(gateway=gateway, conf=spark_conf)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)  # Spark has set its own
     context.setLogLevel("OFF")
     return SparkSession(context)
 

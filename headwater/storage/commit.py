@@ -94,7 +94,7 @@ class Committer:
 
         An intent that is not of the table's last batch, nor of its next, is of a table that was removed.
         """
-        intent = self._intents.read()
+        intent = self._intents.left(self.table)
         if intent is None or intent.sealed:
             return None
         last = self.table.last(intent.flow)

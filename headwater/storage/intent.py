@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from headwater.common import json_file
+from headwater.errors import DamageError
+from headwater.storage import log
 from headwater.storage.lake import Lake
+from headwater.storage.open_table import OpenTable
+
+_HINT = "put it back from a copy, or make the table anew: headwater rebuild {}"
 
 Shares = dict[str, list[list[int]]]  # {rule → [rows seen, rows that fail], the oldest first}
 
@@ -68,12 +72,34 @@ class IntentFile:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / "intent.json"
+        self._flow = folder.parent.name
 
     def read(self) -> Intent | None:
-        """The last intent; None before the first."""
+        """The last intent; None before the first.
+
+        Raises:
+            DamageError: the file is not what was written.
+        """
         try:
-            return Intent(**json.loads(self._path.read_text(encoding="utf-8")))
+            return Intent(**json_file.read(self._path, table=self._flow, hint=_HINT.format(self._flow)))
         except FileNotFoundError:
+            return None
+
+    def left(self, table: OpenTable) -> Intent | None:
+        """The last intent; of a damaged file none, if the tables know all that it can have said.
+
+        They do where the flow has written none of them beyond its last batch: then its next batch is any.
+
+        Raises:
+            DamageError: a table beside has a batch that this one lacks.
+        """
+        try:
+            return self.read()
+        except DamageError:
+            for place in Lake(self._path.parents[3]).places().values():
+                theirs = log.flows(place.path) if place.name != table.place.name else {}
+                if log.last(theirs, self._flow) > table.last(self._flow):
+                    raise
             return None
 
     def write(self, intent: Intent) -> Intent:

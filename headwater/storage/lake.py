@@ -1,6 +1,7 @@
 """Where tables lie: the catalog, a Delta table that maps each name to its live generation.
 
     <lake>/_catalog/                          name, generation, path, created_at (UTC), id
+    <lake>/_catalog.json                      the same, noted before each commit: read where that can't be
     <lake>/silver/cpu_metrics/g0001/          one generation of a table: its files and its log
     <lake>/_flows/silver.cpu_metrics/g0001/   what its flow keeps beside it: lease, intent, checkpoint
 
@@ -10,24 +11,26 @@ old ones or all of the new.
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 import uuid
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from headwater.common import json_file, locks, times
-from headwater.errors import ProjectError
+from headwater.common.values import plain
+from headwater.errors import CommitError, DamageError, ProjectError
+from headwater.errors.causes import first_line
 from headwater.runtime import failpoints
-from headwater.storage import log
+from headwater.storage import delta, log
 from headwater.storage.names import beside
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -82,7 +85,7 @@ def readers(place: Place) -> list[str]:
 
 def files(table: Path, version: int | None = None) -> list[str]:
     """The absolute paths of the files that a version of a Delta table has; by default the newest."""
-    return [unquote(path) for path in DeltaTable(table, version=version).file_uris()]
+    return [unquote(path) for path in delta.opened(table, version).file_uris()]
 
 
 class Lake:
@@ -98,6 +101,7 @@ class Lake:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.catalog = root / "_catalog"
+        self._noted = root / "_catalog.json"
         self._read_at = -2
         self._places: dict[str, Place] = {}
 
@@ -110,17 +114,37 @@ class Lake:
         """Every table's live generation, by name."""
         version = log.head(self.catalog)
         if version != self._read_at:
-            rows = (
-                DeltaTable(self.catalog, version=version).to_pyarrow_table().to_pylist()
-                if version >= 0
-                else []
-            )
             self._places = {
                 row["name"]: Place(row["name"], row["generation"], self.root / row["path"], row["id"])
-                for row in rows
+                for row in self._rows(version)
             }
             self._read_at = version
         return self._places
+
+    def _rows(self, version: int) -> list[dict[str, Any]]:
+        """What the catalog holds; where it can't be read, what was noted before that version was made.
+
+        Raises:
+            CommitError: nothing says what it holds.
+        """
+        why: Exception | None = None
+        if version >= 0:
+            try:
+                return list(delta.opened(self.catalog, version).to_pyarrow_table().to_pylist())
+            except (CommitError, DeltaError, OSError, pa.ArrowException) as e:
+                why = e
+        with suppress(FileNotFoundError, DamageError):
+            noted = json_file.read(self._noted, hint="")
+            if version in (-1, noted["version"]):
+                return list(noted["tables"])
+        if why is None and not any(self.root.glob(f"*/*/g[0-9]*/{delta.LOG}")):
+            return []  # nothing was ever written
+        raise CommitError(
+            f"{self.catalog} {f'can not be read: {first_line(why)}' if why else 'is gone'}",
+            code="CATALOG_MISSING",
+            file=self.catalog,
+            hint="put it back from a copy",
+        )
 
     def place(self, name: str) -> Place:
         """The table's live generation.
@@ -151,6 +175,7 @@ class Lake:
             known = self.places().get(name)
             if known is not None and log.exists(known.path):
                 return known
+            self.begin()
             place = self._new(name)
             if log.exists(place.path):
                 return self._register(place)
@@ -165,6 +190,11 @@ class Lake:
             )
             return self._register(place)
 
+    def begin(self) -> None:
+        """Make the catalog of a lake without tables: one that has some, and no catalog, has lost it."""
+        if not self.places() and not log.exists(self.catalog):
+            DeltaTable.create(self.catalog, schema=Schema.from_arrow(_CATALOG), mode="ignore")
+
     def alone(self) -> AbstractContextManager[None]:
         """Keep other processes from making tables, and from adding to those that several write."""
         return locks.alone(self.root / "_catalog.lock")
@@ -173,8 +203,7 @@ class Lake:
         """Let these generations be the live ones, and have some tables no more: in one commit."""
         with _LOCK, self.alone():
             kept = {name: place for name, place in self.places().items() if name not in set(without)}
-            rows = [self._row(place) for place in {**kept, **places}.values()]
-            self._write(rows, "overwrite")
+            self._write({**kept, **places}.values())
 
     def drop(self, tables: Iterable[str], flows: Iterable[str]) -> None:
         """Have tables no more, in one commit; `finish` deletes what they held, and their flows' folders."""
@@ -194,7 +223,8 @@ class Lake:
         found = 0
         with _LOCK, self.alone():
             for file in filter(Path.exists, notes):
-                held = json.loads(file.read_bytes())
+                hint = f"remove it, and what is left of {file.name[6:-5]} in {self.root}"
+                held = json_file.read(file, hint=hint)
                 names = held["tables"]
                 if not self.places().keys() & set(names):  # else the drop was killed before its commit
                     found += len(names)
@@ -224,12 +254,7 @@ class Lake:
 
     def _register(self, place: Place) -> Place:
         """Note in the catalog where a table lies."""
-        DeltaTable.create(self.catalog, schema=Schema.from_arrow(_CATALOG), mode="ignore")
-        known = self.places()
-        if place.name in known:
-            self._write([self._row(each) for each in {**known, place.name: place}.values()], "overwrite")
-        else:
-            self._write([self._row(place)], "append")
+        self._write({**self.places(), place.name: place}.values())
         return place
 
     def _row(self, place: Place) -> dict[str, object]:
@@ -242,11 +267,19 @@ class Lake:
             "id": place.id,
         }
 
-    def _write(self, rows: list[dict[str, object]], mode: Literal["append", "overwrite"]) -> None:
+    def _write(self, places: Iterable[Place]) -> None:
+        """Let these be all tables, in one commit of the catalog; one that can't be read is set aside."""
+        rows = [self._row(place) for place in places]
+        if log.exists(self.catalog):
+            try:
+                delta.opened(self.catalog)
+            except CommitError:
+                self.catalog.rename(self.catalog.with_name(f"_catalog.{uuid.uuid4().hex[:8]}"))
+        json_file.write(self._noted, {"version": log.head(self.catalog) + 1, "tables": plain(rows)})
         write_deltalake(
             self.catalog,
             pa.Table.from_pylist(rows, schema=_CATALOG),
-            mode=mode,
+            mode="overwrite",
             commit_properties=CommitProperties(max_commit_retries=0),
             post_commithook_properties=NO_HOOKS,
         )

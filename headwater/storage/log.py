@@ -19,9 +19,9 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from headwater.errors import CommitError
+from headwater.storage import delta
 
 IDENTITY_KEY = "headwater"
 EXPIRY = "DELETE"  # the operation of a commit of the engine by which rows go that were kept long enough
@@ -93,9 +93,9 @@ def head(table: Path) -> int:
     The one that was found last is where to look for it: to list a long log takes as long as a small commit.
     """
     newest = _heads.get(table, -1)
-    if newest < 0 or not _commit(table, newest).exists():
+    if newest < 0 or not delta.entry(table, newest).exists():
         newest = max(_versions(table), default=-1)
-    while newest >= 0 and _commit(table, newest + 1).exists():
+    while newest >= 0 and delta.entry(table, newest + 1).exists():
         newest += 1
     _heads[table] = newest
     return newest
@@ -120,18 +120,9 @@ def read(table: Path, version: int) -> Commit:
     """The commit that made `version`.
 
     Raises:
-        CommitError: its file is gone.
+        CommitError: its file is gone, or can't be read; or the table is gone.
     """
-    path = _commit(table, version)
-    try:
-        actions = [json.loads(line) for line in path.read_bytes().splitlines() if line]
-    except FileNotFoundError:
-        raise CommitError(
-            f"{path}: version {version} is gone from the log",
-            code="LOG_SHORTENED",
-            file=path,
-            hint="rebuild the tables below",
-        ) from None
+    actions = delta.actions(table, version)
     added, changes, left, removed, info, batches = [], [], [], 0, {}, {}
     for action in actions:
         if "add" in action and action["add"]["dataChange"]:
@@ -171,7 +162,7 @@ def write(table: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> No
     Raises:
         CommitError: there is one.
     """
-    path = _commit(table, version)
+    path = delta.entry(table, version)
     half = path.with_suffix(f".{uuid.uuid4().hex}.part")
     half.write_text("".join(json.dumps(action) + "\n" for action in actions), encoding="utf-8")
     try:
@@ -194,7 +185,7 @@ def flows(table: Path) -> dict[str, Any]:
 
 def snapshot(table: Path, version: int) -> tuple[DataFile, ...]:
     """The files of a version, in the order in which their rows came."""
-    actions = pa.table(DeltaTable(table, version=version).get_add_actions(flatten=True))
+    actions = pa.table(delta.opened(table, version).get_add_actions(flatten=True))
     if "num_records" not in actions.column_names:
         actions = actions.append_column("num_records", pa.nulls(len(actions), pa.int64()))
     found = actions.select(["modification_time", "path", "size_bytes", "num_records"]).to_pylist()
@@ -213,10 +204,10 @@ def snapshot(table: Path, version: int) -> tuple[DataFile, ...]:
 def checkpoint(table: Path) -> tuple[int, int]:
     """The version of the newest checkpoint of the log, and how many actions it holds; 0, 0: none."""
     try:
-        found = json.loads((table / "_delta_log" / "_last_checkpoint").read_bytes())
-    except FileNotFoundError:
+        found = json.loads((table / delta.LOG / "_last_checkpoint").read_bytes())
+        return int(found["version"]), int(found["size"])
+    except (FileNotFoundError, ValueError, TypeError, KeyError):  # readers look for the newest themselves
         return 0, 0
-    return int(found["version"]), int(found["size"])
 
 
 def expired(table: Path) -> datetime | None:
@@ -228,10 +219,6 @@ def expired(table: Path) -> datetime | None:
 def last(flows: Mapping[str, Any], flow: str) -> int:
     """The number of a flow's last batch, by `flows`; -1 where it has none."""
     return int(flows[flow]["sequence"]) if flow in flows else -1
-
-
-def _commit(table: Path, version: int) -> Path:
-    return table / "_delta_log" / f"{version:020d}.json"
 
 
 def _versions(table: Path) -> Iterator[int]:

@@ -10,7 +10,6 @@ withdrawn by who asked.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import uuid
@@ -69,7 +68,7 @@ def ask(folder: Path, request: Request, kind: str = "requests") -> Answer | None
             if lease.holder(folder) is None and not answer.exists():
                 return None
             time.sleep(POLL)
-        return dict(json.loads(answer.read_bytes()))
+        return json_file.read(answer, hint="ask again")
     finally:
         for left in (made, made.with_suffix(".taken"), answer):
             left.unlink(missing_ok=True)
@@ -86,7 +85,7 @@ def take(folder: Path, kind: str = "requests") -> Iterator[tuple[Request, Path]]
         taken = path.with_suffix(".taken")
         with suppress(FileNotFoundError):  # withdrawn
             os.replace(path, taken)
-            yield Request(**json.loads(taken.read_bytes())), path.with_suffix(".answer")
+            yield Request(**json_file.read(taken, hint="ask again")), path.with_suffix(".answer")
 
 
 def reply(to: Path, answer: Answer) -> None:

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError
 
 from headwater.errors import CommitError
-from headwater.storage import log
+from headwater.storage import delta, log
 from headwater.storage.identity import Identity, recorded
 from headwater.storage.lake import Place, readers
 from headwater.storage.parquet import Files
@@ -49,7 +49,7 @@ class OpenTable(Files):
     def _is_the_newest(self) -> bool:
         """Whether nobody else has committed to the table, made it anew, or put another in its place."""
         with self._mutex:
-            there = DeltaTable(self.place.path)
+            there = delta.opened(self.place.path)
             return (there.metadata().id, there.version()) == (self._table.metadata().id, self.version)
 
     @property
@@ -76,7 +76,7 @@ class OpenTable(Files):
         """
         last, size = self._checkpoint
         if self.version - last >= max(every, size // CHECKPOINT_SHARE):
-            DeltaTable(self.place.path).create_checkpoint()
+            delta.opened(self.place.path).create_checkpoint()
             self._checkpoint = log.checkpoint(self.place.path)
 
     def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity | None = None) -> int:

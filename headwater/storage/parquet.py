@@ -14,11 +14,10 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
-from headwater.storage import stats
+from headwater.storage import delta, stats
 from headwater.storage.lake import Place
 
 _ONE_FILE = "part-00000.parquet"
@@ -33,7 +32,7 @@ class Files:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self._table = DeltaTable(place.path)
+        self._table = delta.opened(place.path)
 
     def write(
         self, rows: DataFrame | pa.Table, batch: str, options: Mapping[str, str] | None = None

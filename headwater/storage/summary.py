@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
-from headwater.storage import log
+from headwater.storage import delta, log
 from headwater.storage.lake import Place
 from headwater.storage.names import PARTIAL
 
@@ -44,7 +43,7 @@ class Summary:
 
 def of(place: Place) -> Summary:
     """What the table at `place` holds, from its log."""
-    table = DeltaTable(place.path)
+    table = delta.opened(place.path)
     commit = log.read(place.path, int(table.version()))
     actions = pa.table(table.get_add_actions(flatten=True))
     recorded = "num_records" in actions.column_names
@@ -64,7 +63,7 @@ def of(place: Place) -> Summary:
 
 def columns(place: Place) -> dict[str, str]:
     """{column → type} of the table at `place` as readers see it; types as Spark writes them."""
-    stored = json.loads(DeltaTable(place.path).schema().to_json())
+    stored = json.loads(delta.opened(place.path).schema().to_json())
     return type_names(StructType.fromJson(stored))
 
 
@@ -75,5 +74,5 @@ def type_names(columns: StructType) -> dict[str, str]:
 
 def changes_in_place(place: Place) -> bool:
     """Whether rows of the table at `place` change, which the engine keeps a change feed of."""
-    settings = DeltaTable(place.path).metadata().configuration
+    settings = delta.opened(place.path).metadata().configuration
     return settings.get("delta.enableChangeDataFeed") == "true"

@@ -11,6 +11,10 @@ Flows = Literal[
     "LEASE_HELD_BY_JVM",
     "WRITTEN_BY_OTHERS",
     "LOG_SHORTENED",
+    "LOG_DAMAGED",
+    "TABLE_MISSING",
+    "NOTE_DAMAGED",
+    "CATALOG_MISSING",
     "ROWS_TAKEN_AWAY",
     "INPUT_REPLACED",
     "TABLE_OF_EARLIER_LIFE",
@@ -52,6 +56,26 @@ MEANINGS: dict[Flows, Meaning] = {
         "CommitError",
         "A version that a flow has to read is gone from the table's log.",
         "Rebuild the tables below it.",
+    ),
+    "LOG_DAMAGED": Meaning(
+        "CommitError",
+        "An entry or a checkpoint of a table's Delta log is empty, or is no JSON or Parquet.",
+        "Put the file back from a copy, or make the table anew: see [When something is broken](broken.md).",
+    ),
+    "TABLE_MISSING": Meaning(
+        "CommitError",
+        "The catalog has a table whose folder or log is gone.",
+        "Put it back from a copy, or make it anew: see [When something is broken](broken.md).",
+    ),
+    "NOTE_DAMAGED": Meaning(
+        "DamageError",
+        "A small file that the engine keeps beside its tables is empty, or is not what was written.",
+        "Do as the message says: see [When something is broken](broken.md).",
+    ),
+    "CATALOG_MISSING": Meaning(
+        "CommitError",
+        "A lake has tables, and nothing that says which of them are live.",
+        "Put `_catalog` back from a copy.",
     ),
     "ROWS_TAKEN_AWAY": Meaning(
         "FlowError",

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from headwater.common import times
 from headwater.operations.maintain.clean import clean, forget_uncommitted, remove
 from headwater.runtime import failpoints
-from headwater.storage import log, stored
+from headwater.storage import delta, log, stored
 from headwater.storage.places import KEYS, within, without
 from headwater.storage.target import Target
 
@@ -42,7 +41,7 @@ def take_out(target: Target, places: pa.Table) -> int:
 def forget_past(target: Target) -> None:
     """Remove what only older versions have; readers begin with a snapshot of the newest."""
     table, head = target.place.path, target.version
-    DeltaTable(table).create_checkpoint()
+    delta.opened(table).create_checkpoint()
     clean(table, upto=head, before=times.now() + timedelta(seconds=1))
     for path in log.read(table, head).left:
         remove(Path(path))

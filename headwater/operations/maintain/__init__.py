@@ -17,8 +17,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import overload
 
-from deltalake import DeltaTable
-
 from headwater.common import durations, times
 from headwater.operations.maintain.clean import clean, forget_uncommitted
 from headwater.operations.maintain.compact import compact
@@ -27,7 +25,7 @@ from headwater.operations.maintain.horizon import Hold, holds
 from headwater.planner.changes import facts as definitions
 from headwater.project.conf import Maintenance
 from headwater.project.load import Project
-from headwater.storage import erasure, lease, log, mailbox, summary
+from headwater.storage import delta, erasure, lease, log, mailbox, summary
 from headwater.storage.intent import intents_of
 from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.lease import Lease
@@ -113,7 +111,7 @@ def engines(project: Project, lake: Lake, names: Sequence[str] = ()) -> list[Mai
         targets = [Target(place) for place in own if log.read(place.path, log.head(place.path)).ours]
         found = [_maintain(project, lake, target.place.name, target, ()) for target in targets]
         if (version := log.head(lake.catalog)) - log.checkpoint(lake.catalog)[0] >= policy.checkpoint:
-            DeltaTable(lake.catalog).create_checkpoint()
+            delta.opened(lake.catalog).create_checkpoint()
         clean(lake.catalog, upto=version, before=times.now() - _kept(policy))
     return found
 

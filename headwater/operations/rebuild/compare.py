@@ -8,14 +8,13 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from headwater.common import scratch
 from headwater.common.diff import NOTHING, Name, Pair, Side, only
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError
 from headwater.errors.causes import first_line
-from headwater.storage import log
+from headwater.storage import delta, log
 from headwater.storage.lake import Lake, Place, files
 from headwater.storage.names import (
     PARTIAL,
@@ -97,7 +96,7 @@ def _by(beside: Place, flow: str, flows: dict[str, Any]) -> int:
 
 
 def _side(place: Place, version: int, after: int = 0, without: Set[str] = frozenset()) -> Side:
-    schema = pa.schema(DeltaTable(place.path, version=version).schema().to_arrow())
+    schema = pa.schema(delta.opened(place.path, version).schema().to_arrow())
     columns = pa.schema([field for field in schema if field.name not in {PARTIAL, *without}])
     if not after:
         return Side(files(place.path, version), columns)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
 from headwater.common import json_file, times
+from headwater.errors import DamageError
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK
@@ -55,8 +55,8 @@ class Standing:
 def read(folder: Path) -> Proof | None:
     """The last proof of a flow's table; None where there is none."""
     try:
-        return Proof(**json.loads((folder / "proven.json").read_bytes()))
-    except FileNotFoundError:
+        return Proof(**json_file.read(folder / "proven.json", hint=""))
+    except (FileNotFoundError, DamageError):  # the next one proves it anew
         return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from headwater.common import json_file
+from headwater.errors import DamageError
 from headwater.storage import lease
 from headwater.storage.lake import Lake, Place
 
@@ -42,7 +42,8 @@ class Plan:
     def read(cls, lake: Lake) -> Plan | None:
         """The rebuild that is under way; None where there is none."""
         try:
-            return cls(**json.loads(_file(lake).read_bytes()))
+            hint = "remove it; headwater rebuild --clean removes what was built, then rebuild again"
+            return cls(**json_file.read(_file(lake), hint=hint))
         except FileNotFoundError:
             return None
 
@@ -121,7 +122,7 @@ class Trial(Shadow):
         for file in lake.root.glob(f"_reconcile/*/{_PLAN}"):
             with suppress(FileNotFoundError):  # it has ended just now
                 if lease.holder(file.parent) is not None:
-                    yield cls(lake, file.parent.name, Plan(**json.loads(file.read_bytes())))
+                    yield cls(lake, file.parent.name, Plan(**json_file.read(file, hint="remove it")))
 
     def tell(self) -> None:
         """Let others know what is compared, as long as this process lives."""
@@ -139,15 +140,15 @@ class Trial(Shadow):
 
     def keep(self, generation: int, version: int) -> None:
         """Note that what was built is what the live table was at a version of one of its generations."""
-        json_file.write(self._note, [generation, version])
+        json_file.write(self._note, {"generation": generation, "version": version})
 
     def kept(self) -> tuple[int, int] | None:
         """Which generation and version what was built is; None where it was not kept."""
         try:
-            generation, version = json.loads(self._note.read_bytes())
-        except FileNotFoundError:
+            kept = json_file.read(self._note, hint="")
+        except (FileNotFoundError, DamageError):  # it is built anew
             return None
-        return generation, version
+        return kept["generation"], kept["version"]
 
     def begin(self) -> None:
         """Go on with what was kept: until it is kept again, a kill leaves what nobody knows."""

@@ -9,11 +9,10 @@ swaps them in one commit; bronze, the history, stays as it is, so the flows take
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from datetime import datetime
 
-from headwater.common import times
+from headwater.common import json_file, times
+from headwater.common.values import plain
 from headwater.errors import ProjectError
 from headwater.operations.savepoints import cut as cuts
 from headwater.operations.savepoints.cut import Chosen, lakes
@@ -63,7 +62,7 @@ def create(project: Project, name: str) -> Savepoint:
             bronze={each: _bronze(cut[each], each) for each in project.raw if each in cut},
             sinks=_sinks(project, lake),
         )
-        (part / FILE).write_text(json.dumps(asdict(made), default=datetime.isoformat, indent=1))
+        json_file.write(part / FILE, plain(asdict(made)), indent=1)
         failpoints.reach("made", "savepoint")
     return made
 
@@ -94,7 +93,9 @@ def _bronze(chosen: Chosen, name: str) -> Bronze:
 
 def _sinks(project: Project, lake: Lake) -> dict[str, dict[str, int]]:
     kept = {sink: lake.flow_folder(sink) / "position.json" for sink in project.sinks}
-    return {sink: json.loads(file.read_bytes()) for sink, file in kept.items() if file.is_file()}
+    found = {sink: file for sink, file in kept.items() if file.is_file()}
+    hint = "put it back from a copy, or remove it: then the whole table is sent again"
+    return {sink: json_file.read(file, table=sink, hint=hint) for sink, file in found.items()}
 
 
 __all__ = ["Bronze", "Held", "Savepoint", "all_of", "create", "drop", "restore"]

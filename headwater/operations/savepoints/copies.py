@@ -10,12 +10,12 @@ their own: a store that holds the rows of one of the two refuses those of the ot
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from headwater.common import times
+from headwater.common import json_file, times
+from headwater.common.values import plain
 from headwater.errors import ProjectError
 from headwater.operations.savepoints import cut as cuts
 from headwater.operations.savepoints.cut import lakes
@@ -72,7 +72,7 @@ def copy(project: Project, target: Path, *, full: bool = False) -> dict[str, int
         failpoints.reach("chosen", "copy")
         lakes.make(cut, lake, into, full=full, own_ids=True)
         made = Copy(str(lake.root), times.now(), full)
-        (part / MARK).write_text(json.dumps(asdict(made), default=datetime.isoformat, indent=1))
+        json_file.write(part / MARK, plain(asdict(made)), indent=1)
         failpoints.reach("made", "copy")
     return {name: chosen.version for name, chosen in cut.items()}
 
@@ -80,7 +80,8 @@ def copy(project: Project, target: Path, *, full: bool = False) -> dict[str, int
 def mark(lake: Path) -> Copy | None:
     """What a lake is a copy of; None where it is none, or is one no more."""
     try:
-        kept = json.loads((lake / MARK).read_bytes())
+        hint = "this lake is a copy; remove the file if its alerts and sinks may run"
+        kept = json_file.read(lake / MARK, hint=hint)
     except FileNotFoundError:
         return None
     return Copy(kept["of"], datetime.fromisoformat(kept["created_at"]), kept["full"])

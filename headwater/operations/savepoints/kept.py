@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from headwater.common import json_file
 from headwater.errors import ProjectError
 from headwater.storage.lake import Lake
 
@@ -74,7 +74,7 @@ def all_of(lake: Lake) -> list[Savepoint]:
 
 def read(file: Path) -> Savepoint:
     """The savepoint that a file speaks of."""
-    kept = json.loads(file.read_bytes())
+    kept = json_file.read(file, hint=f"put it back, or remove {file.parent}: that savepoint is lost")
     return Savepoint(
         name=kept["name"],
         created_at=datetime.fromisoformat(kept["created_at"]),

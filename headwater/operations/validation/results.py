@@ -11,13 +11,13 @@ from datetime import datetime
 from typing import Any, Literal
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import CommitProperties, write_deltalake
 
 from headwater import query
 from headwater.errors import QualityError
 from headwater.project.load import Project
 from headwater.project.rule import Action
-from headwater.storage import log
+from headwater.storage import delta, log
 from headwater.storage.lake import NO_HOOKS, Lake
 from headwater.storage.open_table import CHECKPOINT_EVERY
 
@@ -112,7 +112,7 @@ def append(lake: Lake, run_id: str, validations: Sequence[Validation]) -> int:
         write_deltalake(
             place.path, added, mode="append", commit_properties=ours, post_commithook_properties=NO_HOOKS
         )
-        table = DeltaTable(place.path)
+        table = delta.opened(place.path)
         if table.version() % CHECKPOINT_EVERY == 0:
             table.create_checkpoint()
     return int(table.version())

@@ -16,7 +16,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -34,7 +33,7 @@ from headwater.planner import analysis
 from headwater.project.load import Project
 from headwater.query import on_duckdb
 from headwater.query.sources import Sources
-from headwater.storage import summary
+from headwater.storage import delta, summary
 from headwater.storage.lake import Lake
 from headwater.storage.names import PARTIAL
 from headwater.storage.places import KEYS
@@ -102,7 +101,7 @@ def suggest(project: Project, table: str) -> dict[str, Any]:
             hint=f"run: headwater run {table} --once",
         )
     place = lake.place(table)
-    stored = StructType.fromJson(json.loads(DeltaTable(place.path).schema().to_json()))
+    stored = StructType.fromJson(json.loads(delta.opened(place.path).schema().to_json()))
     sources = Sources(project.root, project.env, project.conf)
     with on_duckdb.open_views(sources, [sources.tables[table]]) as connection:
         columns = [f for f in stored if f.name != PARTIAL and not {".", "`"} & {*f.name}]

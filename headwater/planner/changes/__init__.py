@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
-from headwater.errors import ProjectError
+from headwater.errors import CommitError, ProjectError
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.planner.changes import facts as definitions
@@ -18,7 +18,7 @@ from headwater.planner.changes.verdict import Effect, Verdict, judge
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.runtime import sessions
-from headwater.storage import log, summary
+from headwater.storage import delta, log, summary
 from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.names import beside, state_name
 
@@ -26,7 +26,7 @@ __all__ = ["Line", "accept", "follow", "kind", "plan", "shortened", "verdict"]
 
 _GONE = "nothing writes it any more; its rows stay until headwater drop removes it"
 RECENT = 200  # commits by which a table's speed is judged
-NEEDS_A_PERSON: tuple[Effect, ...] = ("rebuild", "loses")
+NEEDS_A_PERSON: tuple[Effect, ...] = ("rebuild", "loses", "broken")
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,18 @@ def plan(project: Project) -> list[Line]:
     """Every table of the project, and those of the lake that have no definition any more. Changes nothing."""
     lake = Lake(project.conf.lake)
     analysed = analysis.analyse(sessions.start(project.conf), project)
-    verdicts = {name: verdict(project, lake, name, analysed[name]) for name in project.names()}
+    verdicts = {name: _judged(project, lake, name, analysed[name]) for name in project.names()}
+    broken = {name for name, found in verdicts.items() if found.effect == "broken"}
     for name, table in project.tables.items():
         above = [source for source in table.sources if source in verdicts]
         rebuilt = [source for source in above if verdicts[source].effect == "rebuild"]
         if rebuilt and verdicts[name].effect in ("unchanged", "resumes"):
             verdicts[name] = Verdict("rebuild", (f"it reads {', '.join(rebuilt)}",), follows=True)
     for name in [name for name, found in verdicts.items() if found.effect == "rebuild"]:
-        lost = tuple(shortened(lake, project.tables[name].sources).values())
+        lost = tuple(shortened(lake, [s for s in project.tables[name].sources if s not in broken]).values())
         if lost:
             verdicts[name] = replace(verdicts[name], effect="loses", why=(*verdicts[name].why, *lost))
-    lines = [_line(project, lake, name, found) for name, found in verdicts.items()]
+    lines = [_line(project, lake, name, found, broken) for name, found in verdicts.items()]
     known = {name for table in project.names() for name in (table, *beside(table))}
     for name in sorted(lake.places().keys() - known):
         if not is_engines(name):
@@ -78,6 +79,16 @@ def shortened(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
         for name, before in found.items()
         if before is not None
     }
+
+
+def _judged(project: Project, lake: Lake, name: str, analysed: Analysed) -> Verdict:
+    """What would become of one table, those above it aside; it may be broken."""
+    try:
+        if name in lake.places():
+            delta.opened(lake.places()[name].path)
+        return verdict(project, lake, name, analysed)
+    except CommitError as e:
+        return Verdict("broken", (str(e),))
 
 
 def verdict(project: Project, lake: Lake, name: str, analysed: Analysed) -> Verdict:
@@ -100,7 +111,7 @@ def _keeps_the_same(lake: Lake, name: str, analysed: Analysed) -> bool:
     place = lake.places().get(state_name(name))
     if analysed.state is None or place is None or not log.exists(place.path):
         return True
-    have = pa.schema(DeltaTable(place.path).schema().to_arrow())
+    have = pa.schema(delta.opened(place.path).schema().to_arrow())
     before, now = ({field.name: str(field.type) for field in schema} for schema in (have, analysed.state))
     return before == now
 
@@ -144,10 +155,10 @@ def follow(project: Project, lake: Lake, name: str) -> None:
         )
 
 
-def _line(project: Project, lake: Lake, name: str, found: Verdict) -> Line:
+def _line(project: Project, lake: Lake, name: str, found: Verdict, broken: AbstractSet[str]) -> Line:
     line = Line(name, found)
     table = project.tables.get(name)
-    if found.effect != "rebuild" or table is None:
+    if found.effect != "rebuild" or table is None or broken & {*table.sources}:
         return line
     states = [summary.of(place) for source in table.sources if (place := lake.places().get(source))]
     rows = sum(state.rows or 0 for state in states)

@@ -55,7 +55,7 @@ def facts(project: Project, name: str, analysed: Analysed) -> Facts:
 def read(folder: Path) -> Facts | None:
     """Those that a flow's folder keeps; None where it keeps none."""
     try:
-        return dict(json.loads((folder / FILE).read_bytes())["facts"])
+        return dict(_kept(folder)["facts"])
     except FileNotFoundError:
         return None
 
@@ -63,9 +63,15 @@ def read(folder: Path) -> Facts | None:
 def built_by(folder: Path) -> str:
     """The digest of the project that began the generation of a flow's folder; "" where that is not known."""
     try:
-        return str(json.loads((folder / FILE).read_bytes()).get("project", ""))
+        return str(_kept(folder).get("project", ""))
     except FileNotFoundError:
         return ""
+
+
+def _kept(folder: Path) -> dict[str, Any]:
+    name = folder.parent.name
+    hint = f"remove it if {name} is defined as when it was made; if not: headwater rebuild {name}"
+    return json_file.read(folder / FILE, table=name, hint=hint)
 
 
 def write(folder: Path, kept: Facts, project: str = "") -> None:

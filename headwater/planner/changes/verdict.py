@@ -8,7 +8,7 @@ from typing import Literal
 
 from headwater.planner.changes.facts import Facts, columns_of
 
-Effect = Literal["new", "unchanged", "resumes", "rebuild", "loses", "gone"]
+Effect = Literal["new", "unchanged", "resumes", "rebuild", "loses", "gone", "broken"]
 
 # What may change while a table goes on: rows from here on follow the new definition, those before the former.
 _FROM_HERE_ON = {
@@ -31,7 +31,8 @@ class Verdict:
 
     Attributes:
         effect: `new`: there is no table yet; `unchanged`; `resumes`: it goes on where it is; `rebuild`: it
-            can't; `loses`: rows would be lost; `gone`: the table is there, its definition is not.
+            can't; `loses`: rows would be lost; `gone`: the table is there, its definition is not;
+            `broken`: its log can't be read.
         why: what has changed, and what comes of it; a line each.
         follows: whether it is so because of a table above alone.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from headwater.errors import CommitError
 from headwater.project.definitions import Files, Table
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK
@@ -24,8 +25,9 @@ class Line:
             `state` (open windows), `ledger` (of files), `gaps` (in a topic), `engine`, `reference`, or
             `unknown`, where the definition is gone.
         source: what it reads.
-        status: `written`, `not written yet`, or `no definition`: the lake has it, the project has not.
-        state: what it holds; None where nothing is written, and for a CSV file.
+        status: `written`, `not written yet`, `broken`, or `no definition`: the lake has it, the project not.
+        state: what it holds; None where nothing is written or it is broken, and for a CSV file.
+        error: of a broken table, what is wrong and what to do.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Line:
     source: str
     status: str
     state: Summary | None
+    error: str = ""
 
     @property
     def layer(self) -> str:
@@ -52,10 +55,14 @@ def tables(project: Project) -> list[Line]:
     known = {line.name for line in lines}
     for name in sorted(places.keys() - known):
         status = "written" if is_engines(name) else "no definition"
-        lines.append(Line(name, kind(project, name), "", status, summary.of(places[name])))
+        lines.append(_line(name, kind(project, name), "", places[name], status))
     for reference in (found for found in project.references.values() if found.name != CLOCK):
-        held = summary.of(Place(reference.name, 1, reference.path)) if reference.path.is_dir() else None
-        lines.append(Line(reference.name, "reference", _relative(project, reference.path), "written", held))
+        source = _relative(project, reference.path)
+        if reference.path.is_dir():
+            place = Place(reference.name, 1, reference.path)
+            lines.append(_line(reference.name, "reference", source, place))
+        else:
+            lines.append(Line(reference.name, "reference", source, "written", None))
     return lines
 
 
@@ -89,10 +96,13 @@ def owner(project: Project, name: str) -> str | None:
     return next((table for table in project.names() if name in beside(table)), None)
 
 
-def _line(name: str, what: str, source: str, place: Place | None) -> Line:
+def _line(name: str, what: str, source: str, place: Place | None, status: str = "written") -> Line:
     if place is None:
         return Line(name, what, source, "not written yet", None)
-    return Line(name, what, source, "written", summary.of(place))
+    try:
+        return Line(name, what, source, status, summary.of(place))
+    except CommitError as e:
+        return Line(name, what, source, "broken", None, str(e))
 
 
 def _relative(project: Project, path: Path) -> str:

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from headwater.common import scratch
 from headwater.common.diff import Pair, Side, differ, only, same
@@ -21,7 +20,7 @@ from headwater.errors import QueryError
 from headwater.planner.changes import facts
 from headwater.query import at as past
 from headwater.query.sources import Sources
-from headwater.storage import log, summary
+from headwater.storage import delta, log, summary
 from headwater.storage.lake import Lake, files
 from headwater.storage.names import PARTIAL
 
@@ -125,7 +124,7 @@ def _keys(lake: Lake, name: str) -> tuple[str, ...]:
 
 
 def _side(table: Path, version: int) -> Side:
-    columns = pa.schema(DeltaTable(table, version=version).schema().to_arrow())
+    columns = pa.schema(delta.opened(table, version).schema().to_arrow())
     return Side(files(table, version), pa.schema([field for field in columns if field.name != PARTIAL]))
 
 

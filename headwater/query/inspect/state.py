@@ -10,7 +10,7 @@ from typing import Any
 from headwater import query
 from headwater.common import times
 from headwater.common.scratch import quoted
-from headwater.errors import ProjectError
+from headwater.errors import CommitError, ProjectError
 from headwater.planner.event_time import NEVER, EventTime
 from headwater.project.load import Project
 from headwater.project.watermarks import tolerance
@@ -50,6 +50,7 @@ class Kept:
             ever late, or none has come.
         late: how many rows came too late, once for each window; None where none can.
         partitions: how far each partition has come.
+        error: of a broken table, what is wrong and what to do; then nothing else is known.
     """
 
     table: str
@@ -59,36 +60,50 @@ class Kept:
     watermark: datetime | None
     late: int | None
     partitions: tuple[Partition, ...]
+    error: str = ""
 
 
 def kept(project: Project) -> list[Kept]:
     """Of each aggregate that has been written, what it keeps."""
-    places = Lake(project.conf.lake).places()
-    found = []
-    for name, table in project.tables.items():
-        state = places.get(state_name(name)) or places.get(name)
-        keeps = state_name(name) in places or (state is not None and summary.changes_in_place(state))
-        if table.view or state is None or not keeps:
-            continue
-        held, late = summary.of(state), places.get(late_name(name))
-        time = EventTime.parse(log.flows(places[name].path).get(name, {}).get("event_time"))
-        awaited = [each for each in time.reached if each not in time.idle]
-        low = max(time.low(awaited), time.closed)
-        found.append(
-            Kept(
-                table=name,
-                kept_in=state.name,
-                keys=held.rows,
-                bytes=held.bytes,
-                watermark=_at(low - tolerance(table)) if low > NEVER else None,
-                late=summary.of(late).rows if late else None,
-                partitions=tuple(
-                    Partition(each, _at(most), _at(time.seen[each]), each in time.idle)
-                    for each, most in sorted(time.reached.items())
-                ),
-            )
-        )
+    places, found = Lake(project.conf.lake).places(), []
+    for name in project.tables:
+        try:
+            keeps = of(project, places, name)
+        except CommitError as e:
+            keeps = Kept(name, "", None, 0, None, None, (), str(e))
+        if keeps is not None:
+            found.append(keeps)
     return found
+
+
+def of(project: Project, places: Mapping[str, Place], name: str) -> Kept | None:
+    """What a table keeps; None where it keeps nothing, or nothing yet.
+
+    Raises:
+        CommitError: it is broken.
+    """
+    table = project.tables.get(name)
+    state = places.get(state_name(name)) or places.get(name)
+    if table is None or table.view or state is None:
+        return None
+    if state_name(name) not in places and not summary.changes_in_place(state):
+        return None
+    held, late = summary.of(state), places.get(late_name(name))
+    time = EventTime.parse(log.flows(places[name].path).get(name, {}).get("event_time"))
+    awaited = [each for each in time.reached if each not in time.idle]
+    low = max(time.low(awaited), time.closed)
+    return Kept(
+        table=name,
+        kept_in=state.name,
+        keys=held.rows,
+        bytes=held.bytes,
+        watermark=_at(low - tolerance(table)) if low > NEVER else None,
+        late=summary.of(late).rows if late else None,
+        partitions=tuple(
+            Partition(each, _at(most), _at(time.seen[each]), each in time.idle)
+            for each, most in sorted(time.reached.items())
+        ),
+    )
 
 
 def rows(project: Project, table: str, keys: Mapping[str, Any], limit: int) -> Result:
@@ -107,7 +122,7 @@ def rows(project: Project, table: str, keys: Mapping[str, Any], limit: int) -> R
 def _place(project: Project, table: str) -> Place:
     project.definition(table)
     for one in kept(project):
-        if one.table == table:
+        if one.table == table and not one.error:
             return Lake(project.conf.lake).place(one.kept_in)
     raise ProjectError(
         f"{table} keeps nothing between batches, or nothing yet",

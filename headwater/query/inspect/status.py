@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,7 @@ from headwater.connectors import kafka
 from headwater.connectors.files.ledger import Ledger
 from headwater.connectors.files.source import source
 from headwater.connectors.kafka.broker import list_topics
-from headwater.errors import BrokerError, FlowError, Unavailable
+from headwater.errors import BrokerError, CommitError, FlowError, Unavailable
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.query.inspect import state
@@ -63,6 +64,7 @@ class Standing:
         amiss: how many files are not, or not wholly, in the table, and will not be: they could not be read,
             or were changed after they were taken; `<table>__files` says which and why.
         gaps: how many gaps in its topic were accepted; `<table>__gaps` says which and why.
+        error: of a broken table, what is wrong and what to do; then little else is known.
     """
 
     table: str
@@ -75,39 +77,54 @@ class Standing:
     unread: int | None = None
     amiss: int = 0
     gaps: int = 0
+    error: str = ""
 
 
 def standings(project: Project) -> list[Standing]:
     """Every table that a flow feeds, in the order of the graph. Nothing is started to find out."""
-    lake = Lake(project.conf.lake)
-    places, kept = lake.places(), {one.table: one for one in state.kept(project)}
-    ends = _ends(project)
-    found = []
+    lake, ends, found = Lake(project.conf.lake), _ends(project), []
     for name in project.names():
-        keeps = kept.get(name)
-        newest = committed = None
-        if name in places:
-            commit = log.read(places[name].path, log.head(places[name].path))
-            times = [flow["newest"] for flow in commit.flows.values() if flow.get("newest")]
-            newest = datetime.fromtimestamp(max(times) / 1000, UTC) if times else None
-            committed = commit.at if commit.version else None
-        known = ends is not None or name not in project.topics
-        ledger = Ledger.of(lake, name) if ledger_name(name) in places or name in project.files else None
-        found.append(
-            Standing(
-                table=name,
-                writer=lease.holder(lake.flow_folder(name)),
-                behind=lag(project, lake, name, ends or {}) if known else None,
-                newest=newest,
-                committed=committed,
-                watermark=keeps.watermark if keeps else None,
-                keys=keeps.keys if keeps else None,
-                unread=_unread(project, ledger, name) if ledger else None,
-                amiss=len(ledger.amiss()) if ledger else 0,
-                gaps=summary.of(places[gaps_name(name)]).rows or 0 if gaps_name(name) in places else 0,
-            )
-        )
+        writer = lease.holder(lake.flow_folder(name))
+        try:
+            found.append(_standing(project, lake, name, writer, ends))
+        except CommitError as e:
+            found.append(Standing(name, writer, None, None, None, None, None, error=str(e)))
     return found
+
+
+def _standing(
+    project: Project, lake: Lake, name: str, writer: int | None, ends: Mapping[str, int] | None
+) -> Standing:
+    """One table.
+
+    Raises:
+        CommitError: it is broken.
+    """
+    places = lake.places()
+    keeps = state.of(project, places, name)
+    newest = committed = None
+    if name in places:
+        commit = log.read(places[name].path, log.head(places[name].path))
+        times = [flow["newest"] for flow in commit.flows.values() if flow.get("newest")]
+        newest = datetime.fromtimestamp(max(times) / 1000, UTC) if times else None
+        committed = commit.at if commit.version else None
+    behind = None
+    if ends is not None or name not in project.topics:
+        with suppress(CommitError):  # of its input, which has a line of its own
+            behind = lag(project, lake, name, ends or {})
+    ledger = Ledger.of(lake, name) if ledger_name(name) in places or name in project.files else None
+    return Standing(
+        table=name,
+        writer=writer,
+        behind=behind,
+        newest=newest,
+        committed=committed,
+        watermark=keeps.watermark if keeps else None,
+        keys=keeps.keys if keeps else None,
+        unread=_unread(project, ledger, name) if ledger else None,
+        amiss=len(ledger.amiss()) if ledger else 0,
+        gaps=summary.of(places[gaps_name(name)]).rows or 0 if gaps_name(name) in places else 0,
+    )
 
 
 def _unread(project: Project, ledger: Ledger, name: str) -> int | None:

@@ -21,6 +21,7 @@ def make(cut: Cut, source: Lake, into: Lake, *, full: bool = False, own_ids: boo
     Raises:
         CommitError: a file is gone.
     """
+    into.begin()
     places = {}
     for name, chosen in cut.items():
         old = chosen.place

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from headwater.errors import CommitError
 from headwater.planner.changes.facts import FILE as DEFINITION
-from headwater.storage import log
+from headwater.storage import delta, log
 from headwater.storage.lake import Lake, files
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -69,7 +69,7 @@ def take(
 
 def empty(table: Path, into: Path) -> None:
     """Make `into` a table like another one that holds nothing."""
-    like = DeltaTable(table)
+    like = delta.opened(table)
     about = like.metadata()
     DeltaTable.create(
         into,

@@ -1,0 +1,20 @@
+"""The program `headwater`."""
+
+from __future__ import annotations
+
+from headwater.common import interrupts
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C ends it in one line from here on."""
+    interrupts.watch()
+    try:
+        from headwater import cli
+
+        cli.main()
+    except KeyboardInterrupt:
+        interrupts.leave()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Ctrl-C: one line and exit code 130, at any moment, whatever the process is doing.
+
+Python's own handler runs between two steps of Python, not while a library computes. So a thread hears of each
+signal as well: it stops what can be stopped, and ends a process that does not end by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, NoReturn
+
+CODE = 130  # as of a process that SIGINT has ended
+GRACE = 5.0  # seconds that a command gets to put its things in order
+TWICE = 1.0  # seconds within which a second signal is the first: `timeout` sends it to the group, too
+_stops: list[Callable[[], object]] = []
+_seen = threading.Event()
+_unsaid = threading.Lock()
+
+
+def watch() -> None:
+    """Let SIGINT end this process from now on, wherever no command has a handler of its own."""
+    heard, says = os.pipe()
+    os.set_blocking(says, False)
+    signal.set_wakeup_fd(says, warn_on_full_buffer=False)
+    sys.unraisablehook = _unraisable
+    signal.signal(signal.SIGINT, _interrupt)
+    threading.Thread(target=_listen, args=(heard,), name="interrupts", daemon=True).start()
+
+
+def seen() -> bool:
+    """Whether the process was interrupted, so that whatever else fails now fails because of it."""
+    return _seen.is_set()
+
+
+def say() -> None:
+    """Tell a person that the process was interrupted: once."""
+    if _unsaid.acquire(blocking=False):
+        print("headwater: interrupted", file=sys.stderr, flush=True)
+
+
+def leave() -> None:
+    """Say so, and end the process."""
+    say()
+    os._exit(CODE)
+
+
+def ask(stop: Callable[[], object]) -> dict[signal.Signals, Any]:
+    """Let SIGINT and SIGTERM call `stop`; a second one ends the process, but the first sent twice is one.
+
+    Returns:
+        {signal → what was called before}
+    """
+    first: list[float] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        first.append(time.monotonic())
+        if first[-1] - first[0] > TWICE:
+            os._exit(128 + number)
+        stop()
+
+    return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+@contextmanager
+def stopping(stop: Callable[[], object]) -> Iterator[None]:
+    """Have `stop` called, again and again, once the process is interrupted in here."""
+    _stops.append(stop)
+    try:
+        yield
+    finally:
+        _stops.remove(stop)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    _seen.set()  # before a library says in words of its own that it was interrupted
+    raise KeyboardInterrupt
+
+
+def _listen(heard: int) -> None:
+    while not (_is_interrupt(heard) and signal.getsignal(signal.SIGINT) is _interrupt):
+        pass
+    _seen.set()
+    first = time.monotonic()
+    while (since := time.monotonic() - first) < GRACE:
+        for stop in list(_stops):
+            with suppress(Exception):  # what it would stop has just ended
+                stop()
+        if select.select([heard], [], [], 0.1)[0] and _is_interrupt(heard) and since > TWICE:
+            break
+    leave()
+
+
+def _is_interrupt(heard: int) -> bool:
+    return os.read(heard, 1) == bytes([signal.SIGINT])
+
+
+def _unraisable(raised: sys.UnraisableHookArgs) -> None:
+    if not issubclass(raised.exc_type, KeyboardInterrupt):  # raised where nothing can be: the thread ends it
+        sys.__unraisablehook__(raised)

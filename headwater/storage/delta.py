@@ -1,0 +1,147 @@
+"""A Delta table at a path: opened, and its log read entry by entry; what is gone or damaged is named."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from headwater.errors import CommitError
+from headwater.errors.causes import first_line
+
+LOG = "_delta_log"
+_CHECKPOINT = ".checkpoint.parquet"
+_ENTRIES = f"{'[0-9]' * 20}.json"
+_GENERATION = re.compile(r"g\d{4,}")
+
+
+def opened(table: Path, version: int | None = None) -> DeltaTable:
+    """A Delta table as it was at `version`; by default the newest.
+
+    Raises:
+        CommitError: it is gone, or something of its log can't be read.
+    """
+    try:
+        found = DeltaTable(table, version=version)
+    except TableNotFoundError:
+        raise _gone(table) from None
+    except DeltaError as e:
+        _mend(table, version, first_line(e))
+        return opened(table, version)
+    for at in _replayed(table, int(found.version())):
+        if not entry(table, at).stat().st_size:  # read as a version without changes: its rows would miss
+            actions(table, at)
+    return found
+
+
+def entry(table: Path, version: int) -> Path:
+    """Where the log has the commit of a version."""
+    return table / LOG / f"{version:020d}.json"
+
+
+def actions(table: Path, version: int) -> list[dict[str, Any]]:
+    """What the commit of a version says.
+
+    Raises:
+        CommitError: it is gone, or can't be read; or the table is gone.
+    """
+    file = entry(table, version)
+    try:
+        found = [json.loads(line) for line in file.read_bytes().splitlines() if line]
+    except FileNotFoundError:
+        if not any((table / LOG).glob(_ENTRIES)):
+            raise _gone(table) from None
+        raise CommitError(
+            f"{file}: version {version} is gone from the log",
+            code="LOG_SHORTENED",
+            table=name_of(table),
+            file=file,
+            hint="rebuild the tables below",
+        ) from None
+    except ValueError as e:
+        raise _damaged(table, file, first_line(e)) from None
+    if not found:
+        raise _damaged(table, file, "it is empty")
+    return found
+
+
+def name_of(table: Path) -> str:
+    """The name of the table of which a generation lies at the path; of any other its folder's."""
+    above = table.parent
+    return f"{above.parent.name}.{above.name}" if _GENERATION.fullmatch(table.name) else table.name
+
+
+def _replayed(table: Path, version: int | None) -> Iterator[int]:
+    """The versions that a reader of one (by default the newest) replays: those since a checkpoint."""
+    if version is None:
+        version = max((int(file.stem) for file in (table / LOG).glob(_ENTRIES)), default=-1)
+    while entry(table, version).exists():
+        yield version
+        if entry(table, version).with_suffix(_CHECKPOINT).exists():
+            return
+        version -= 1
+
+
+def _mend(table: Path, version: int | None, why: str) -> None:
+    """Remove a checkpoint that can't be read: it only says again what the entries before it do.
+
+    Raises:
+        CommitError: that is not what is wrong, or these entries are not there any more.
+    """
+    oldest = 0
+    for oldest in _replayed(table, version):
+        actions(table, oldest)
+    checkpoint, hint = entry(table, oldest).with_suffix(_CHECKPOINT), table / LOG / "_last_checkpoint"
+    if _is_whole(checkpoint) or not (checkpoint.exists() or hint.exists()):
+        raise _damaged(table, table / LOG, why)
+    for at in range(oldest):
+        if not entry(table, at).exists():
+            lost = checkpoint if checkpoint.exists() else entry(table, oldest - 1)
+            raise _damaged(table, lost, "it is no Parquet" if lost == checkpoint else "it is gone")
+    checkpoint.unlink(missing_ok=True)
+    hint.unlink(missing_ok=True)
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """Whether the footer of a Parquet file can be read."""
+    try:
+        pq.read_metadata(checkpoint)
+    except (OSError, pa.ArrowException):
+        return False
+    return True
+
+
+def _gone(table: Path) -> CommitError:
+    name = name_of(table)
+    return CommitError(
+        f"{name}: there is no Delta table at {table}, where the catalog has it",
+        code="TABLE_MISSING",
+        table=name,
+        file=table,
+        hint=_way_out(name),
+    )
+
+
+def _damaged(table: Path, file: Path, why: str) -> CommitError:
+    name = name_of(table)
+    return CommitError(
+        f"{name}: {file} can't be read: {why}",
+        code="LOG_DAMAGED",
+        table=name,
+        file=file,
+        hint=_way_out(name),
+    )
+
+
+def _way_out(name: str) -> str:
+    layer, _, rest = name.partition(".")
+    if not rest or layer in ("bronze", "ops"):  # nothing else has its rows
+        return "put it back from a copy"
+    return f"put it back from a copy, or make the table anew: headwater rebuild {name}"

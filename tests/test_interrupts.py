@@ -1,0 +1,106 @@
+"""Ctrl-C: one line and exit code 130 at any moment; a run that is at work ends as asked, with 0."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+PROGRAM = [sys.executable, "-m", "headwater"]
+SLOW = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project that reads files, so that it needs no broker."""
+    for name, text in {
+        "conf/local.yaml": "kafka: embedded\n",
+        "bronze/raw.py": "import headwater as hw\nraw = hw.files('landing/*.json')\n",
+        "landing/1.json": '{"n": 1}\n',
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def begun(root: Path, *command: str) -> tuple[subprocess.Popen[str], psutil.Process]:
+    running = subprocess.Popen(
+        [*PROGRAM, *command, "--project", str(root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    return running, psutil.Process(running.pid)
+
+
+def until(condition: Callable[[], bool], within: float = 60.0) -> None:
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def works(process: psutil.Process, seconds: float) -> bool:
+    """Whether a process hears of signals, by a pipe of its own, and has computed so long."""
+    fds = Path(f"/proc/{process.pid}/fd")
+    pipes = [
+        fd for fd in os.listdir(fds) if os.path.realpath(fds / fd).rpartition("/")[2].startswith("pipe:")
+    ]
+    return len(pipes) >= 4 and process.cpu_times().user >= seconds
+
+
+@pytest.mark.parametrize("seconds", [0, 0.6, 1, 3], ids=lambda seconds: f"after {seconds} s of work")
+def test_a_query_that_is_interrupted_ends_in_one_line(root: Path, seconds: float) -> None:
+    running, process = begun(root, "query", SLOW)
+    until(lambda: works(process, seconds))
+    at = time.monotonic()
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=30)
+    assert (running.returncode, out, err) == (130, "", "headwater: interrupted\n")
+    assert time.monotonic() - at < 20  # the bound of its grace, on a machine that does other things, too
+    assert not list(root.glob(".headwater/duckdb-*"))
+
+
+def test_what_does_not_stop_is_ended(root: Path) -> None:
+    text = (
+        "import threading, time\n"
+        "from headwater.common import interrupts\n"
+        "interrupts.GRACE = 0.5\n"
+        "interrupts.watch()\n"
+        "print('here', flush=True)\n"
+        "while True:\n"
+        "    try:\n"
+        "        time.sleep(60)\n"
+        "    except KeyboardInterrupt:\n"
+        "        pass\n"
+    )
+    running = subprocess.Popen([sys.executable, "-c", text], stdout=-1, stderr=-1, text=True)
+    assert running.stdout is not None and running.stdout.readline() == "here\n"
+    running.send_signal(signal.SIGINT)
+    assert running.communicate(timeout=30)[1] == "headwater: interrupted\n" and running.returncode == 130
+
+
+def test_a_run_that_starts_ends_in_one_line(root: Path) -> None:
+    running, process = begun(root, "run")
+    until(lambda: any("java" in child.name() for child in process.children()))
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, out, err) == (130, "", "headwater: interrupted\n")
+
+
+def test_a_run_that_is_asked_to_end_as_timeout_asks_ends_with_0(root: Path) -> None:
+    running, _ = begun(root, "run", "--json")
+    assert running.stdout is not None
+    while '"event": "batch"' not in running.stdout.readline():
+        assert running.poll() is None
+    running.send_signal(signal.SIGINT)  # `timeout -s INT` signals the process, then its group
+    os.killpg(running.pid, signal.SIGINT)
+    assert running.communicate(timeout=60)[1] == "" and running.returncode == 0
