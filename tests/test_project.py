@@ -41,6 +41,13 @@ ALERT = """import headwater as hw
 def alert(m):
     return m
 """
+PROCESS = """import headwater as hw
+
+
+@hw.process(source={source}, keys=["host"], event_time="at", delay="1s", columns="n INT", state="n INT")
+def p(row, key):
+    yield {{"n": 1}}
+"""
 Make = Callable[[dict[str, str]], Path]
 
 
@@ -180,6 +187,30 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
             "WRONG_FOLDER",
             "{root}/gold/t.sql: table 'silver.t' is in folder gold; name it gold.<name>",
         ),
+        (
+            {
+                "gold/t.sql": gold("SELECT 1 AS n FROM STREAM silver.readings").replace(
+                    "gold.t", "gold.`../../x`"
+                )
+            },
+            "TABLE_NAME_INVALID",
+            "{root}/gold/t.sql: 'gold.../../x' has other characters than letters, digits and _; name it",
+        ),
+        (
+            {"gold/p.py": PROCESS.format(source="['silver.readings', 'bronze.raw']")},
+            "SEVERAL_STREAMS",
+            "{root}/gold/p.py: gold.p reads 2 streams (silver.readings, bronze.raw); a table reads one",
+        ),
+        (
+            {"gold/p.py": PROCESS.format(source="['silver.readings', 'reference.hosts']"), **HOSTS},
+            "SEVERAL_STREAMS",
+            "gold.p reads silver.readings, reference.hosts; a process reads one table and nothing else",
+        ),
+        (
+            {"gold/p.py": PROCESS.format(source="[['silver.readings']]")},
+            "MODULE_FAILED",
+            "{root}/gold/p.py: TypeError: source = [['silver.readings']] is no name of a table",
+        ),
         ({"silver/bad.py": "x = 1\ndef f(:\n"}, "MODULE_FAILED", "{root}/silver/bad.py:2: SyntaxError: "),
         (
             {"silver/bad.py": "import nowhere_to_be_found\n"},
@@ -220,7 +251,15 @@ def test_a_wrong_graph_is_refused(make: Make, files: dict[str, str], code: Code,
         ("cores: 0\n", "CONF_INVALID", "key 'cores': "),
         ("kafka: 5\n", "CONF_INVALID", "key 'kafka"),
         ("a: [\n", "CONF_INVALID", "not valid YAML"),
-        ("- a\n", "CONF_INVALID", "conf/local.yaml: "),
+        ("- a\n", "CONF_INVALID", "this is a list, not keys with values; write"),
+        ("embedded", "CONF_INVALID", "this is a str, not keys with values"),
+        ("cores: 1\nkafka: embedded\ncores: 2\n", "CONF_INVALID", "key 'cores' comes twice"),
+        ("maintain: {keep: 1h, keep: 2h}\n", "CONF_INVALID", "key 'keep' comes twice"),
+        (
+            "lake: s3://acme/lake\n",
+            "CONF_INVALID",
+            "key 'lake': Value error, a lake is a folder of this machine",
+        ),
         (
             "lake: env:HEADWATER_TEST_UNSET\n",
             "SECRET_MISSING",
@@ -237,6 +276,14 @@ def test_a_wrong_environment_is_refused(make: Make, text: str, code: Code, says:
     root = make({"conf/local.yaml": text})
     found = refusal(code, root)
     assert found.startswith(f"{root}/conf/local.yaml: ") and says in found
+
+
+def test_files_that_are_no_text_are_refused(make: Make) -> None:
+    root = make({})
+    for name, code in (("gold/t.sql", "SQL_INVALID"), ("conf/local.yaml", "CONF_INVALID")):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(b"\xff\xfe\x00")
+        assert refusal(code, root).startswith(f"{root}/{name}: this is no text in UTF-8; save it")  # type: ignore[arg-type]
 
 
 def test_an_unknown_environment_lists_the_known(make: Make) -> None:
@@ -394,6 +441,7 @@ BAD_BODIES = [
     ("None", "NOT_A_DATAFRAME", "returns NoneType; return a DataFrame"),
     ("raw.drop('_source')", "REQUIRED_COLUMN_MISSING", "drops the column _source; keep it"),
     ("raw.select('*', 'host')", "COLUMN_TWICE", "column host comes twice; rename or drop one"),
+    ("raw.withColumnRenamed('host', 'a`b')", "COLUMN_NOT_STORABLE", "column a`b has a backtick in its name"),
     ("raw.withColumn('x', F.lit(None))", "COLUMN_NOT_STORABLE", "column x has no type; cast it"),
     (
         "raw.withColumn('x', F.current_timestamp())",
