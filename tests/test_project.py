@@ -16,6 +16,7 @@ from headwater.planner.analysis import Analysed
 from headwater.project import conf
 from headwater.project.load import Project
 from headwater.project.load import load_project as load
+from headwater.testing import Project as Tried
 
 BRONZE = "import headwater as hw\n\nraw = hw.topic('raw', partitions=2)\n"
 SILVER = """\"\"\"Readings.\"\"\"
@@ -238,6 +239,31 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
 def test_a_wrong_graph_is_refused(make: Make, files: dict[str, str], code: Code, says: str) -> None:
     root = make(files)
     assert says.format(root=root) in refusal(code, root)
+
+
+def test_functions_of_the_project_reach_the_workers(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "conf/local.yaml": "kafka: embedded\n",
+        "words_of_this_test.py": "def loud(text):\n    return text.upper() + MARK\n\nMARK = '!'\n",
+        "bronze/raw.py": BRONZE,
+        "silver/readings.py": """import headwater as hw
+from pyspark.sql import functions as F
+from words_of_this_test import loud
+
+def twice(text):
+    return loud(text) * 2
+
+@hw.table(source="bronze.raw", decode=hw.json("host STRING"))
+def readings(raw):
+    return raw.select(F.udf(twice)("host").alias("host"), "_source")
+""",
+    }
+    monkeypatch.syspath_prepend(str(tmp_path))
+    project = Tried(files, tmp_path, spark=interpreted)
+    project.send("raw", [{"host": "a"}]).step()
+    assert project.rows("silver.readings", "host") == [("A!A!",)]
 
 
 # The environment
