@@ -7,9 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from pyspark.sql import SparkSession
 from raising import raises_code
+from typer.testing import CliRunner
 
+from headwater.cli import app
 from headwater.errors.codes import Code
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
@@ -333,6 +336,89 @@ def test_secrets_are_resolved_and_kept_from_messages(make: Make, monkeypatch: py
         assert f"secret file {secret} can be read by others; run: chmod 600 {secret}" in refusal(
             "SECRET_EXPOSED", root
         )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kafka: {sasl.password: t0psecret}",
+        "kafka: {ssl.truststore.password: 12345}",
+        "kafka: {ssl.keystore.key: t0psecret}",
+        "kafka: {sasl.oauthbearer.client.credentials.client.secret: t0psecret}",
+        'kafka: {sasl.jaas.config: \'x.PlainLoginModule required username="a" password="t0psecret";\'}',
+        "librdkafka: {sasl.password: t0psecret}",
+        "librdkafka: {ssl.key.pem: t0psecret}",
+        "spark: {spark.ssl.keyPassword: t0psecret}",
+        "spark: {spark.hadoop.fs.s3a.secret.key: t0psecret}",
+        "spark: {spark.hadoop.fs.azure.account.key.acme.blob.core.windows.net: t0psecret}",
+        "spark: {spark.driver.extraJavaOptions: '-Djavax.net.ssl.keyStorePassword=t0psecret'}",
+        "postgres: {dwh: {host: localhost, sslpassword: t0psecret}}",
+    ],
+)
+def test_a_secret_that_stands_in_the_file_is_refused(make: Make, text: str) -> None:
+    root = make({"conf/local.yaml": text})
+    found = refusal("SECRET_IN_CONF", root)
+    assert found.startswith(f"{root}/conf/local.yaml: {text.partition(':')[0]}.")
+    assert "t0psecret" not in found and "12345" not in found
+
+
+def test_options_that_only_speak_of_secrets_are_taken(make: Make) -> None:
+    options = {
+        "ssl.truststore.location": "/etc/ssl/trust.jks",
+        "ssl.key.location": "/etc/ssl/key.pem",
+        "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
+        "sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;",
+    }
+    spark = {
+        "spark.hadoop.fs.s3a.aws.credentials.provider": "x.Provider",
+        "spark.redaction.regex": "password|token",
+    }
+    root = make({"conf/local.yaml": yaml.safe_dump({"kafka": options, "spark": spark})})
+    found = load(root).conf
+    assert (found.kafka, found.spark) == (options, spark)
+
+
+def test_a_secret_is_in_no_file_no_event_and_no_message(
+    interpreted: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HEADWATER_TEST_JAAS", 'x.PlainLoginModule required password="t0psecret";')
+    monkeypatch.setenv("HEADWATER_TEST_SECRET", "t0psecret")
+    secret = "env:HEADWATER_TEST_SECRET"
+    options = {
+        "kafka": {
+            "bootstrap.servers": "127.0.0.1:1",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": "env:HEADWATER_TEST_JAAS",
+        },
+        "librdkafka": {"sasl.username": "a", "sasl.password": secret, "socket.timeout.ms": 1000},
+        "spark": {"spark.ssl.keyPassword": secret},
+        "opensearch": {"logs": {"hosts": ["http://127.0.0.1:1"], "user": "a", "password": secret}},
+        "postgres": {"dwh": {"host": "127.0.0.1", "port": 1, "password": secret}},
+    }
+    project = Tried(
+        {
+            "conf/local.yaml": yaml.safe_dump(options),
+            "bronze/raw.py": "import headwater as hw\nraw = hw.topic('raw')\n",
+            "silver/readings.py": silver('raw.selectExpr("1 / usage AS n", "_source")'),
+        },
+        tmp_path,
+        spark=interpreted,
+    )
+    said = [repr(project.definitions.conf.kafka)]
+    assert "t0psecret" in said.pop()
+    project.send("raw", [{"host": "a", "usage": 1.0}]).step()
+    (tmp_path / "conf" / "local.yaml").write_text(yaml.safe_dump({**options, "cores": secret}))
+    said.append(refusal("CONF_INVALID", tmp_path))
+    (tmp_path / "conf" / "local.yaml").write_text(yaml.safe_dump(options))
+    for command in (["ls"], ["describe", "silver.readings"], ["status"], ["kafka", "topics"], ["plan"]):
+        said.append(CliRunner().invoke(app, [*command, "--project", str(tmp_path)]).output)
+    said += [project.notices, repr(project.events), *capfd.readouterr()]
+    said += [path.read_bytes().decode("utf-8", "replace") for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(said) > 10 and [text for text in said if "t0psecret" in text] == []
 
 
 def test_an_empty_secret_is_refused(make: Make) -> None:
