@@ -19,6 +19,7 @@ from headwater.planner.analysis import Analysed
 from headwater.project import conf
 from headwater.project.load import Project
 from headwater.project.load import load_project as load
+from headwater.storage.file_system import refuse_remote
 from headwater.testing import Project as Tried
 
 BRONZE = "import headwater as hw\n\nraw = hw.topic('raw', partitions=2)\n"
@@ -427,6 +428,32 @@ def test_an_empty_secret_is_refused(make: Make) -> None:
     secret.touch(mode=0o600)
     (root / "conf" / "local.yaml").write_text(f"kafka: {{password: 'file:{secret}'}}\n")
     assert f"secret file {secret} is empty" in refusal("SECRET_MISSING", root)
+
+
+def test_the_engine_keeps_its_folder_for_its_owner(make: Make) -> None:
+    root = make({})
+    for _ in range(2):
+        load(root)
+        assert (root / ".headwater").stat().st_mode & 0o777 == 0o700
+        (root / ".headwater").chmod(0o755)
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs"])
+def test_a_lake_on_a_network_file_system_is_refused(kind: str) -> None:
+    mounts = f"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+23 22 0:40 / /mnt/their\\040disk rw,relatime shared:2 - {kind} server:/x rw
+24 23 8:2 / /mnt/their\\040disk/ours rw - xfs /dev/sdb rw
+"""
+    file = Path("conf/local.yaml")
+    for folder in ("/srv/lake", "/mnt/their disk/ours/lake", "/mnt/their disks/lake"):
+        refuse_remote(Path(folder), file, mounts)
+    with raises_code("LAKE_ON_NETWORK", match=f"local.yaml: the lake .* \\({kind}\\)", file=file):
+        refuse_remote(Path("/mnt/their disk/lake"), file, mounts)
+
+
+def test_the_ports_of_spark_ask_for_a_secret(interpreted: SparkSession) -> None:
+    security = interpreted._jsparkSession.sparkContext().env().securityManager()
+    assert security.isAuthenticationEnabled() and len(security.getSecretKey()) > 30
 
 
 def test_a_relative_lake_is_below_the_project(make: Make) -> None:

@@ -30,10 +30,11 @@ from headwater.project.definitions import (
     Table,
     Topic,
 )
-from headwater.project.paths import find_project
+from headwater.project.paths import find_project, make_private
 from headwater.project.reference import Clock, Reference, find_references
 from headwater.project.suite import Suite, find_suites, of_whole_table
 from headwater.runtime import jvm
+from headwater.storage.file_system import refuse_remote
 
 LAYERS = ("bronze", "silver", "gold")
 FINAL_TRIGGER = "2s"  # of such: windows wait for their delay anyhow, and the corrected table shall be fresh
@@ -110,6 +111,8 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     """
     root = find_project(root)
     conf = configuration.load(root, env)
+    refuse_remote(conf.lake, root / "conf" / f"{env}.yaml")
+    make_private(root)
     jvm.size(conf.memory)
     declared = [d for layer in LAYERS for path in _files(root / layer) for d in _declarations(path, layer)]
     _ship(root)
