@@ -564,6 +564,8 @@ GOOD_BODIES = [
     "raw.join(F.broadcast(hosts), 'host').join(hosts.alias('again').drop('site'), 'host')",
     "raw.join(hosts, 'host', 'left_anti')",
     "hosts.join(raw, 'host', 'right')",
+    "raw.withColumnRenamed('at', 'a`t')"
+    ".withColumn('w', hw.cumulative_windows('a`t', size='1 day', step='1 hour')).drop('a`t')",
 ]
 
 
