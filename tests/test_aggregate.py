@@ -407,6 +407,15 @@ def test_a_sum_that_just_fits_its_type_is_kept(interpreted: SparkSession, tmp_pa
 
 
 @pytest.mark.parametrize("keep", ["maintained", "combined"])
+def test_names_of_columns_may_have_quotes(interpreted: SparkSession, tmp_path: Path, keep: str) -> None:
+    sql = """SELECT k AS `the "k'ey.`, at AS `a"t`, sum(n) AS `it's "n".`, avg(n) AS `a"v'g`,
+        max_by(s, n) AS `l'a"st` FROM rows GROUP BY k, at"""
+    batches = [[row(k="a", at=T0, n=n, s=str(n))] for n in (1, 3)]
+    kept = {"maintained": maintained, "combined": combined}[keep](interpreted, sql, batches, tmp_path)
+    assert kept == table(query(interpreted, sql, [row for batch in batches for row in batch]))
+
+
+@pytest.mark.parametrize("keep", ["maintained", "combined"])
 def test_an_average_does_not_outgrow_a_whole_number(
     interpreted: SparkSession, tmp_path: Path, keep: str
 ) -> None:

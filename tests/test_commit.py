@@ -45,7 +45,7 @@ class Flow:
         columns = COUNTS if kind in MERGED else COLUMNS
 
         def merge(table: Target, rows: pa.Table, identity: Identity) -> int:
-            return table.merge(rows, AGGREGATE.keys, AGGREGATE.merged(), identity)
+            return table.merge(rows, AGGREGATE.keys, AGGREGATE.merged(rows.schema), identity)
 
         self.table = Target(self.lake.create(FLOW, columns, properties={}))
         self.intents = IntentFile(self.lake.flow_folder(FLOW))

@@ -49,7 +49,9 @@ def merge(target: Target, held: Held, windows: list[int]) -> None:
     """One reading of each host in each of these windows."""
     keys = [(host, at(window)) for window in windows for host in HOSTS]
     rows = pa.table([[h for h, _ in keys], [t for _, t in keys], [1] * len(keys)], schema=COLUMNS)
-    target.merge(rows, COUNTS.keys, COUNTS.merged(), Identity("gold.x", 1, target.last("gold.x") + 1, {}))
+    target.merge(
+        rows, COUNTS.keys, COUNTS.merged(COLUMNS), Identity("gold.x", 1, target.last("gold.x") + 1, {})
+    )
     held.update({key: held.get(key, 0) + 1 for key in keys})
 
 
@@ -208,7 +210,7 @@ def test_rows_that_go_and_keys_that_are_no_time(tmp_path: Path) -> None:
     for turn in range(5):
         keys = [f"k{n}" for n in range(100 if turn < 2 else 3)]
         batch = pa.table([keys, [1] * len(keys)], schema=plain)
-        other.merge(batch, by_key.keys, by_key.merged(), Identity("gold.y", 1, turn, {}))
+        other.merge(batch, by_key.keys, by_key.merged(batch.schema), Identity("gold.y", 1, turn, {}))
     assert other.version == 5  # one commit each
 
 

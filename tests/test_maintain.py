@@ -177,7 +177,7 @@ def test_rows_that_change_in_place_are_sorted_by_key_once_merges_leave_them_alon
     target.merge(
         pa.table([["k001", "new"], [5, 1]], schema=COUNTS),
         BY_KEY.keys,
-        BY_KEY.merged(),
+        BY_KEY.merged(COUNTS),
         Identity("gold.t", 1, 40, {}),
     )
     held = {row["k"]: row["n"] for row in target.held(COUNTS).to_pylist()}
@@ -210,7 +210,7 @@ def test_a_checkpoint_forgets_files_that_are_gone(tmp_path: Path) -> None:
         for _ in range(times):
             sequence = target.last("gold.t") + 1
             batch = pa.table([["k"], [1]], schema=COUNTS)
-            target.merge(batch, BY_KEY.keys, BY_KEY.merged(), Identity("gold.t", 1, sequence, {}))
+            target.merge(batch, BY_KEY.keys, BY_KEY.merged(batch.schema), Identity("gold.t", 1, sequence, {}))
 
     def size() -> int:
         target.checkpoint(1)

@@ -7,15 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from pyspark.sql import SparkSession
 from raising import raises_code
+from typer.testing import CliRunner
 
+from headwater.cli import app
 from headwater.errors.codes import Code
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.project import conf
 from headwater.project.load import Project
 from headwater.project.load import load_project as load
+from headwater.storage.file_system import refuse_remote
+from headwater.testing import Project as Tried
 
 BRONZE = "import headwater as hw\n\nraw = hw.topic('raw', partitions=2)\n"
 SILVER = """\"\"\"Readings.\"\"\"
@@ -40,6 +45,13 @@ ALERT = """import headwater as hw
 @hw.alert(topic="a", source="silver.readings", decode=hw.json("a INT"))
 def alert(m):
     return m
+"""
+PROCESS = """import headwater as hw
+
+
+@hw.process(source={source}, keys=["host"], event_time="at", delay="1s", columns="n INT", state="n INT")
+def p(row, key):
+    yield {{"n": 1}}
 """
 Make = Callable[[dict[str, str]], Path]
 
@@ -180,6 +192,30 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
             "WRONG_FOLDER",
             "{root}/gold/t.sql: table 'silver.t' is in folder gold; name it gold.<name>",
         ),
+        (
+            {
+                "gold/t.sql": gold("SELECT 1 AS n FROM STREAM silver.readings").replace(
+                    "gold.t", "gold.`../../x`"
+                )
+            },
+            "TABLE_NAME_INVALID",
+            "{root}/gold/t.sql: 'gold.../../x' has other characters than letters, digits and _; name it",
+        ),
+        (
+            {"gold/p.py": PROCESS.format(source="['silver.readings', 'bronze.raw']")},
+            "SEVERAL_STREAMS",
+            "{root}/gold/p.py: gold.p reads 2 streams (silver.readings, bronze.raw); a table reads one",
+        ),
+        (
+            {"gold/p.py": PROCESS.format(source="['silver.readings', 'reference.hosts']"), **HOSTS},
+            "SEVERAL_STREAMS",
+            "gold.p reads silver.readings, reference.hosts; a process reads one table and nothing else",
+        ),
+        (
+            {"gold/p.py": PROCESS.format(source="[['silver.readings']]")},
+            "MODULE_FAILED",
+            "{root}/gold/p.py: TypeError: source = [['silver.readings']] is no name of a table",
+        ),
         ({"silver/bad.py": "x = 1\ndef f(:\n"}, "MODULE_FAILED", "{root}/silver/bad.py:2: SyntaxError: "),
         (
             {"silver/bad.py": "import nowhere_to_be_found\n"},
@@ -209,6 +245,31 @@ def test_a_wrong_graph_is_refused(make: Make, files: dict[str, str], code: Code,
     assert says.format(root=root) in refusal(code, root)
 
 
+def test_functions_of_the_project_reach_the_workers(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "conf/local.yaml": "kafka: embedded\n",
+        "words_of_this_test.py": "def loud(text):\n    return text.upper() + MARK\n\nMARK = '!'\n",
+        "bronze/raw.py": BRONZE,
+        "silver/readings.py": """import headwater as hw
+from pyspark.sql import functions as F
+from words_of_this_test import loud
+
+def twice(text):
+    return loud(text) * 2
+
+@hw.table(source="bronze.raw", decode=hw.json("host STRING"))
+def readings(raw):
+    return raw.select(F.udf(twice)("host").alias("host"), "_source")
+""",
+    }
+    monkeypatch.syspath_prepend(str(tmp_path))
+    project = Tried(files, tmp_path, spark=interpreted)
+    project.send("raw", [{"host": "a"}]).step()
+    assert project.rows("silver.readings", "host") == [("A!A!",)]
+
+
 # The environment
 
 
@@ -220,7 +281,15 @@ def test_a_wrong_graph_is_refused(make: Make, files: dict[str, str], code: Code,
         ("cores: 0\n", "CONF_INVALID", "key 'cores': "),
         ("kafka: 5\n", "CONF_INVALID", "key 'kafka"),
         ("a: [\n", "CONF_INVALID", "not valid YAML"),
-        ("- a\n", "CONF_INVALID", "conf/local.yaml: "),
+        ("- a\n", "CONF_INVALID", "this is a list, not keys with values; write"),
+        ("embedded", "CONF_INVALID", "this is a str, not keys with values"),
+        ("cores: 1\nkafka: embedded\ncores: 2\n", "CONF_INVALID", "key 'cores' comes twice"),
+        ("maintain: {keep: 1h, keep: 2h}\n", "CONF_INVALID", "key 'keep' comes twice"),
+        (
+            "lake: s3://acme/lake\n",
+            "CONF_INVALID",
+            "key 'lake': Value error, a lake is a folder of this machine",
+        ),
         (
             "lake: env:HEADWATER_TEST_UNSET\n",
             "SECRET_MISSING",
@@ -237,6 +306,14 @@ def test_a_wrong_environment_is_refused(make: Make, text: str, code: Code, says:
     root = make({"conf/local.yaml": text})
     found = refusal(code, root)
     assert found.startswith(f"{root}/conf/local.yaml: ") and says in found
+
+
+def test_files_that_are_no_text_are_refused(make: Make) -> None:
+    root = make({})
+    for name, code in (("gold/t.sql", "SQL_INVALID"), ("conf/local.yaml", "CONF_INVALID")):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(b"\xff\xfe\x00")
+        assert refusal(code, root).startswith(f"{root}/{name}: this is no text in UTF-8; save it")  # type: ignore[arg-type]
 
 
 def test_an_unknown_environment_lists_the_known(make: Make) -> None:
@@ -262,12 +339,121 @@ def test_secrets_are_resolved_and_kept_from_messages(make: Make, monkeypatch: py
         )
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kafka: {sasl.password: t0psecret}",
+        "kafka: {ssl.truststore.password: 12345}",
+        "kafka: {ssl.keystore.key: t0psecret}",
+        "kafka: {sasl.oauthbearer.client.credentials.client.secret: t0psecret}",
+        'kafka: {sasl.jaas.config: \'x.PlainLoginModule required username="a" password="t0psecret";\'}',
+        "librdkafka: {sasl.password: t0psecret}",
+        "librdkafka: {ssl.key.pem: t0psecret}",
+        "spark: {spark.ssl.keyPassword: t0psecret}",
+        "spark: {spark.hadoop.fs.s3a.secret.key: t0psecret}",
+        "spark: {spark.hadoop.fs.azure.account.key.acme.blob.core.windows.net: t0psecret}",
+        "spark: {spark.driver.extraJavaOptions: '-Djavax.net.ssl.keyStorePassword=t0psecret'}",
+        "postgres: {dwh: {host: localhost, sslpassword: t0psecret}}",
+    ],
+)
+def test_a_secret_that_stands_in_the_file_is_refused(make: Make, text: str) -> None:
+    root = make({"conf/local.yaml": text})
+    found = refusal("SECRET_IN_CONF", root)
+    assert found.startswith(f"{root}/conf/local.yaml: {text.partition(':')[0]}.")
+    assert "t0psecret" not in found and "12345" not in found
+
+
+def test_options_that_only_speak_of_secrets_are_taken(make: Make) -> None:
+    options = {
+        "ssl.truststore.location": "/etc/ssl/trust.jks",
+        "ssl.key.location": "/etc/ssl/key.pem",
+        "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
+        "sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;",
+    }
+    spark = {
+        "spark.hadoop.fs.s3a.aws.credentials.provider": "x.Provider",
+        "spark.redaction.regex": "password|token",
+    }
+    root = make({"conf/local.yaml": yaml.safe_dump({"kafka": options, "spark": spark})})
+    found = load(root).conf
+    assert (found.kafka, found.spark) == (options, spark)
+
+
+def test_a_secret_is_in_no_file_no_event_and_no_message(
+    interpreted: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HEADWATER_TEST_JAAS", 'x.PlainLoginModule required password="t0psecret";')
+    monkeypatch.setenv("HEADWATER_TEST_SECRET", "t0psecret")
+    secret = "env:HEADWATER_TEST_SECRET"
+    options = {
+        "kafka": {
+            "bootstrap.servers": "127.0.0.1:1",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": "env:HEADWATER_TEST_JAAS",
+        },
+        "librdkafka": {"sasl.username": "a", "sasl.password": secret, "socket.timeout.ms": 1000},
+        "spark": {"spark.ssl.keyPassword": secret},
+        "opensearch": {"logs": {"hosts": ["http://127.0.0.1:1"], "user": "a", "password": secret}},
+        "postgres": {"dwh": {"host": "127.0.0.1", "port": 1, "password": secret}},
+    }
+    project = Tried(
+        {
+            "conf/local.yaml": yaml.safe_dump(options),
+            "bronze/raw.py": "import headwater as hw\nraw = hw.topic('raw')\n",
+            "silver/readings.py": silver('raw.selectExpr("1 / usage AS n", "_source")'),
+        },
+        tmp_path,
+        spark=interpreted,
+    )
+    said = [repr(project.definitions.conf.kafka)]
+    assert "t0psecret" in said.pop()
+    project.send("raw", [{"host": "a", "usage": 1.0}]).step()
+    (tmp_path / "conf" / "local.yaml").write_text(yaml.safe_dump({**options, "cores": secret}))
+    said.append(refusal("CONF_INVALID", tmp_path))
+    (tmp_path / "conf" / "local.yaml").write_text(yaml.safe_dump(options))
+    for command in (["ls"], ["describe", "silver.readings"], ["status"], ["kafka", "topics"], ["plan"]):
+        said.append(CliRunner().invoke(app, [*command, "--project", str(tmp_path)]).output)
+    said += [project.notices, repr(project.events), *capfd.readouterr()]
+    said += [path.read_bytes().decode("utf-8", "replace") for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(said) > 10 and [text for text in said if "t0psecret" in text] == []
+
+
 def test_an_empty_secret_is_refused(make: Make) -> None:
     root = make({})
     secret = root / "secret"
     secret.touch(mode=0o600)
     (root / "conf" / "local.yaml").write_text(f"kafka: {{password: 'file:{secret}'}}\n")
     assert f"secret file {secret} is empty" in refusal("SECRET_MISSING", root)
+
+
+def test_the_engine_keeps_its_folder_for_its_owner(make: Make) -> None:
+    root = make({})
+    for _ in range(2):
+        load(root)
+        assert (root / ".headwater").stat().st_mode & 0o777 == 0o700
+        (root / ".headwater").chmod(0o755)
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs"])
+def test_a_lake_on_a_network_file_system_is_refused(kind: str) -> None:
+    mounts = f"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+23 22 0:40 / /mnt/their\\040disk rw,relatime shared:2 - {kind} server:/x rw
+24 23 8:2 / /mnt/their\\040disk/ours rw - xfs /dev/sdb rw
+"""
+    file = Path("conf/local.yaml")
+    for folder in ("/srv/lake", "/mnt/their disk/ours/lake", "/mnt/their disks/lake"):
+        refuse_remote(Path(folder), file, mounts)
+    with raises_code("LAKE_ON_NETWORK", match=f"local.yaml: the lake .* \\({kind}\\)", file=file):
+        refuse_remote(Path("/mnt/their disk/lake"), file, mounts)
+
+
+def test_the_ports_of_spark_ask_for_a_secret(interpreted: SparkSession) -> None:
+    security = interpreted._jsparkSession.sparkContext().env().securityManager()
+    assert security.isAuthenticationEnabled() and len(security.getSecretKey()) > 30
 
 
 def test_a_relative_lake_is_below_the_project(make: Make) -> None:
@@ -378,6 +564,8 @@ GOOD_BODIES = [
     "raw.join(F.broadcast(hosts), 'host').join(hosts.alias('again').drop('site'), 'host')",
     "raw.join(hosts, 'host', 'left_anti')",
     "hosts.join(raw, 'host', 'right')",
+    "raw.withColumnRenamed('at', 'a`t')"
+    ".withColumn('w', hw.cumulative_windows('a`t', size='1 day', step='1 hour')).drop('a`t')",
 ]
 
 
@@ -394,6 +582,7 @@ BAD_BODIES = [
     ("None", "NOT_A_DATAFRAME", "returns NoneType; return a DataFrame"),
     ("raw.drop('_source')", "REQUIRED_COLUMN_MISSING", "drops the column _source; keep it"),
     ("raw.select('*', 'host')", "COLUMN_TWICE", "column host comes twice; rename or drop one"),
+    ("raw.withColumnRenamed('host', 'a`b')", "COLUMN_NOT_STORABLE", "column a`b has a backtick in its name"),
     ("raw.withColumn('x', F.lit(None))", "COLUMN_NOT_STORABLE", "column x has no type; cast it"),
     (
         "raw.withColumn('x', F.current_timestamp())",

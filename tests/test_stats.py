@@ -134,7 +134,7 @@ def test_a_merge_finds_rows_at_the_ends_of_its_bounds(tmp_path: Path) -> None:
     parts = [pa.table({"ts": pa.array([at], columns.field("ts").type), "n": [1]}) for at in times]
     parts.append(pa.table({"ts": far, "n": [1]}))
     for sequence, part in enumerate([*parts, *parts, pa.concat_tables(parts)]):
-        target.merge(part, aggregate.keys, aggregate.merged(), Identity("gold.t", 1, sequence, {}))
+        target.merge(part, aggregate.keys, aggregate.merged(part.schema), Identity("gold.t", 1, sequence, {}))
     found = pa.table(target._table.to_pyarrow_table())
     assert found["n"].to_pylist() == [3] * len(parts)
 

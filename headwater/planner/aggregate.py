@@ -28,6 +28,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from headwater.common.scratch import quoted
 from headwater.errors import Where
 from headwater.planner import group_by
 from headwater.planner.group_by import BY, BY_K, ENDS
@@ -95,21 +96,24 @@ class Aggregate:
         these columns. A sum that is too large for its type makes the merge fail."""
         plain = [o for o in self.outputs if o.kind not in BY]
         values = {
-            o.name: _merge(o.kind, f't."{o.name}"', f's."{o.name}"', columns.field(o.name).type)
+            o.name: _merge(o.kind, f"t.{quoted(o.name)}", f"s.{quoted(o.name)}", columns.field(o.name).type)
             for o in plain
         }
         parts: list[str] = []
-        for name in (o.name for o in self.outputs if o.kind == "avg"):
-            total = _added(f"t.{PARTIAL}['{name}_sum']", f"s.{PARTIAL}['{name}_sum']", pa.float64())
-            count = f"(t.{PARTIAL}['{name}_count'] + s.{PARTIAL}['{name}_count'])"
-            values[name] = f"CASE WHEN {count} > 0 THEN {total} / {count} END"
-            parts += [f"'{name}_sum', {total}, '{name}_count', {count}"]
+        for output in self.outputs:
+            if output.kind == "avg":
+                total, count = _text(f"{output.name}_sum"), _text(f"{output.name}_count")
+                totals = _added(f"t.{PARTIAL}[{total}]", f"s.{PARTIAL}[{total}]", pa.float64())
+                counts = f"(t.{PARTIAL}[{count}] + s.{PARTIAL}[{count}])"
+                values[output.name] = f"CASE WHEN {counts} > 0 THEN {totals} / {counts} END"
+                parts += [f"{total}, {totals}, {count}, {counts}"]
         for output in self.outputs:
             if output.kind in BY:
-                name, by = output.name, f"{PARTIAL}['{output.name}_by']"
-                later = _later(output.kind, f't."{name}"', f's."{name}"', f"t.{by}", f"s.{by}")
-                values[name] = f'CASE WHEN {later} THEN s."{name}" ELSE t."{name}" END'
-                parts.append(f"'{name}_by', CASE WHEN {later} THEN s.{by} ELSE t.{by} END")
+                name, by = quoted(output.name), _text(f"{output.name}_by")
+                t_by, s_by = f"t.{PARTIAL}[{by}]", f"s.{PARTIAL}[{by}]"
+                later = _later(output.kind, f"t.{name}", f"s.{name}", t_by, s_by)
+                values[output.name] = f"CASE WHEN {later} THEN s.{name} ELSE t.{name} END"
+                parts.append(f"{by}, CASE WHEN {later} THEN {s_by} ELSE {t_by} END")
         if parts:
             values[PARTIAL] = f"named_struct({', '.join(parts)})"
         return {name: value for name, value in values.items() if name not in self.keys}
@@ -247,6 +251,10 @@ def _later(kind: str, t: str, s: str, t_by: str, s_by: str) -> str:
         equal = f"{s} > {t} OR {t} IS NULL"
         return f"({t_by} IS NULL OR {s_by} > {t_by} OR ({s_by} = {t_by} AND ({equal})))"
     return f"({t_by} IS NULL OR {s_by} < {t_by} OR ({s_by} = {t_by} AND ({s} < {t} OR {s} IS NULL)))"
+
+
+def _text(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"
 
 
 def _added(t: str, s: str, column: pa.DataType) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -29,13 +30,21 @@ if TYPE_CHECKING:
 
 
 def check_names(declared: Iterable[Declaration]) -> None:
-    """Every name is declared once.
+    """Every name is declared once, and that of a table can be a folder's.
 
     Raises:
-        ProjectError: two files, or two places of one, declare the same name.
+        ProjectError: two files, or two places of one, declare the same name; or it has other characters.
     """
     seen: dict[str, Declaration] = {}
     for declaration in declared:
+        if not isinstance(declaration, Sink) and not re.fullmatch(r"\w+\.\w+", declaration.name):
+            raise ProjectError(
+                f"{declaration.file}: '{declaration.name}' has other characters than letters, digits and _",
+                code="TABLE_NAME_INVALID",
+                table=declaration.name,
+                file=declaration.file,
+                hint="name it <layer>.<name>",
+            )
         if declaration.name in seen:
             first = seen[declaration.name].file
             raise ProjectError(
@@ -144,6 +153,14 @@ def _check_streams(
             table=table.name,
             file=table.file,
             hint="a table reads one, joined with reference tables",
+        )
+    if table.process and len(table.sources) != 1:
+        raise ProjectError(
+            f"{table.file}: {table.name} reads {', '.join(table.sources)}",
+            code="SEVERAL_STREAMS",
+            table=table.name,
+            file=table.file,
+            hint="a process reads one table and nothing else; join in a table below it",
         )
     if table.sql and table.sql.streams != tuple(streams):
         raise ProjectError(

@@ -6,7 +6,7 @@ Secrets in it are references, never values: see `headwater.project.secrets`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, urlsplit
 
 import yaml
@@ -19,6 +19,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from yaml.error import MarkedYAMLError
 
 from headwater.common import durations
 from headwater.errors import ConfError
@@ -197,12 +198,56 @@ class Conf(Strict):
     parallelism: Annotated[int, Field(ge=1)] = 2
     maintain: Maintenance = Maintenance()
 
+    @field_validator("lake", mode="before")
+    @classmethod
+    def _is_folder(cls, lake: Any) -> Any:
+        if "://" in str(lake):
+            raise ValueError(f"a lake is a folder of this machine, and {lake} is an address; write a path")
+        return lake
+
     @field_validator("cluster")
     @classmethod
     def _is_no_files(cls, cluster: str) -> str:
         if cluster == FILES_CLUSTER:
             raise ValueError(f"rows of files have the cluster '{FILES_CLUSTER}'; call it something else")
         return cluster
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a key stands once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        for at, (key, _) in enumerate(node.value):
+            if key.value in keys[:at]:
+                raise MarkedYAMLError(problem=f"key '{key.value}' comes twice", problem_mark=key.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What an environment's file says.
+
+    Raises:
+        ConfError: it is no text, or not YAML, or has no keys.
+    """
+    try:
+        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}
+    except UnicodeDecodeError:
+        raise ConfError(
+            f"{path}: this is no text in UTF-8", code="CONF_INVALID", file=path, hint="save it as such"
+        ) from None
+    except yaml.YAMLError as e:
+        raise ConfError(
+            f"{path}: not valid YAML: {' '.join(str(e).split())}", code="CONF_INVALID", file=path
+        ) from None
+    if not isinstance(raw, dict):
+        raise ConfError(
+            f"{path}: this is a {type(raw).__name__}, not keys with values",
+            code="CONF_INVALID",
+            file=path,
+            hint="write 'kafka: embedded', for one",
+        )
+    return raw
 
 
 def load(project: Path, env: str) -> Conf:
@@ -220,14 +265,10 @@ def load(project: Path, env: str) -> Conf:
             file=path,
             hint=f"known: {', '.join(known) or 'none'}; use --env",
         )
+    raw = _read(path)
+    secrets.refuse_values(raw, path)
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        secrets.refuse_values(raw, path)
         conf = Conf.model_validate(secrets.resolve(raw, path))
-    except yaml.YAMLError as e:
-        raise ConfError(
-            f"{path}: not valid YAML: {' '.join(str(e).split())}", code="CONF_INVALID", file=path
-        ) from None
     except ValidationError as e:
         raise ConfError(f"{path}: {_first_problem(e)}", code="CONF_INVALID", file=path) from None
     return conf.model_copy(update={"lake": (project / conf.lake).resolve()})

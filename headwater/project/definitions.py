@@ -333,6 +333,13 @@ def files(pattern: str, *, format: Format = "json", **limits: Any) -> Files:
     return Files(pattern=pattern, format=format, limits=Limits(**limits))
 
 
+def _names(source: str | Sequence[str]) -> tuple[str, ...]:
+    found = (source,) if isinstance(source, str) else tuple(source)
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError(f"source = {source!r} is no name of a table, nor several")
+    return found
+
+
 def table(
     *,
     source: str | Sequence[str],
@@ -353,7 +360,7 @@ def table(
     pure: what it returns depends on its arguments alone. It keeps the column `_source`, which says
     where in Kafka a row came from.
     """
-    sources = (source,) if isinstance(source, str) else tuple(source)
+    sources = _names(source)
 
     def declare(function: Function) -> Table:
         return Table(
@@ -384,7 +391,7 @@ def materialized_view(
     After commits of a source the function is called again, and what differs is committed. `keys` tell its
     rows apart; by default all columns do. `trigger` bounds how often that is done.
     """
-    sources = (source,) if isinstance(source, str) else tuple(source)
+    sources = _names(source)
 
     def declare(function: Function) -> Table:
         return Table(
@@ -402,7 +409,7 @@ def materialized_view(
 
 def process(
     *,
-    source: str,
+    source: str | Sequence[str],
     keys: Sequence[str],
     event_time: str,
     delay: str,
@@ -436,7 +443,7 @@ def process(
         return Table(
             name=function.__name__,
             comment=(function.__doc__ or "").strip(),
-            sources=(source,),
+            sources=_names(source),
             process=Process(function, tuple(keys), columns, state, ttl),
             event_time=event_time,
             delay=delay,

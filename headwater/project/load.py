@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import linecache
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
+
+from pyspark import cloudpickle
 
 from headwater.errors import ProjectError
 from headwater.project import checks, sql
@@ -27,10 +30,11 @@ from headwater.project.definitions import (
     Table,
     Topic,
 )
-from headwater.project.paths import find_project
+from headwater.project.paths import find_project, make_private
 from headwater.project.reference import Clock, Reference, find_references
 from headwater.project.suite import Suite, find_suites, of_whole_table
 from headwater.runtime import jvm
+from headwater.storage.file_system import refuse_remote
 
 LAYERS = ("bronze", "silver", "gold")
 FINAL_TRIGGER = "2s"  # of such: windows wait for their delay anyhow, and the corrected table shall be fresh
@@ -107,8 +111,11 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     """
     root = find_project(root)
     conf = configuration.load(root, env)
+    refuse_remote(conf.lake, root / "conf" / f"{env}.yaml")
+    make_private(root)
     jvm.size(conf.memory)
     declared = [d for layer in LAYERS for path in _files(root / layer) for d in _declarations(path, layer)]
+    _ship(root)
     references = {reference.name: reference for reference in [*find_references(root), Clock()]}
     checks.check_names(declared)
     tables = {d.name: d for d in declared if isinstance(d, Table)}
@@ -251,6 +258,15 @@ def _named(sink: Sink, file: Path) -> Sink:
 
 def _module_name(path: Path) -> str:
     return f"headwater_project_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
+
+
+def _ship(root: Path) -> None:
+    """Have functions of the project's modules sent to Spark's workers whole: these can't import them."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        ours = name.partition(".")[0] == "headwater" or "site-packages" in file
+        if file.startswith(f"{root}{os.sep}") and not ours and module.__name__ == name:
+            cloudpickle.register_pickle_by_value(module)
 
 
 def _pin(file: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from headwater.errors import ProjectError
@@ -30,6 +31,15 @@ def find_project(start: Path | None = None) -> Path:
 def engine_folder(project: Path) -> Path:
     """What the engine keeps beside the project's files, the embedded broker's data too."""
     return project / ".headwater"
+
+
+def make_private(project: Path) -> None:
+    """Make the engine's folder, for its owner alone: the lake in it has what the records have."""
+    folder = engine_folder(project)
+    with suppress(OSError):  # whoever may not write there reads only
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)
 
 
 def _is_project(folder: Path) -> bool:

@@ -7,33 +7,54 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from headwater.errors import ConfError
 
-SECRETS = {"postgres": ("password",), "opensearch": ("password",), "s3": ("secret_key", "session_token")}
+_REFERENCES = ("env:", "file:")
+# Options that hold a secret, by how their names end, in the words of each client.
+_SECRET = re.compile(
+    r"(passw(or)?d|secret|token|(secret|private)[._-]?key|keystore\.key|key\.pem|user\.info)$", re.I
+)
+_ACCOUNT = re.compile(r"fs\.azure\.account\.key\.", re.I)
+# One among others in a text: in a line of JAAS, or in options of a JVM.
+_WITHIN = re.compile(r"(passw(or)?d|secret|token)\w*\s*=\s*\S", re.I)
 
 
 def refuse_values(raw: Any, path: Path) -> None:
-    """A secret of a connection is a reference, never itself in the file.
+    """A secret is a reference, never itself in the file, whatever section it is in.
 
     Raises:
         ConfError: it is; the message names file and key, not the secret.
     """
-    for store, keys in SECRETS.items():
-        connections = raw.get(store) if isinstance(raw, dict) else None
-        for name, options in connections.items() if isinstance(connections, dict) else ():
-            for key in keys:
-                secret = options.get(key) if isinstance(options, dict) else None
-                if secret is not None and not str(secret).startswith(("env:", "file:")):
-                    raise ConfError(
-                        f"{path}: {store}.{name}.{key} stands in the file itself",
-                        code="SECRET_IN_CONF",
-                        file=path,
-                        hint="write env:NAME or file:PATH",
-                    )
+    for key, name, value in _options(raw):
+        if value is None or str(value).startswith(_REFERENCES):
+            continue
+        if (
+            _SECRET.search(name)
+            or _ACCOUNT.search(name)
+            or (isinstance(value, str) and _WITHIN.search(value))
+        ):
+            raise ConfError(
+                f"{path}: {key} stands in the file itself",
+                code="SECRET_IN_CONF",
+                file=path,
+                hint="write env:NAME or file:PATH in the place of the whole value",
+            )
+
+
+def _options(raw: Any, key: str = "") -> Iterator[tuple[str, str, Any]]:
+    """All values: by what key in the file, under what name, what."""
+    for name, value in raw.items() if isinstance(raw, dict) else ():
+        inner = f"{key}.{name}" if key else str(name)
+        if isinstance(value, dict):
+            yield from _options(value, inner)
+        else:
+            yield inner, str(name), value
 
 
 def resolve(value: Any, path: Path) -> Any:

@@ -79,7 +79,12 @@ def parse(path: Path) -> Table:
     Raises:
         ProjectError: not SQL, or another statement than these.
     """
-    text = path.read_text(encoding="utf-8").strip().rstrip(";")
+    try:
+        text = path.read_text(encoding="utf-8").strip().rstrip(";")
+    except UnicodeDecodeError:
+        raise ProjectError(
+            f"{path}: this is no text in UTF-8", code="SQL_INVALID", file=path, hint="save it as such"
+        ) from None
     try:
         statement = _statement(text)
     except (Py4JJavaError, PySparkException) as e:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from headwater.runtime import catalyst
+
 NAME = "cumulative_windows"
 # The windows of `at` begin at the last multiple of `size` since the epoch (UTC), and end at those multiples
 # of `step` after that which lie after `at`, up to `size`.
@@ -37,7 +39,7 @@ def cumulative_windows(column: str, *, size: str, step: str) -> Column:
         step: by how much each is longer than the one before, such as `1 hour`.
     """
     micros = {name: _MICROS.format(f"INTERVAL '{span}'") for name, span in (("size", size), ("step", step))}
-    return F.expr(_WINDOWS.format(at=f"`{column}`", **micros))
+    return F.expr(_WINDOWS.format(at=catalyst.quoted(column), **micros))
 
 
 def register(spark: SparkSession) -> None:

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headwater.common.scratch import quoted
+
 _LONGEST = 32  # characters; longer strings get no bounds
 
 
@@ -91,8 +93,8 @@ def bounds(rows: pa.Table, keys: Iterable[str]) -> list[str]:
                 continue
             if not all(map(_plain, ends.values())):
                 continue
-            conditions.append(f"t.\"{key}\" >= '{_text(ends['min'])}'")
-            conditions.append(f"t.\"{key}\" <= '{_text(ends['max'], up=True)}'")
+            conditions.append(f"t.{quoted(key)} >= '{_text(ends['min'])}'")
+            conditions.append(f"t.{quoted(key)} <= '{_text(ends['max'], up=True)}'")
     return conditions
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, Schema
 from deltalake.table import TableMerger
 
+from headwater.common.scratch import quoted
 from headwater.errors import ProjectError
 from headwater.storage import layers, log, rewriting, stats, stored
 from headwater.storage.identity import Identity
@@ -154,7 +155,8 @@ class Target(OpenTable):
         """
 
         def whens(merger: TableMerger) -> TableMerger:
-            return merger.when_matched_update(dict(merged)).when_not_matched_insert_all()
+            updates = {quoted(name): value for name, value in merged.items()}
+            return merger.when_matched_update(updates).when_not_matched_insert_all()
 
         return self._merge(rows, keys, whens, identity)
 
@@ -169,7 +171,7 @@ class Target(OpenTable):
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
-        columns = {name: f's."{name}"' for name in rows.schema.names if name != GONE}
+        columns = {quoted(name): f"s.{quoted(name)}" for name in rows.schema.names if name != GONE}
 
         def whens(merger: TableMerger) -> TableMerger:
             merger = merger.when_matched_delete(f"s.{GONE}").when_matched_update(columns)
@@ -186,7 +188,7 @@ class Target(OpenTable):
     ) -> int:
         if len(rows) == 0:
             return self.append([], identity)
-        same = [f'(t."{key}" IS NOT DISTINCT FROM s."{key}")' for key in keys]
+        same = [f"(t.{quoted(key)} IS NOT DISTINCT FROM s.{quoted(key)})" for key in keys]
         done: dict[str, Any] = {}
 
         def commit(properties: CommitProperties) -> None:

@@ -33,7 +33,7 @@ from headwater.connectors.decode.contract import RESCUED, Fields
 from headwater.connectors.decode.parser import parser
 from headwater.errors import ProjectError, Where
 from headwater.project.definitions import Contract, Json
-from headwater.runtime import jvm
+from headwater.runtime import catalyst, jvm
 from headwater.storage.places import PLACE
 
 MALFORMED = "_malformed"
@@ -180,7 +180,7 @@ def native(raw: DataFrame, decoder: Json, where: Where) -> DataFrame:
     # One element in an array, inlined: a projection of a struct's fields would parse once for each.
     timestamp = [F.col("timestamp").alias(decoder.timestamp)] if decoder.timestamp else []
     rows = rows.select(F.inline(F.array(F.from_json(text, wide, options))), source, *timestamp)
-    columns = [(F.col(f"`{field.name}`"), field) for field in schema]
+    columns = [(catalyst.named(field.name), field) for field in schema]
     for column, field in columns:
         rows = rows.where(strict.fits(column, field.dataType))
     own = [strict.own(column, field.dataType).alias(field.name) for column, field in columns]

@@ -10,6 +10,7 @@ Configuration = Literal[
     "NO_PROJECT",
     "UNKNOWN_ENVIRONMENT",
     "CONF_INVALID",
+    "LAKE_ON_NETWORK",
     "SECRET_IN_CONF",
     "SECRET_MISSING",
     "SECRET_EXPOSED",
@@ -38,6 +39,11 @@ MEANINGS: dict[Configuration, Meaning] = {
         "ConfError",
         "The file is not YAML, or has an unknown key or a value of another type.",
         "Mend the key that the message names.",
+    ),
+    "LAKE_ON_NETWORK": Meaning(
+        "ConfError",
+        "The lake is on a network file system, where locks do not keep two writers apart.",
+        "Put it on a disk of this machine.",
     ),
     "SECRET_IN_CONF": Meaning(
         "ConfError",

@@ -15,6 +15,7 @@ Definitions = Literal[
     "INSERT_BY_POSITION",
     "NAME_TWICE",
     "WRONG_FOLDER",
+    "TABLE_NAME_INVALID",
     "UNKNOWN_PROPERTY",
     "PROPERTY_INVALID",
     "UNKNOWN_SOURCE",
@@ -59,6 +60,11 @@ MEANINGS: dict[Definitions, Meaning] = {
         "ProjectError",
         "A table's name has another layer than its folder.",
         "Name it as its folder, or move the file.",
+    ),
+    "TABLE_NAME_INVALID": Meaning(
+        "ProjectError",
+        "A table's name has other characters than letters, digits and `_`.",
+        "Name it `<layer>.<name>`.",
     ),
     "UNKNOWN_PROPERTY": Meaning(
         "ProjectError", "A table property is unknown.", "Take one of those that the message lists."

@@ -27,6 +27,14 @@ def columns(result: DataFrame, where: Where) -> None:
             hint="rename or drop one",
         )
     for field in result.schema:
+        if "`" in field.name:
+            raise ProjectError(
+                f"{where}: column {field.name} has a backtick in its name, which can't be stored",
+                code="COLUMN_NOT_STORABLE",
+                table=where.table,
+                file=where.file,
+                hint="rename it",
+            )
         if "void" in field.dataType.simpleString():
             raise ProjectError(
                 f"{where}: column {field.name} has no type",
