@@ -228,8 +228,7 @@ class ProcessFlow(TimedFlow):
             raise FlowError(
                 f"{self._where} failed on the {what}: {describe(e)}",
                 code="PROCESS_FAILED",
-                table=self._where.table,
-                file=self._where.file,
+                where=self._where,
                 hint="mend it and run again",
             ) from e
 
@@ -253,8 +252,7 @@ class ProcessFlow(TimedFlow):
             raise FlowError(
                 f"{self._where} {what} a row that does not fit its columns: {describe(e)}",
                 code="PROCESS_ROW_INVALID",
-                table=self._where.table,
-                file=self._where.file,
+                where=self._where,
             ) from e
 
     def _changes(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:

@@ -41,16 +41,14 @@ def records(raw: DataFrame, alert: Alert) -> DataFrame:
         raise ProjectError(
             f"{where}: {first_line(e)}",
             code="DEFINITION_FAILED",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="mend the definition",
         ) from None
     if alert.key is not None and alert.key not in rows.columns:
         raise ProjectError(
             f"{where}: its key {alert.key} is no column of it",
             code="KEY_UNKNOWN",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint=f"known: {', '.join(rows.columns)}",
         )
     key = F.col(alert.key) if alert.key else F.lit(None)

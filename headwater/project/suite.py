@@ -81,8 +81,7 @@ def read(file: Path) -> Suite:
             raise ProjectError(
                 f"{rule.where}: a second one is called {rule.id}",
                 code="EXPECTATION_TWICE",
-                table=rule.where.table,
-                file=rule.where.file,
+                where=rule.where,
                 hint="give it an id of its own",
             )
         rules[rule.id] = rule
@@ -125,8 +124,7 @@ def of_whole_table(suite: Suite) -> Suite:
                 f"{rule.where}: {rule.id} has the action {rule.action}, but rows of {suite.table} are "
                 "judged after they are written",
                 code="ACTION_NOT_POSSIBLE",
-                table=rule.where.table,
-                file=rule.where.file,
+                where=rule.where,
                 hint="write warn or fail, or expect it of a silver table",
             )
     rules = [replace(rule, action="warn" if rule.action == "warn" else "fail") for rule in suite.rules]

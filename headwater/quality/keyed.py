@@ -144,8 +144,7 @@ def compile(rule: Rule, columns: StructType) -> Keyed:
         raise ProjectError(
             f"{rule.where}: {rule.id}: a table has no order, the records of one key have",
             code="ORDER_WITHOUT_KEYS",
-            table=rule.where.table,
-            file=rule.where.file,
+            where=rule.where,
             hint="name what tells keys apart, as meta.within = ['id'], or write meta.scope = 'table' for "
             "headwater quality run",
         )
@@ -153,8 +152,7 @@ def compile(rule: Rule, columns: StructType) -> Keyed:
         raise ProjectError(
             f"{rule.where}: {rule.id} needs the column {SOURCE} to tell which row was first",
             code="REQUIRED_COLUMN_MISSING",
-            table=rule.where.table,
-            file=rule.where.file,
+            where=rule.where,
             hint="keep it",
         )
     arguments = Arguments(rule, columns)

@@ -79,8 +79,7 @@ def compile(rule: Rule, columns: StructType, taken: Column) -> Measure:
         raise ProjectError(
             f"{rule.where}: {rule.type} can't be judged on batches",
             code="EXPECTATION_NOT_FOR_BATCHES",
-            table=rule.where.table,
-            file=rule.where.file,
+            where=rule.where,
             hint="leave its scope at 'table', where headwater quality run judges it; known: "
             f"{', '.join(sorted(_KINDS))}",
         )

@@ -114,8 +114,7 @@ def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> Dat
                 raise ProjectError(
                     f"{where} returns {type(result).__name__}",
                     code="NOT_A_DATAFRAME",
-                    table=where.table,
-                    file=where.file,
+                    where=where,
                     hint="return a DataFrame",
                 )
             return result
@@ -127,18 +126,13 @@ def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> Dat
         return spark.sql(table.sql.text.format(**views))
     except AnalysisException as e:
         raise ProjectError(
-            f"{where}: {first_line(e)}",
-            code="DEFINITION_FAILED",
-            table=where.table,
-            file=where.file,
-            hint="mend the definition",
+            f"{where}: {first_line(e)}", code="DEFINITION_FAILED", where=where, hint="mend the definition"
         ) from None
     except (PySparkException, TypeError, AttributeError) as e:
         raise ProjectError(
             f"{where}: {describe(e)}",
             code="DEFINITION_FAILED",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="mend the definition",
         ) from e
 
@@ -163,8 +157,7 @@ def _analyse(
             raise ProjectError(
                 f"{where} reads {table.sources[0]}, whose rows change in place",
                 code="INPUT_ROWS_CHANGE",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="read another",
             )
         if table.name in project.suites:
@@ -193,8 +186,7 @@ def _analyse(
         raise ProjectError(
             f"{where} aggregates {followed.name}, whose rows change in place",
             code="INPUT_ROWS_CHANGE",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="do that in a CREATE MATERIALIZED VIEW",
         )
     if followed is not None:
@@ -205,8 +197,7 @@ def _analyse(
             raise ProjectError(
                 f"{where} has {what} but no windows",
                 code="WINDOW_MISSING",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="leave it out, or GROUP BY window(…)",
             )
         checks.keys(table, result)
@@ -214,8 +205,7 @@ def _analyse(
             raise ProjectError(
                 f"{where} drops the column {decode.SOURCE}",
                 code="REQUIRED_COLUMN_MISSING",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="keep it, it says where a row came from",
             )
         return Analysed(
@@ -231,8 +221,7 @@ def _analyse(
         raise ProjectError(
             f"{where} has windows but no watermark",
             code="WATERMARK_MISSING",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="say how late rows may be: in SQL after the stream, WATERMARK <column> DELAY OF INTERVAL 10 "
             "SECONDS; in Python event_time= and delay=",
         )
@@ -240,16 +229,14 @@ def _analyse(
         raise ProjectError(
             f"{where} decodes and aggregates",
             code="DECODES_AND_AGGREGATES",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="decode in a silver table, which quarantines, and aggregate that",
         )
     if table.keys and set(table.keys) != set(maintained.keys):
         raise ProjectError(
             f"{where}: keys {table.keys} are not its GROUP BY {maintained.keys}",
             code="KEYS_NOT_GROUP_BY",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="leave them out",
         )
     if table.name in project.suites:

@@ -22,8 +22,7 @@ def columns(result: DataFrame, where: Where) -> None:
         raise ProjectError(
             f"{where}: column {twice[0]} comes twice",
             code="COLUMN_TWICE",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="rename or drop one",
         )
     for field in result.schema:
@@ -31,8 +30,7 @@ def columns(result: DataFrame, where: Where) -> None:
             raise ProjectError(
                 f"{where}: column {field.name} has no type",
                 code="COLUMN_NOT_STORABLE",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="cast it",
             )
         try:
@@ -41,8 +39,7 @@ def columns(result: DataFrame, where: Where) -> None:
             raise ProjectError(
                 f"{where}: column {field.name} is {field.dataType.simpleString()}, which can't be stored",
                 code="COLUMN_NOT_STORABLE",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="cast it",
             ) from None
 
@@ -59,16 +56,14 @@ def repeatable(result: DataFrame, where: Where) -> None:
                 raise ProjectError(
                     f"{where}: {name} differs when a batch is done again",
                     code="NOT_REPEATABLE",
-                    table=where.table,
-                    file=where.file,
+                    where=where,
                     hint="use the column ingested_at",
                 )
             if catalyst.kind(expression) != "AggregateExpression" and not expression.deterministic():
                 raise ProjectError(
                     f"{where}: {expression.sql()} differs when a batch is done again",
                     code="NOT_REPEATABLE",
-                    table=where.table,
-                    file=where.file,
+                    where=where,
                     hint="take it out",
                 )
 
@@ -83,16 +78,14 @@ def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
             raise ProjectError(
                 f"{where}: a subquery on the stream would see one batch at a time",
                 code="ACROSS_ROWS",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="leave it to a query",
             )
         if name in catalyst.ACROSS_ROWS:
             raise ProjectError(
                 f"{where}: {catalyst.ACROSS_ROWS[name]} looks across rows, but would see one batch at a time",
                 code="ACROSS_ROWS",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="leave it to a query, or aggregate in a gold table",
             )
         if name == "Join":
@@ -104,16 +97,14 @@ def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
                 raise ProjectError(
                     f"{where}: a join of the stream with itself would see one batch at a time",
                     code="ACROSS_ROWS",
-                    table=where.table,
-                    file=where.file,
+                    where=where,
                     hint="leave it to a query",
                 )
             if keeps == "none" or (keeps == "left" and not on_left) or (keeps == "right" and not on_right):
                 raise ProjectError(
                     f"{where}: this {kind} join would repeat rows of a reference table in every batch",
                     code="JOIN_REPEATS_ROWS",
-                    table=where.table,
-                    file=where.file,
+                    where=where,
                     hint="keep the rows of the stream: stream LEFT JOIN reference",
                 )
 

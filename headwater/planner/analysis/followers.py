@@ -30,8 +30,7 @@ def analyse(
         raise ProjectError(
             reads,
             code="INPUT_ROWS_CHANGE",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint=f"follow it with a row for each row, and no windows or flows of its own; or {view}",
         )
     lost = set(source.keys) - catalyst.carried(result, stream)
@@ -40,16 +39,14 @@ def analyse(
         raise ProjectError(
             reads,
             code="KEYS_NOT_KEPT",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint=f"keep its keys as they are ({keys}), which tell its rows apart; or {view}",
         )
     if GONE in result.columns:
         raise ProjectError(
             f"{where}: the engine has a column {GONE} of its own",
             code="COLUMN_RESERVED",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="rename it",
         )
     if table.name in project.suites:

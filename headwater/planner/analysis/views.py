@@ -57,8 +57,7 @@ def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggre
         raise ProjectError(
             f"{where}: the engine has a column {GONE} of its own",
             code="COLUMN_RESERVED",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="rename it",
         )
     keys = maintained.keys if maintained else table.keys or tuple(result.columns)
@@ -68,8 +67,7 @@ def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggre
             raise ProjectError(
                 f"{where}: {key} is {kind.simpleString()}, which tells no rows apart",
                 code="COLUMN_UNSUITABLE",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="say in headwater.keys which columns do",
             )
     if table.name in project.suites:
