@@ -23,7 +23,7 @@ from headwater.common import scratch, times
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.connectors.decode import SOURCE
-from headwater.errors import FlowError, Where
+from headwater.errors import FlowError
 from headwater.errors.causes import describe
 from headwater.flows.context import Context
 from headwater.flows.rows import Counts, read
@@ -71,7 +71,7 @@ class ProcessFlow(TimedFlow):
         self._keys = ", ".join(map(quoted, self._process.keys))
         self._kept = self._analysed.state
         self._columns = self._applied.columns.fieldNames()
-        self._where = Where.of(table.file, table.name)
+        self._where = table.where
         self.committer = self._commits({state_name(self.name): self._change})
         self._state = self.committer.target(state_name(self.name))
 

@@ -237,8 +237,7 @@ class ViewFlow:
                     f"{self._definition.file}: {self.name} has {twice[0]} keys that several rows share "
                     f"({', '.join(self._analysed.keys)})",
                     code="KEYS_SHARED",
-                    table=self._definition.name,
-                    file=self._definition.file,
+                    where=self._definition.where,
                     hint="say in headwater.keys what tells its rows apart",
                 )
             changes = connection.execute(

@@ -32,7 +32,7 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
     Raises:
         ProjectError: an unknown property or a value that it can't have.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     for key in properties:
         if key not in KNOWN and not key.startswith("delta."):
             raise ProjectError(

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
-from headwater.errors import ProjectError, Where
+from headwater.errors import ProjectError
 from headwater.errors.causes import describe, first_line
 from headwater.planner import aggregate
 from headwater.planner.analysis import checks, followers, processes, views
@@ -78,10 +78,9 @@ def _of_flows(
         one = _analyse(spark, project, flow, found, suite=table.name)
         if one.aggregate is not None:
             raise ProjectError(
-                f"{flow.file}: {flow.name} aggregates",
+                f"{flow.where} aggregates",
                 code="FLOW_AGGREGATES",
-                table=flow.name,
-                file=flow.file,
+                where=flow.where,
                 hint=f"do that in a table that reads {table.name}",
             )
         first = next(iter(flows.values()), one)
@@ -89,10 +88,9 @@ def _of_flows(
         if ours != theirs:
             differ = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
             raise ProjectError(
-                f"{flow.file}: {flow.name} and {first.name} differ in {', '.join(differ)}",
+                f"{flow.where} and {first.name} differ in {', '.join(differ)}",
                 code="FLOWS_DIFFER",
-                table=flow.name,
-                file=flow.file,
+                where=flow.where,
                 hint="flows into one table have the same columns",
             )
         flows[flow.name] = replace(one, columns=first.columns, stored=first.stored)
@@ -106,7 +104,7 @@ def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> Dat
     Raises:
         ProjectError: the definition does not fit its sources.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     try:
         if table.sql is None:
             result = table(*frames)
@@ -141,7 +139,7 @@ def input_columns(project: Project, table: Table, source: Analysed) -> StructTyp
     """What the function sees of its stream: the source's columns, or the decoder's."""
     if table.decode is None:
         return source.columns
-    return decode.columns(decode.fields(table.decode, Where.of(table.file, table.name)), BRONZE)
+    return decode.columns(decode.fields(table.decode, table.where), BRONZE)
 
 
 def _analyse(
@@ -151,7 +149,7 @@ def _analyse(
     found: Mapping[str, Analysed],
     suite: str | None = None,
 ) -> Analysed:
-    where = Where.of(table.file, table.name)
+    where = table.where
     if table.process is not None:
         if not found[table.sources[0]].appended:
             raise ProjectError(

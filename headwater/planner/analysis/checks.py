@@ -114,10 +114,9 @@ def keys(table: Table, result: DataFrame) -> None:
     unknown = [key for key in table.keys if key not in result.columns]
     if unknown:
         raise ProjectError(
-            f"{table.file}: {table.name}: key {unknown[0]} is no column of it",
+            f"{table.where}: key {unknown[0]} is no column of it",
             code="KEY_UNKNOWN",
-            table=table.name,
-            file=table.file,
+            where=table.where,
             hint=f"known: {', '.join(result.columns)}",
         )
 

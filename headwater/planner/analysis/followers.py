@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from headwater.errors import ProjectError, Where
+from headwater.errors import ProjectError
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.project.definitions import Table
@@ -23,7 +23,7 @@ def analyse(
     Raises:
         ProjectError: it is more than that.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     reads = f"{where} reads {source.name}, whose rows change in place"
     view = "read it by a CREATE MATERIALIZED VIEW"
     if table.into or table.emit == "final" or table.allowed_lateness:

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headwater.common.durations import milliseconds
-from headwater.errors import ProjectError, Where
+from headwater.errors import ProjectError
 from headwater.errors.causes import first_line
 from headwater.planner.analysis import checks
 from headwater.project.definitions import Table
@@ -87,7 +87,7 @@ def _future(table: Table, result: DataFrame, columns: Sequence[str]) -> tuple[Ru
 
     One that does would move the watermark ahead, and all that is on time would be late.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     if "ingested_at" not in result.columns:
         raise ProjectError(
             f"{where} drops the column ingested_at",

@@ -40,7 +40,7 @@ def analyse(table: Table, process: Process, source: StructType, fingerprint: str
     Raises:
         ProjectError: columns that the source has not, or what is no DDL or interval.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     if not process.keys:
         raise ProjectError(
             f"{where} has no keys",

@@ -22,7 +22,7 @@ def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: 
     Raises:
         ProjectError: the definition says of time what can't be.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     if maintained.window == "session" and table.emit == "update":
         told = {output.window for output in maintained.outputs}
         if "all" not in told and not told >= {"start", "end"}:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from headwater.errors import ProjectError, Where
+from headwater.errors import ProjectError
 from headwater.planner import aggregate
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks
@@ -32,7 +32,7 @@ def maintained(
 
     It can be where it aggregates, by keys, one table whose rows never change, and nothing else.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     if len(table.sources) != 1 or table.sources[0] in project.references:
         return None
     if not found[table.sources[0]].appended:
@@ -51,7 +51,7 @@ def maintained(
 
 def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggregate | None) -> Analysed:
     """A materialized view."""
-    where = Where.of(table.file, table.name)
+    where = table.where
     checks.keys(table, result)
     if GONE in result.columns:
         raise ProjectError(
