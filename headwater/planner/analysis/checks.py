@@ -12,6 +12,7 @@ from headwater.errors import ProjectError, Where
 from headwater.project.definitions import Table
 from headwater.runtime import catalyst, jvm
 from headwater.storage import stored
+from headwater.storage.target import GONE
 
 
 def columns(result: DataFrame, where: Where) -> None:
@@ -42,6 +43,17 @@ def columns(result: DataFrame, where: Where) -> None:
                 where=where,
                 hint="cast it",
             ) from None
+
+
+def not_reserved(result: DataFrame, where: Where) -> None:
+    """No column has the name of the engine's own in what changes in place."""
+    if GONE in result.columns:
+        raise ProjectError(
+            f"{where}: the engine has a column {GONE} of its own",
+            code="COLUMN_RESERVED",
+            where=where,
+            hint="rename it",
+        )
 
 
 def repeatable(result: DataFrame, where: Where) -> None:

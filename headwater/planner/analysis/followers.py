@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from headwater.errors import ProjectError
+from headwater.planner.analysis import checks
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.project.definitions import Table
@@ -12,7 +13,6 @@ from headwater.project.load import Project
 from headwater.project.suite import of_whole_table
 from headwater.runtime import catalyst
 from headwater.storage import stored
-from headwater.storage.target import GONE
 
 
 def analyse(
@@ -42,13 +42,7 @@ def analyse(
             where=where,
             hint=f"keep its keys as they are ({keys}), which tell its rows apart; or {view}",
         )
-    if GONE in result.columns:
-        raise ProjectError(
-            f"{where}: the engine has a column {GONE} of its own",
-            code="COLUMN_RESERVED",
-            where=where,
-            hint="rename it",
-        )
+    checks.not_reserved(result, where)
     if table.name in project.suites:
         of_whole_table(project.suites[table.name])
     columns, kept = result.schema.toNullable(), stored.schema(result.schema)

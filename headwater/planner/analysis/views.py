@@ -18,7 +18,6 @@ from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.suite import of_whole_table
 from headwater.storage import stored
-from headwater.storage.target import GONE
 
 
 def maintained(
@@ -53,13 +52,7 @@ def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggre
     """A materialized view."""
     where = table.where
     checks.keys(table, result)
-    if GONE in result.columns:
-        raise ProjectError(
-            f"{where}: the engine has a column {GONE} of its own",
-            code="COLUMN_RESERVED",
-            where=where,
-            hint="rename it",
-        )
+    checks.not_reserved(result, where)
     keys = maintained.keys if maintained else table.keys or tuple(result.columns)
     for key in () if maintained else keys:
         kind = result.schema[key].dataType
