@@ -109,7 +109,7 @@ class RangedFlow:
             max_rows=self._max_rows,
             max_bytes=self._context.project.conf.max_bytes_per_batch,
             upto=self._context.bounds.upto(self._place.name, self.name, self._stream),
-            changes=self._analysed.follows,
+            changes=self._analysed.kind == "changed rows",
         )
         if found is None:
             return False

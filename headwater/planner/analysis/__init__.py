@@ -251,4 +251,5 @@ def _analyse(
         lateness=lateness,
         late=late_columns(lateness, result, where) if lateness else None,
         state=aggregate.schema(result, where, bounds=True) if final else None,
+        kind="final windows" if final else "aggregate",
     )

@@ -46,4 +46,6 @@ def analyse(
     if table.name in project.suites:
         of_whole_table(project.suites[table.name])
     columns, kept = result.schema.toNullable(), stored.schema(result.schema)
-    return Analysed(table.name, columns, kept, source.keys, None, fingerprint(project, table), follows=True)
+    return Analysed(
+        table.name, columns, kept, source.keys, None, fingerprint(project, table), kind="changed rows"
+    )

@@ -95,6 +95,7 @@ def analyse(table: Table, process: Process, source: StructType, fingerprint: str
         lateness=Lateness(time, delay, session=True),
         late=stored.schema(late),
         state=pa.schema(kept),
+        kind="process",
     )
 
 

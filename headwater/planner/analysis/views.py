@@ -67,5 +67,11 @@ def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggre
         of_whole_table(project.suites[table.name])
     columns = aggregate.schema(result, where) if maintained else stored.schema(result.schema)
     return Analysed(
-        table.name, result.schema.toNullable(), columns, keys, maintained, fingerprint(project, table)
+        table.name,
+        result.schema.toNullable(),
+        columns,
+        keys,
+        maintained,
+        fingerprint(project, table),
+        kind="aggregate" if maintained else "view",
     )

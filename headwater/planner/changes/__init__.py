@@ -13,7 +13,6 @@ from headwater.errors import ProjectError
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.planner.changes import facts as definitions
-from headwater.planner.changes.facts import kind
 from headwater.planner.changes.verdict import Effect, Verdict, judge
 from headwater.project.definitions import Table
 from headwater.project.load import Project
@@ -22,7 +21,7 @@ from headwater.storage import log, summary
 from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.names import beside, state_name
 
-__all__ = ["Line", "accept", "follow", "kind", "plan", "shortened", "verdict"]
+__all__ = ["Line", "accept", "follow", "plan", "shortened", "verdict"]
 
 _GONE = "nothing writes it any more; its rows stay until headwater drop removes it"
 RECENT = 200  # commits by which a table's speed is judged
