@@ -23,7 +23,7 @@ from headwater.operations.validation.results import Outcome, Validation
 from headwater.project.load import Project
 from headwater.project.rule import Rule
 from headwater.project.suite import Suite, fingerprint, of_whole_table, without_batches
-from headwater.query import at as past
+from headwater.query import past
 from headwater.query.sources import Source
 from headwater.storage import log, summary
 from headwater.storage.lake import Lake, Place
