@@ -45,7 +45,6 @@ def lateness(
     env: Env = "local",
 ) -> None:
     """Show how late the rows of a table are, and what each watermark delay would have cost."""
-    size, recent = _span(window, "--window"), _span(last, "--last")
     from headwater.project.load import load_project
     from headwater.query import lateness as late
     from headwater.query.lateness import chart as lateness_chart
@@ -54,8 +53,8 @@ def lateness(
         load_project(project, env),
         table,
         event_time=event_time,
-        window=size,
-        last=timedelta(microseconds=recent) if recent is not None else None,
+        window=_span(window, "--window"),
+        last=_span(last, "--last"),
     )
     if chart is not None:
         lateness_chart.write(found, chart)
@@ -65,7 +64,7 @@ def lateness(
         listings.show(_parts(found, by), sys.stdout)
 
 
-def _span(text: str | None, option: str) -> int | None:
+def _span(text: str | None, option: str) -> timedelta | None:
     if text is None:
         return None
     try:

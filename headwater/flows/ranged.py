@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from headwater.common.durations import milliseconds
+from headwater.common.durations import interval
 from headwater.common.report import Account
 from headwater.errors import CommitError
 from headwater.flows.applied import Applied
@@ -49,7 +49,7 @@ class RangedFlow:
         self._applied = Applied(context, table)
         self._analysed = self._applied.analysed
         self._stream = self._applied.stream
-        self._apart = milliseconds(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
+        self._apart = interval(table.limits.trigger or "0s").total_seconds()
         self._max_rows = table.limits.max_rows_per_batch or context.project.conf.max_rows_per_batch
         self._table = into or context.open(table)
         self._place = self._table.place

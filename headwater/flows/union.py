@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.common.durations import milliseconds
+from headwater.common.durations import interval
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.turns import take_turns
@@ -15,7 +15,7 @@ class UnionFlow:
     def __init__(self, context: Context, table: Table) -> None:
         self.name = table.name
         self._context = context
-        self._apart = milliseconds(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
+        self._apart = interval(table.limits.trigger or "0s").total_seconds()
         self._inputs = [name for name in table.sources if name not in context.project.references]
         target = context.open(table)
         self._flows = [DerivedFlow(context, flow, target) for flow in table.flows]

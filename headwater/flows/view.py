@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 
 from headwater.common import scratch
 from headwater.common.diff import differ, same
-from headwater.common.durations import milliseconds
+from headwater.common.durations import interval
 from headwater.common.report import Account
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError
@@ -73,7 +73,7 @@ class ViewFlow:
         self._context = context
         self._definition = table
         self._analysed = context.tables[table.name]
-        self._apart = milliseconds(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
+        self._apart = interval(table.limits.trigger or "0s").total_seconds()
         self._table = context.open(table)
         intents = IntentFile(context.lake.flow_folder(table.name))
         self.committer = Committer(self._table, intents, merges={self.name: self._change})

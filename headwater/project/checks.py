@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from headwater.common.durations import milliseconds
+from headwater.common.durations import interval
 from headwater.errors import ConfError, ProjectError
 from headwater.project.bucket import SCHEME, bucket_of
 from headwater.project.definitions import (
@@ -50,9 +50,9 @@ def check_names(declared: Iterable[Declaration]) -> None:
 
 def _check_intervals(definition: Topic | Files | Table) -> None:
     try:
-        milliseconds(definition.limits.trigger or "0s")
-        milliseconds(definition.skew if isinstance(definition, Table) else "0s")
-        milliseconds(definition.idle_timeout if isinstance(definition, Table) else "0s")
+        interval(definition.limits.trigger or "0s")
+        interval(definition.skew if isinstance(definition, Table) else "0s")
+        interval(definition.idle_timeout if isinstance(definition, Table) else "0s")
     except ConfError as e:
         raise ProjectError(
             f"{definition.where}: {e}", code="INTERVAL_INVALID", where=definition.where, hint=e.hint

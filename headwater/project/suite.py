@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from headwater.common import durations
 from headwater.errors import ProjectError, Where
 from headwater.project.rule import OF_MANY, Expectation, Rule, rule_of
 
-_SHORTEST = 1_000_000  # microseconds between two validations of a table
+_SHORTEST = timedelta(seconds=1)  # between two validations of a table
 
 
 @dataclass(frozen=True)

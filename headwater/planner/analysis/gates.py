@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headwater.common.durations import milliseconds
+from headwater.common.durations import MICROSECOND, interval
 from headwater.errors import ProjectError
 from headwater.errors.causes import first_line
 from headwater.planner.analysis import checks
@@ -96,6 +96,6 @@ def _future(table: Table, result: DataFrame, columns: Sequence[str]) -> tuple[Ru
             hint=f"keep it, it tells which {columns[0]} can't be",
         )
     rule = Rule(FUTURE_RULE, "event_time_not_in_the_future", {"column_list": columns}, "quarantine", where)
-    latest = F.unix_micros(F.col("ingested_at")) + 1000 * milliseconds(table.skew)
+    latest = F.unix_micros(F.col("ingested_at")) + interval(table.skew) // MICROSECOND
     times = [F.unix_micros(catalyst.named(column).cast("timestamp")) for column in columns]
     return rule, reduce(or_, [F.coalesce(at > latest, F.lit(False)) for at in times])
