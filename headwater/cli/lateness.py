@@ -18,7 +18,7 @@ from headwater.cli.printing import print_json
 from headwater.common import durations, listings
 
 if TYPE_CHECKING:
-    from headwater.query.lateness.measured import Lateness, Spread, View
+    from headwater.query.lateness.measured import Measured, Spread, View
 
 _NINE = 8  # characters of a bar
 
@@ -76,7 +76,7 @@ def _span(text: str | None, option: str) -> timedelta | None:
     return span
 
 
-def _parts(found: Lateness, by: str) -> list[RenderableType]:
+def _parts(found: Measured, by: str) -> list[RenderableType]:
     since = f", of those ingested since {found.since:%Y-%m-%d %H:%M:%SZ}" if found.since else ""
     facts = f"{found.all.rows:,} rows by {found.event_time}{since}"
     apart = f"{found.without_time:,} without event time and {found.future:,} from the future are left out"
@@ -87,7 +87,7 @@ def _parts(found: Lateness, by: str) -> list[RenderableType]:
     return parts + [Text(note, style="yellow") for note in found.notes]
 
 
-def _spreads(found: Lateness, by: str) -> RenderableType:
+def _spreads(found: Measured, by: str) -> RenderableType:
     listing = listings.table(
         ["partition", "rows", "out of order", "median", "p95", "p99", "max"], right=[*range(1, 7)]
     )
@@ -138,7 +138,7 @@ def _percent(share: float) -> str:
     return "100%" if share == 1 else f"{min(share, 0.999999):.4%}"
 
 
-def _json(found: Lateness) -> dict[str, Any]:
+def _json(found: Measured) -> dict[str, Any]:
     from headwater.query.lateness import TARGETS
 
     return {

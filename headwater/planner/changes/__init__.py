@@ -21,7 +21,7 @@ from headwater.storage import log, summary
 from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.names import beside, state_name
 
-__all__ = ["Line", "accept", "follow", "plan", "shortened", "verdict"]
+__all__ = ["Planned", "accept", "follow", "plan", "shortened", "verdict"]
 
 _GONE = "nothing writes it any more; its rows stay until headwater drop removes it"
 RECENT = 200  # commits by which a table's speed is judged
@@ -29,7 +29,7 @@ NEEDS_A_PERSON: tuple[Effect, ...] = ("rebuild", "loses")
 
 
 @dataclass(frozen=True)
-class Line:
+class Planned:
     """One table.
 
     Attributes:
@@ -46,7 +46,7 @@ class Line:
     seconds: float | None = None
 
 
-def plan(project: Project) -> list[Line]:
+def plan(project: Project) -> list[Planned]:
     """Every table of the project, and those of the lake that have no definition any more. Changes nothing."""
     lake = Lake(project.conf.lake)
     analysed = analysis.analyse(sessions.start(project.conf), project)
@@ -64,7 +64,7 @@ def plan(project: Project) -> list[Line]:
     known = {name for table in project.names() for name in (table, *beside(table))}
     for name in sorted(lake.places().keys() - known):
         if not is_engines(name):
-            lines.append(Line(name, Verdict("gone", (_GONE,))))
+            lines.append(Planned(name, Verdict("gone", (_GONE,))))
     return lines
 
 
@@ -143,8 +143,8 @@ def follow(project: Project, lake: Lake, name: str) -> None:
         )
 
 
-def _line(project: Project, lake: Lake, name: str, found: Verdict) -> Line:
-    line = Line(name, found)
+def _line(project: Project, lake: Lake, name: str, found: Verdict) -> Planned:
+    line = Planned(name, found)
     table = project.tables.get(name)
     if found.effect != "rebuild" or table is None:
         return line

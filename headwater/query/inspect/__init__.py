@@ -15,7 +15,7 @@ from headwater.storage.summary import Summary
 
 
 @dataclass(frozen=True)
-class Line:
+class Listed:
     """One table in a listing.
 
     Attributes:
@@ -40,7 +40,7 @@ class Line:
         return self.name.split(".", 1)[0]
 
 
-def tables(project: Project) -> list[Line]:
+def tables(project: Project) -> list[Listed]:
     """Every table of the project and of its lake, in the order in which rows flow; reference tables last."""
     places = Lake(project.conf.lake).places()
     lines = []
@@ -52,15 +52,15 @@ def tables(project: Project) -> list[Line]:
     known = {line.name for line in lines}
     for name in sorted(places.keys() - known):
         status = "written" if is_engines(name) else "no definition"
-        lines.append(Line(name, kind(project, name), "", status, summary.of(places[name])))
+        lines.append(Listed(name, kind(project, name), "", status, summary.of(places[name])))
     for reference in (found for found in project.references.values() if found.name != CLOCK):
         held = summary.of(Place(reference.name, 1, reference.path)) if reference.path.is_dir() else None
-        lines.append(Line(reference.name, "reference", _relative(project, reference.path), "written", held))
+        lines.append(Listed(reference.name, "reference", _relative(project, reference.path), "written", held))
     return lines
 
 
 def kind(project: Project, name: str) -> str:
-    """What the table `name` is, in a word; see `Line`."""
+    """What the table `name` is, in a word; see `Listed`."""
     if name in project.topics:
         return "topic"
     if name in project.files:
@@ -89,10 +89,10 @@ def owner(project: Project, name: str) -> str | None:
     return next((table for table in project.names() if name in beside(table)), None)
 
 
-def _line(name: str, what: str, source: str, place: Place | None) -> Line:
+def _line(name: str, what: str, source: str, place: Place | None) -> Listed:
     if place is None:
-        return Line(name, what, source, "not written yet", None)
-    return Line(name, what, source, "written", summary.of(place))
+        return Listed(name, what, source, "not written yet", None)
+    return Listed(name, what, source, "written", summary.of(place))
 
 
 def _relative(project: Project, path: Path) -> str:

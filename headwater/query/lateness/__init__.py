@@ -21,7 +21,7 @@ from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.watermarks import Watermark, Window, below
 from headwater.query import on_duckdb
-from headwater.query.lateness.measured import Choice, Lateness, Spread, View
+from headwater.query.lateness.measured import Choice, Measured, Spread, View
 from headwater.query.sources import Sources
 from headwater.storage.places import KEYS
 
@@ -39,7 +39,7 @@ def measure(
     event_time: str | None = None,
     window: timedelta | None = None,
     last: timedelta | None = None,
-) -> Lateness:
+) -> Measured:
     """How late the rows of the table `name` are.
 
     Args:
@@ -189,7 +189,7 @@ def _found(
     declared: Sequence[Watermark],
     windows: dict[Window, list[str]],
     asked: int | None,
-) -> Lateness:
+) -> Measured:
     counts = dict(connection.execute("SELECT kind, sum(n)::BIGINT FROM judged GROUP BY kind").fetchall())
     if not counts.get("known"):
         recent = f" that was ingested since {since:%Y-%m-%dT%H:%M:%SZ}" if since else ""
@@ -211,7 +211,7 @@ def _found(
     top = next((delay for delay in LADDER if delay > max(reached)), LADDER[-1])
     delays = sorted({*(delay for delay in LADDER if delay <= top), *(d.delay for d in declared)})
     everything = _spreads(connection, by_partition=False)[0]
-    return Lateness(
+    return Measured(
         table=name,
         event_time=column,
         since=since,
