@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
-from headwater.connectors.sinks import CHANGE, Changes, Position, Published
+from headwater.connectors.sinks import CHANGE, Changes, Position, Published, Sink
 
 TABLE = "gold.usage"
 COLUMNS = pa.schema([("host", pa.string()), ("cpu", pa.int32()), ("usage", pa.float64())])
 KEYS = ("host", "cpu")
+KINDS = {
+    "k": pa.int64(),
+    "i8": pa.int8(),
+    "i16": pa.int16(),
+    "f": pa.float32(),
+    "d": pa.float64(),
+    "b": pa.bool_(),
+    "s": pa.string(),
+    "raw": pa.binary(),
+    "day": pa.date32(),
+    "at": pa.timestamp("us", "UTC"),
+    "local": pa.timestamp("us"),
+    "dec": pa.decimal128(38, 10),
+    "list": pa.list_(pa.int32()),
+}
 
 
 def published(
@@ -34,3 +51,42 @@ def changes(*versions: list[tuple[Any, ...]], first: int = 1, columns: pa.Schema
             for version, rows in enumerate(versions, start=first)
         ]
     )
+
+
+def cut_anyhow(seed: int, opened: Callable[[], tuple[Sink, Position]]) -> dict[Any, Any]:
+    """Write versions of which some come twice, and some together with others that the target has already.
+
+    Args:
+        seed: of how they are cut.
+        opened: a sink of `published()`, and how far its target is.
+
+    Returns:
+        {host and cpu → the usage that the target has to hold now}.
+    """
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    versions: list[list[tuple[Any, ...]]] = []
+    want: dict[Any, Any] = {}
+    for _ in range(40):
+        keys = draw.sample([(host, cpu) for host in ("a", "b", None) for cpu in (1, 2, None)], 4)
+        rows = [
+            (draw.choice(["upsert", "upsert", "delete"]), *key, float(draw.randrange(99))) for key in keys
+        ]
+        versions.append(rows)
+        for change, host, cpu, usage in rows:
+            want.pop((host, cpu), None)
+            if change == "upsert":
+                want[host, cpu] = usage
+    sink, at = opened()
+    first = 0
+    while first < 40:  # some batches come twice, some begin before what the target has
+        upto = min(40, first + draw.randrange(1, 9))
+        begin = max(0, first - draw.randrange(3))
+        sink.write(changes(*versions[begin:upto], first=begin + 1))
+        if draw.random() < 0.3:
+            sink.close()
+            sink, at = opened()
+            assert at == Position(1, upto)
+        first = upto
+    sink.close()
+    return want

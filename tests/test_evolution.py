@@ -15,7 +15,7 @@ from visits import COUNTS, ENDED, TOP, VISITS, Visits
 
 from headwater import query
 from headwater.flows.declared import flow_of
-from headwater.planner.changes import Line, plan
+from headwater.planner.changes import Planned, plan
 from headwater.planner.changes.facts import columns_of
 from headwater.planner.changes.verdict import judge
 from headwater.storage import log
@@ -81,7 +81,7 @@ def case(filled: Visits, tmp_path: Path) -> Visits:
     return filled.copied(tmp_path / "project")
 
 
-def planned(case: Visits) -> dict[str, Line]:
+def planned(case: Visits) -> dict[str, Planned]:
     return {line.table: line for line in plan(case.definitions)}
 
 

@@ -84,6 +84,17 @@ class Counted(Project):
         mine = target.flows[VISITS]
         target.append(paths, Identity(VISITS, 1, mine["sequence"] + 1, mine["consumed"]))
 
+    def feed(self, draw: random.Random, rows: list[Row]) -> Iterator[int]:
+        """Let the flow take rows in commits of any size; after each, how far time has come everywhere."""
+        flow = self.flow(COUNTS)
+        for commit in cut(draw, rows):
+            self.add(commit)
+            while flow.step():
+                pass
+            if draw.random() < 0.2:
+                flow = self.flow(COUNTS)  # as after a restart
+            yield min(max((row[4] for row in self.added if row[0] == p), default=0) for p in range(3))
+
     def seen(self, columns: str = "*", table: str = COUNTS) -> Rows:
         return self.rows(table, columns)
 
@@ -257,14 +268,7 @@ def test_final_and_late_rows_are_all_rows_at_any_cut(
     if without:
         statement = statement.replace("GROUP BY", f"WHERE user <> '{without}' GROUP BY")
     case = Counted(tmp_path, interpreted, statement)
-    flow = case.flow(COUNTS)
-    for commit in cut(draw, rows):
-        case.add(commit)
-        while flow.step():
-            pass
-        if draw.random() < 0.2:
-            flow = case.flow(COUNTS)  # as after a restart
-        low = min(max((row[4] for row in case.added if row[0] == p), default=0) for p in range(3))
+    for low in case.feed(draw, rows):
         over = {key: found for key, found in groups.items() if key[1] + 10 <= low}
         assert case.seen(COLUMNS) == everything(over)
     assert case.late() == late
@@ -362,14 +366,7 @@ def test_final_sessions_at_any_cut(interpreted: SparkSession, tmp_path: Path) ->
     groups, late = sessions(rows, 30, 10)
     assert late and any(len(found) > 3 for found in groups.values())
     case = Counted(tmp_path, interpreted, sql(SESSION, FINAL, "session_window"))
-    flow = case.flow(COUNTS)
-    for commit in cut(draw, rows):
-        case.add(commit)
-        while flow.step():
-            pass
-        if draw.random() < 0.2:
-            flow = case.flow(COUNTS)
-        low = min(max((row[4] for row in case.added if row[0] == p), default=0) for p in range(3))
+    for low in case.feed(draw, rows):
         over = {key: found for key, found in groups.items() if key[1] + 10 < low}
         assert case.seen(COLUMNS) == everything(over)
     assert case.late() == late
@@ -387,13 +384,8 @@ def test_sessions_that_grow_at_any_cut(
     assert bool(late) == (allowed is not None)
     properties = f"'headwater.allowed_lateness' = '{allowed} seconds'" if allowed else "'headwater.keys' = ''"
     case = Counted(tmp_path, interpreted, sql(SESSION, properties, "session_window"))
-    flow = case.flow(COUNTS)
-    for commit in cut(draw, rows):
-        case.add(commit)
-        while flow.step():
-            pass
-        if draw.random() < 0.2:
-            flow = case.flow(COUNTS)
+    for _ in case.feed(draw, rows):
+        pass
     assert case.seen(COLUMNS) == everything(groups)
     assert case.late() == late
 

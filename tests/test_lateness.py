@@ -227,7 +227,7 @@ def test_windows_that_tables_share_are_one_view_and_others_their_own(tmp_path: P
     assert [c.late for c in measured.views[1].choices][:5] == [1, 1, 1, 1, 1]
     declared = {c.delay // 1_000_000: c.declared_by for c in measured.views[0].choices if c.declared_by}
     assert declared == {10: ("gold.a",), 60: ("gold.b",)}
-    (asked,) = lateness.measure(found, "silver.readings", window=60_000_000).views
+    (asked,) = lateness.measure(found, "silver.readings", window=timedelta(minutes=1)).views
     assert asked.tables == () and asked.window == Window(60_000_000, 60_000_000)
 
 
@@ -375,7 +375,7 @@ def test_bars_count_nines() -> None:
     ],
 )
 def test_spans_are_read_and_written(text: str, micros: int, again: str) -> None:
-    assert durations.parse(text) == micros and durations.text(micros) == again
+    assert durations.parse(text) == timedelta(microseconds=micros) and durations.text(micros) == again
 
 
 @pytest.mark.parametrize("text", ["", "5", "m", "minutes", "-5m", "5m x", "1.5h"])

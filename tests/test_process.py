@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
-from test_final import COUNTS, EPOCH, VISITS, Counted, Row, cut, drawn, seeded
+from test_final import COUNTS, EPOCH, VISITS, Counted, Row, drawn, seeded
 from test_final import told as reached_before
 from typer.testing import CliRunner
 
@@ -92,14 +92,7 @@ def test_rows_come_in_the_order_of_their_time_at_any_cut(
     on_time, late = told(rows, 10)
     assert late and on_time
     case = Counted(tmp_path, interpreted, PROCESS, "py")
-    flow = case.flow(COUNTS)
-    for commit in cut(draw, rows):
-        case.add(commit)
-        while flow.step():
-            pass
-        if draw.random() < 0.2:
-            flow = case.flow(COUNTS)  # as after a restart
-        low = min(max((row[4] for row in case.added if row[0] == p), default=0) for p in range(3))
+    for low in case.feed(draw, rows):
         assert case.seen(COLUMNS) == runs(on_time, low - 10)
     assert case.late() == late
     case.end(COUNTS)

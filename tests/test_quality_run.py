@@ -27,7 +27,7 @@ from headwater.errors.codes import Code
 from headwater.operations import maintain
 from headwater.operations.validation import docs, gx, results, validate
 from headwater.operations.validation.results import Outcome, Validation
-from headwater.operations.validation.validate import Run
+from headwater.operations.validation.validate import Validated
 from headwater.planner import analysis
 from headwater.project.load import load_project
 from headwater.storage import log
@@ -131,12 +131,12 @@ def uncompiled(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def done(spark: SparkSession, root: Path) -> Run:
+def done(spark: SparkSession, root: Path) -> Validated:
     """All tables, validated once."""
     return validate.run(load_project(root), docs=root / "docs")
 
 
-def said(done: Run, table: str) -> dict[str, Outcome]:
+def said(done: Validated, table: str) -> dict[str, Outcome]:
     return {o.expectation: o for v in done.validations if v.table == table for o in v.outcomes}
 
 
@@ -151,7 +151,7 @@ def command(root: Path, *arguments: str) -> tuple[int, str]:
 # What is judged
 
 
-def test_tables_of_every_layer_are_judged_as_great_expectations_does(done: Run) -> None:
+def test_tables_of_every_layer_are_judged_as_great_expectations_does(done: Validated) -> None:
     assert [v.table for v in done.validations] == ["bronze.raw", "silver.readings", "gold.by_host"]
     bronze = said(done, "bronze.raw")
     assert [o.status for o in bronze.values()] == ["passed", "passed", "passed", "error"]
@@ -169,7 +169,7 @@ def test_tables_of_every_layer_are_judged_as_great_expectations_does(done: Run) 
     assert done.passed
 
 
-def test_what_great_expectations_cannot_judge_on_spark_is_an_error(done: Run) -> None:
+def test_what_great_expectations_cannot_judge_on_spark_is_an_error(done: Validated) -> None:
     like = said(done, "silver.readings")["values_to_match_like_pattern(host)"]
     assert like.status == "error" and like.message is not None
     assert "No provider found" in like.message and "\n" not in like.message
@@ -177,25 +177,25 @@ def test_what_great_expectations_cannot_judge_on_spark_is_an_error(done: Run) ->
     assert "DATATYPE_MISMATCH" in ordered and "\n" not in ordered
 
 
-def test_partial_results_are_no_columns(done: Run) -> None:
+def test_partial_results_are_no_columns(done: Validated) -> None:
     columns = said(done, "gold.by_host")["table_columns_to_match_set(host, usage)"]
     assert json.loads(columns.observed_value or "") == ["host", "usage"]
 
 
-def test_actions_of_tables_that_no_flow_judges_are_warn_or_fail(done: Run) -> None:
+def test_actions_of_tables_that_no_flow_judges_are_warn_or_fail(done: Validated) -> None:
     assert [o.action for o in said(done, "bronze.raw").values()] == ["fail", "fail", "fail", "warn"]
     assert {o.action for o in said(done, "gold.by_host").values()} == {"fail", "warn"}
     assert {o.action for o in said(done, "silver.readings").values()} == {"quarantine", "warn"}
 
 
-def test_nothing_stays_persisted(spark: SparkSession, done: Run) -> None:
+def test_nothing_stays_persisted(spark: SparkSession, done: Validated) -> None:
     persisted = [str(rdd.name()) for rdd in spark.sparkContext._jsc.getPersistentRDDs().values()]
     assert [name for name in persisted if not name.startswith("Delta Table State")] == []  # Delta's own
     assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
 
 
 def test_an_earlier_version_that_fails_ends_the_command_with_1(
-    spark: SparkSession, root: Path, tmp_path: Path, done: Run
+    spark: SparkSession, root: Path, tmp_path: Path, done: Validated
 ) -> None:
     code, out = command(root, "run", "bronze.raw", "--at", "0", "--json", "--docs", str(tmp_path / "docs"))
     found = json.loads(out)
@@ -208,7 +208,7 @@ def test_an_earlier_version_that_fails_ends_the_command_with_1(
 # What is kept
 
 
-def test_results_are_a_table_of_the_lake(root: Path, done: Run) -> None:
+def test_results_are_a_table_of_the_lake(root: Path, done: Validated) -> None:
     sql = f"SELECT * FROM ops.quality_results WHERE run_id = '{done.id}'"
     found = query.run(sql, project=root)
     assert found.columns == tuple(results.COLUMNS.names)
@@ -223,7 +223,7 @@ def test_results_are_a_table_of_the_lake(root: Path, done: Run) -> None:
     assert rows["bronze.raw", "table_row_count_to_be_between()"]["observed_value"] == "3"
 
 
-def test_no_value_of_a_row_is_kept(root: Path, done: Run) -> None:
+def test_no_value_of_a_row_is_kept(root: Path, done: Validated) -> None:
     kept = query.run("SELECT * FROM ops.quality_results", project=root).rows
     assert SECRET not in str(kept) and SECRET not in str(done)
     for file in (root / "docs").rglob("*.*"):
@@ -251,7 +251,7 @@ def test_values_that_spark_quotes_in_its_errors_are_left_out() -> None:
 
 
 def test_samples_show_failing_values_in_the_data_docs_alone(
-    spark: SparkSession, root: Path, tmp_path: Path, done: Run
+    spark: SparkSession, root: Path, tmp_path: Path, done: Validated
 ) -> None:
     ran = validate.run(load_project(root), "gold.by_host", docs=tmp_path / "docs", samples=True)
     assert any(SECRET in file.read_text() for file in (tmp_path / "docs" / "validations").rglob("*.html"))
@@ -317,7 +317,7 @@ def test_only_what_is_named_is_maintained(tmp_path: Path) -> None:
 
 
 def test_show_has_the_last_results_and_starts_no_spark(
-    root: Path, done: Run, monkeypatch: pytest.MonkeyPatch
+    root: Path, done: Validated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headwater.runtime.sessions.start", None)
     code, out = command(root, "show", "--json")
@@ -358,7 +358,7 @@ def pages(site: Path) -> Iterator[tuple[Path, Page]]:
         yield file, Page(file)
 
 
-def test_pages_load_nothing_and_their_links_lead_to_pages(root: Path, done: Run) -> None:
+def test_pages_load_nothing_and_their_links_lead_to_pages(root: Path, done: Validated) -> None:
     found = dict(pages(root / "docs"))
     assert len(found) == 1 + 3 + 3
     for file, page in found.items():
@@ -445,7 +445,7 @@ def validation(table: str, at: datetime = T0) -> Validation:
     ],
 )
 def test_what_was_asked_wrongly_ends_with_2(
-    root: Path, done: Run, arguments: list[str], code: Code, says: str
+    root: Path, done: Validated, arguments: list[str], code: Code, says: str
 ) -> None:
     with raises_code(code) as refused:
         command(root, *arguments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import shutil
 import socket
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from batches import TABLE, changes, published
+from batches import KINDS, TABLE, changes, cut_anyhow, published
 from deltalake import DeltaTable
 from opensearch import PASSWORD, Server
 from opensearchpy import OpenSearch
@@ -244,52 +243,15 @@ def test_a_new_generation_that_is_broken_off_has_each_row_once(case: Filled, aga
 def test_any_cut_gives_what_the_last_change_of_each_key_says(
     server: Server, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    print(f"seed {seed}")
     monkeypatch.setattr("headwater.connectors.sinks.opensearch.ROWS", 7)
     monkeypatch.setattr("headwater.connectors.sinks.opensearch.PIECE", 3)
-    draw = random.Random(seed)
-    versions: list[list[tuple[Any, ...]]] = []
-    want: dict[Any, Any] = {}
-    for _ in range(40):
-        keys = draw.sample([(host, cpu) for host in ("a", "b", None) for cpu in (1, 2, None)], 4)
-        rows = [
-            (draw.choice(["upsert", "upsert", "delete"]), *key, float(draw.randrange(99))) for key in keys
-        ]
-        versions.append(rows)
-        for change, host, cpu, usage in rows:
-            want.pop((host, cpu), None)
-            if change == "upsert":
-                want[host, cpu] = usage
-    sink, at = opened(server)
-    first = 0
-    while first < 40:  # some batches come twice, some begin before what the index has
-        upto = min(40, first + draw.randrange(1, 9))
-        begin = max(0, first - draw.randrange(3))
-        sink.write(changes(*versions[begin:upto], first=begin + 1))
-        if draw.random() < 0.3:
-            sink.close()
-            sink, at = opened(server)
-            assert at == Position(1, upto)
-        first = upto
-    sink.close()
+    want = cut_anyhow(seed, lambda: opened(server))
     assert found(server) == want
 
 
 def test_every_type_arrives_as_it_is_and_is_found(server: Server, client: OpenSearch) -> None:
     kinds = {
-        "k": pa.int64(),
-        "i8": pa.int8(),
-        "i16": pa.int16(),
-        "f": pa.float32(),
-        "d": pa.float64(),
-        "b": pa.bool_(),
-        "s": pa.string(),
-        "raw": pa.binary(),
-        "day": pa.date32(),
-        "at": pa.timestamp("us", "UTC"),
-        "local": pa.timestamp("us"),
-        "dec": pa.decimal128(38, 10),
-        "list": pa.list_(pa.int32()),
+        **KINDS,
         "map": pa.map_(pa.string(), pa.float64()),
         "_source": pa.struct([("x", pa.string()), ("y", pa.float64())]),
     }

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from batches import changes, published
+from batches import KINDS, changes, cut_anyhow, published
 from postgres import PASSWORD, Server
 from raising import raises_code
 
@@ -73,19 +71,7 @@ def test_a_table_without_keys_is_appended_to_once(server: Server) -> None:
 
 def test_every_type_arrives_as_it_is(server: Server) -> None:
     kinds = {
-        "k": pa.int64(),
-        "i8": pa.int8(),
-        "i16": pa.int16(),
-        "f": pa.float32(),
-        "d": pa.float64(),
-        "b": pa.bool_(),
-        "s": pa.string(),
-        "raw": pa.binary(),
-        "day": pa.date32(),
-        "at": pa.timestamp("us", "UTC"),
-        "local": pa.timestamp("us"),
-        "dec": pa.decimal128(38, 10),
-        "list": pa.list_(pa.int32()),
+        **KINDS,
         "struct": pa.struct([("x", pa.string()), ("y", pa.float64())]),
     }
     columns = pa.schema(list(kinds.items()))
@@ -118,32 +104,7 @@ def test_text_that_postgres_can_not_hold_is_marked(server: Server) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_cut_gives_what_the_last_change_of_each_key_says(server: Server, seed: int) -> None:
-    print(f"seed {seed}")
-    draw = random.Random(seed)
-    versions: list[list[tuple[Any, ...]]] = []
-    want: dict[Any, Any] = {}
-    for _ in range(40):
-        keys = draw.sample([(host, cpu) for host in ("a", "b", None) for cpu in (1, 2, None)], 4)
-        rows = [
-            (draw.choice(["upsert", "upsert", "delete"]), *key, float(draw.randrange(99))) for key in keys
-        ]
-        versions.append(rows)
-        for change, host, cpu, usage in rows:
-            want.pop((host, cpu), None)
-            if change == "upsert":
-                want[host, cpu] = usage
-    sink, at = opened(server)
-    first = 0
-    while first < 40:  # some batches come twice, some begin before what the table has
-        upto = min(40, first + draw.randrange(1, 9))
-        begin = max(0, first - draw.randrange(3))
-        sink.write(changes(*versions[begin:upto], first=begin + 1))
-        if draw.random() < 0.3:
-            sink.close()
-            sink, at = opened(server)
-            assert at == Position(1, upto)
-        first = upto
-    sink.close()
+    want = cut_anyhow(seed, lambda: opened(server))
     found = {(host, cpu): usage for host, cpu, usage in server.rows("SELECT * FROM gold.usage")}
     assert found == want
 

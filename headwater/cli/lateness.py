@@ -18,7 +18,7 @@ from headwater.cli.printing import print_json
 from headwater.common import durations, listings
 
 if TYPE_CHECKING:
-    from headwater.query.lateness.measured import Lateness, Spread, View
+    from headwater.query.lateness.measured import Measured, Spread, View
 
 _NINE = 8  # characters of a bar
 
@@ -45,7 +45,6 @@ def lateness(
     env: Env = "local",
 ) -> None:
     """Show how late the rows of a table are, and what each watermark delay would have cost."""
-    size, recent = _span(window, "--window"), _span(last, "--last")
     from headwater.project.load import load_project
     from headwater.query import lateness as late
     from headwater.query.lateness import chart as lateness_chart
@@ -54,8 +53,8 @@ def lateness(
         load_project(project, env),
         table,
         event_time=event_time,
-        window=size,
-        last=timedelta(microseconds=recent) if recent is not None else None,
+        window=_span(window, "--window"),
+        last=_span(last, "--last"),
     )
     if chart is not None:
         lateness_chart.write(found, chart)
@@ -65,7 +64,7 @@ def lateness(
         listings.show(_parts(found, by), sys.stdout)
 
 
-def _span(text: str | None, option: str) -> int | None:
+def _span(text: str | None, option: str) -> timedelta | None:
     if text is None:
         return None
     try:
@@ -77,7 +76,7 @@ def _span(text: str | None, option: str) -> int | None:
     return span
 
 
-def _parts(found: Lateness, by: str) -> list[RenderableType]:
+def _parts(found: Measured, by: str) -> list[RenderableType]:
     since = f", of those ingested since {found.since:%Y-%m-%d %H:%M:%SZ}" if found.since else ""
     facts = f"{found.all.rows:,} rows by {found.event_time}{since}"
     apart = f"{found.without_time:,} without event time and {found.future:,} from the future are left out"
@@ -88,7 +87,7 @@ def _parts(found: Lateness, by: str) -> list[RenderableType]:
     return parts + [Text(note, style="yellow") for note in found.notes]
 
 
-def _spreads(found: Lateness, by: str) -> RenderableType:
+def _spreads(found: Measured, by: str) -> RenderableType:
     listing = listings.table(
         ["partition", "rows", "out of order", "median", "p95", "p99", "max"], right=[*range(1, 7)]
     )
@@ -139,7 +138,7 @@ def _percent(share: float) -> str:
     return "100%" if share == 1 else f"{min(share, 0.999999):.4%}"
 
 
-def _json(found: Lateness) -> dict[str, Any]:
+def _json(found: Measured) -> dict[str, Any]:
     from headwater.query.lateness import TARGETS
 
     return {

@@ -1,11 +1,13 @@
-"""Spans of time as people write them (`500ms`, `10s`, `1h30m`, `5 minutes`), in whole microseconds."""
+"""Spans of time as people write them: `500ms`, `10s`, `1h30m`, `5 minutes`."""
 
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 from headwater.errors import ConfError
 
+MICROSECOND = timedelta(microseconds=1)
 _UNITS = {
     "d": 86_400_000_000,
     "h": 3_600_000_000,
@@ -18,8 +20,8 @@ _WORDS = r"days?|hours?|minutes?|seconds?|milliseconds?|microseconds?"
 _PART = re.compile(rf"(\d+)\s*({_WORDS}|d|h|ms|us|m|s)\s*")
 
 
-def parse(text: str) -> int:
-    """The microseconds of a span such as `24h`, `1m30s` or `5 minutes`.
+def parse(text: str) -> timedelta:
+    """A span such as `24h`, `1m30s` or `5 minutes`.
 
     Raises:
         ValueError: it is no such span.
@@ -31,7 +33,10 @@ def parse(text: str) -> int:
         at = part.end()
     if not parts or at != len(text.strip()):
         raise ValueError(f"'{text}' is no span of time; write one such as 500ms, 10s, 5m, 24h or 7d")
-    return sum(int(part[1]) * _UNITS[_short(part[2])] for part in parts)
+    try:
+        return sum(int(part[1]) * _UNITS[_short(part[2])] for part in parts) * MICROSECOND
+    except OverflowError:
+        raise ValueError(f"'{text}' is longer than {timedelta.max.days} days") from None
 
 
 def text(microseconds: int, *, parts: int = 2) -> str:
@@ -46,14 +51,14 @@ def text(microseconds: int, *, parts: int = 2) -> str:
     return "".join(said) or "0s"
 
 
-def milliseconds(text: str) -> int:
-    """The milliseconds of a span such as `500ms` or `5 minutes`.
+def interval(text: str) -> timedelta:
+    """A span as a definition or a configuration has it.
 
     Raises:
         ConfError: it is no such span.
     """
     try:
-        return parse(text) // 1000
+        return parse(text)
     except ValueError as e:
         raise ConfError(f"interval {e}", code="INTERVAL_INVALID") from None
 

@@ -30,6 +30,7 @@ class HeadwaterError(Exception):
         code: which of the known errors it is (docs/errors.md); stable, where the text is not.
         table: the table, or the other flow, that it is about.
         file: the file, folder or address to look at first.
+        where: both, of what is declared somewhere.
         hint: what to do about it; the text ends in it.
     """
 
@@ -42,8 +43,11 @@ class HeadwaterError(Exception):
         code: Code,
         table: str | None = None,
         file: str | PathLike[str] | None = None,
+        where: Where | None = None,
         hint: str | None = None,
     ) -> None:
+        if where is not None:
+            table, file = where.table, where.file
         super().__init__(message if hint is None else f"{message}; {hint}")
         self.message = message
         self.code = code

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from headwater.errors import Where
 from headwater.flows.context import Context
 from headwater.flows.rows import Rows, Work, are_few
 from headwater.flows.timed import TimedFlow
@@ -42,7 +41,7 @@ class AggregateFlow(TimedFlow):
         grows = self._aggregate.window == "session"
         stored = self._analysed.stored
         self._partial = self._analysed.state or (pa.schema([*stored, *bounds]) if grows else stored)
-        self._where = Where.of(table.file, table.name)
+        self._where = table.where
         self.committer = self._commits(self._merges())
 
     def _merges(self) -> Mapping[str, Merge]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 
 from headwater.connectors import decode
-from headwater.errors import Where
 from headwater.flows.context import Context
 from headwater.flows.references import References
 from headwater.flows.rows import Work
@@ -33,7 +32,7 @@ class Applied:
         self.columns = context.tables[self.stream].columns
         self._context = context
         decoder = table.decode
-        self._decoded = decode.fields(decoder, Where.of(table.file, table.name)) if decoder else None
+        self._decoded = decode.fields(decoder, table.where) if decoder else None
         parallelism = table.limits.parallelism or context.project.conf.parallelism
         self._spark = sessions.child(context.spark, parallelism=parallelism)
         self.references = References(context, table, self._spark)

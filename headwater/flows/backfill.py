@@ -101,8 +101,7 @@ class Backfill:
                     raise FlowError(
                         f"stopped after {done.files} files",
                         code="STOPPED",
-                        table=self._topic.name,
-                        file=self._topic.file,
+                        where=self._topic.where,
                         hint="run the same again, it goes on from there",
                     )
         if done.records or done.amiss:

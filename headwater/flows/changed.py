@@ -77,8 +77,7 @@ class ChangedFlow(RangedFlow):
                     f"{self._definition.file}: {self.name} makes rows with other keys than those of "
                     f"{self._stream}, or several of one ({', '.join(self._analysed.keys)})",
                     code="KEYS_NOT_KEPT",
-                    table=self._definition.name,
-                    file=self._definition.file,
+                    where=self._definition.where,
                     hint="keep them, or read it by a CREATE MATERIALIZED VIEW",
                 )
             gone = connection.execute(

@@ -86,7 +86,7 @@ class Context:
             properties["delta.enableChangeDataFeed"] = "true"
         place = self.lake.create(table.name, analysed.stored, comment=table.comment, properties=properties)
         target = Target.shared(place)
-        if changes.kind(table, analysed) == "rows":
+        if analysed.kind == "rows":
             target.add(analysed.stored)
         target.require(analysed.stored, table.file)
         self.opened[table.name] = place.generation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from headwater.flows.aggregated import AggregateFlow
@@ -16,6 +17,8 @@ from headwater.flows.realtime import RealtimeFlow
 from headwater.flows.source import SourceFlow
 from headwater.flows.union import UnionFlow
 from headwater.flows.view import ViewFlow
+from headwater.planner.analysis.analysed import Kind
+from headwater.project.definitions import Table
 from headwater.storage.commit import Committer
 
 
@@ -36,6 +39,16 @@ class Committing(Protocol):
     committer: Committer
 
 
+_FLOWS: dict[Kind, Callable[[Context, Table], Flow]] = {
+    "rows": DerivedFlow,
+    "changed rows": ChangedFlow,
+    "aggregate": AggregateFlow,
+    "final windows": FinalFlow,
+    "process": ProcessFlow,
+    "view": ViewFlow,
+}
+
+
 def flow_of(context: Context, name: str) -> Flow:
     """The flow of a table, an alert or a sink."""
     project = context.project
@@ -48,14 +61,4 @@ def flow_of(context: Context, name: str) -> Flow:
     if name in project.sinks:
         return PublishFlow(context, project.sinks[name])
     table = project.tables[name]
-    if table.flows:
-        return UnionFlow(context, table)
-    if table.view and context.tables[name].aggregate is None:
-        return ViewFlow(context, table)
-    if table.process is not None:
-        return ProcessFlow(context, table)
-    if context.tables[name].follows:
-        return ChangedFlow(context, table)
-    if context.tables[name].aggregate is None:
-        return DerivedFlow(context, table)
-    return FinalFlow(context, table) if table.emit == "final" else AggregateFlow(context, table)
+    return UnionFlow(context, table) if table.flows else _FLOWS[context.tables[name].kind](context, table)

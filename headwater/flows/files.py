@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.common.durations import milliseconds
+from headwater.common.durations import interval
 from headwater.connectors.files.source import source
 from headwater.flows.context import Context
 from headwater.flows.intake import Bounds, Intake
@@ -33,7 +33,7 @@ class FilesFlow:
         self._intake = Intake(self.name, files.topic, table, lake, bounds, fingerprint, context.now)
         self.committer = self._intake.committer
         trigger = context.trigger or files.limits.trigger or project.conf.trigger
-        self._every = milliseconds(trigger) / 1000
+        self._every = interval(trigger).total_seconds()
 
     def run(self) -> None:
         """Take what arrives until the run ends; with `once`, what is there now.

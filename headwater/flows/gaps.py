@@ -181,10 +181,9 @@ def missing(topic: Topic, gaps: Sequence[Gap]) -> FlowError:
     code, why = next(said for reason, said in _SAID.items() if any(gap.reason == reason for gap in gaps))
     more = f" and {len(gaps) - _SHOWN} more partitions" if len(gaps) > _SHOWN else ""
     return FlowError(
-        f"{topic.file}: {topic.name}: topic {topic.topic} {why}: {', '.join(map(str, gaps[:_SHOWN]))}{more}",
+        f"{topic.where}: topic {topic.topic} {why}: {', '.join(map(str, gaps[:_SHOWN]))}{more}",
         code=code,
-        table=topic.name,
-        file=topic.file,
+        where=topic.where,
         hint=f"stop the run; if nobody can bring that back, say: headwater accept-gap {topic.name}",
     )
 

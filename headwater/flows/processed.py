@@ -23,7 +23,7 @@ from headwater.common import scratch, times
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.connectors.decode import SOURCE
-from headwater.errors import FlowError, Where
+from headwater.errors import FlowError
 from headwater.errors.causes import describe
 from headwater.flows.context import Context
 from headwater.flows.rows import Counts, read
@@ -71,7 +71,7 @@ class ProcessFlow(TimedFlow):
         self._keys = ", ".join(map(quoted, self._process.keys))
         self._kept = self._analysed.state
         self._columns = self._applied.columns.fieldNames()
-        self._where = Where.of(table.file, table.name)
+        self._where = table.where
         self.committer = self._commits({state_name(self.name): self._change})
         self._state = self.committer.target(state_name(self.name))
 
@@ -228,8 +228,7 @@ class ProcessFlow(TimedFlow):
             raise FlowError(
                 f"{self._where} failed on the {what}: {describe(e)}",
                 code="PROCESS_FAILED",
-                table=self._where.table,
-                file=self._where.file,
+                where=self._where,
                 hint="mend it and run again",
             ) from e
 
@@ -253,8 +252,7 @@ class ProcessFlow(TimedFlow):
             raise FlowError(
                 f"{self._where} {what} a row that does not fit its columns: {describe(e)}",
                 code="PROCESS_ROW_INVALID",
-                table=self._where.table,
-                file=self._where.file,
+                where=self._where,
             ) from e
 
     def _changes(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:

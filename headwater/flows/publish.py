@@ -120,8 +120,7 @@ class PublishFlow:
         return FlowError(
             f"{self.name}: {why}, so what has to change is not known",
             code="SINK_POSITION_LOST",
-            table=self._sink.table,
-            file=self._sink.file,
+            where=self._sink.where,
             hint=f"empty the target, remove what says where it is ({self._begun.parent}), and run again",
         )
 
@@ -148,10 +147,9 @@ class PublishFlow:
         made = sink.make()
         if not isinstance(made, Target):
             raise FlowError(
-                f"{sink.file}: {sink.name}: make gave a {type(made).__name__}",
+                f"{sink.where}: make gave a {type(made).__name__}",
                 code="NOT_A_SINK",
-                table=sink.table,
-                file=sink.file,
+                where=sink.where,
                 hint="give a headwater.connectors.sinks.Sink",
             )
         return made

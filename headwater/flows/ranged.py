@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from headwater.common.durations import milliseconds
 from headwater.common.report import Account
 from headwater.errors import CommitError, FlowError
 from headwater.flows.applied import Applied
@@ -20,19 +19,19 @@ from headwater.flows.context import Context
 from headwater.flows.parting import parting
 from headwater.flows.reporting import Reporting
 from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, Work, are_few, read
-from headwater.flows.turns import take_turns
+from headwater.flows.turns import TableFlow
 from headwater.planner.event_time import EventTime
 from headwater.project.definitions import Table
 from headwater.quality.measure import Findings
 from headwater.storage import log, ranges
-from headwater.storage.commit import Built, Committer
+from headwater.storage.commit import Built
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Place
 from headwater.storage.ranges import Position, Range
 from headwater.storage.target import Target
 
 
-class RangedFlow:
+class RangedFlow(TableFlow):
     """The flow of one table that is derived from another; a subclass says what a batch becomes.
 
     Args:
@@ -41,34 +40,19 @@ class RangedFlow:
         into: the table, where the definition is of one of several flows into it.
     """
 
-    committer: Committer
-
     def __init__(self, context: Context, table: Table, into: Target | None = None) -> None:
-        self.name = table.name
-        self._context = context
+        super().__init__(context, table)
         self._definition = table
         self._applied = Applied(context, table)
         self._analysed = self._applied.analysed
         self._stream = self._applied.stream
         self._parting = parting(self._applied.columns)
-        self._apart = milliseconds(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
         self._max_rows = table.limits.max_rows_per_batch or context.project.conf.max_rows_per_batch
         self._table = into or context.open(table)
         self._place = self._table.place
         self._folder = context.lake.flow_folder(table.name, self._place.name)
         self._intents = IntentFile(self._folder)
         self._position = self._consumed()
-
-    def run(self) -> None:
-        """Take what is new until the run ends; with `once`, until the input has ended and is drained.
-
-        Raises:
-            FlowError, CommitError: what trying again will not mend.
-        """
-        with self._context.turn(self.name) as mine:
-            if mine:
-                self.recover()
-        take_turns(self._context, self.name, [self._stream], self._turn, self._apart)
 
     def recover(self) -> None:
         """Do what a killed process left half done.
@@ -114,8 +98,8 @@ class RangedFlow:
             max_rows=self._max_rows,
             max_bytes=self._context.project.conf.max_bytes_per_batch,
             upto=self._context.bounds.upto(self._place.name, self.name, self._stream),
-            changes=self._analysed.follows,
-            parting=None if self._analysed.follows else self._parting,
+            changes=self._analysed.kind == "changed rows",
+            parting=None if self._analysed.kind == "changed rows" else self._parting,
         )
         if found is None:
             return False
@@ -155,10 +139,6 @@ class RangedFlow:
                 file=source.path,
                 hint=f"put back what was there, or build what has read it anew: headwater rebuild {mine}",
             )
-
-    def _turn(self) -> bool:
-        """Do what there is to do; whether there was anything."""
-        return self.step()
 
     def _told(self, found: Range) -> EventTime | None:
         """How far event time comes with a batch; None where that does not matter."""

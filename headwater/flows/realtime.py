@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.connectors import decode, kafka
-from headwater.errors import ProjectError, Where
+from headwater.errors import ProjectError
 from headwater.errors.causes import first_line
 from headwater.flows.context import Context
 from headwater.flows.reading import starting
@@ -34,23 +34,21 @@ def records(raw: DataFrame, alert: Alert) -> DataFrame:
     Raises:
         ProjectError: the definition does not fit its source, or its key is no column of it.
     """
-    where = Where.of(alert.file, alert.name)
+    where = alert.where
     try:
         rows = alert(decode.native(raw, alert.decode, where))
     except (AnalysisException, TypeError, AttributeError) as e:
         raise ProjectError(
             f"{where}: {first_line(e)}",
             code="DEFINITION_FAILED",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="mend the definition",
         ) from None
     if alert.key is not None and alert.key not in rows.columns:
         raise ProjectError(
             f"{where}: its key {alert.key} is no column of it",
             code="KEY_UNKNOWN",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint=f"known: {', '.join(rows.columns)}",
         )
     key = F.col(alert.key) if alert.key else F.lit(None)

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.common import times
-from headwater.common.durations import milliseconds
+from headwater.common.durations import MICROSECOND, interval
 from headwater.common.report import Account
 from headwater.connectors import kafka
 from headwater.errors import FlowError, HeadwaterError
@@ -165,7 +165,7 @@ class SourceFlow:
         if self._context.once:
             return writer.trigger(availableNow=True).start()
         trigger = self._context.trigger or self._topic.limits.trigger or conf.trigger
-        return writer.trigger(processingTime=f"{milliseconds(trigger)} milliseconds").start()
+        return writer.trigger(processingTime=f"{interval(trigger) // MICROSECOND} microseconds").start()
 
     def _batch(self, frame: DataFrame, number: int) -> None:
         with self._busy:

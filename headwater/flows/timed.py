@@ -10,13 +10,12 @@ beginning of that has come. When all are silent, what lies in the past is over.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.common import times
-from headwater.common.durations import milliseconds
+from headwater.common.durations import MICROSECOND, interval
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.upstream import Upstream
@@ -40,7 +39,7 @@ class TimedFlow(RangedFlow):
     def __init__(self, context: Context, table: Table) -> None:
         super().__init__(context, table)
         self._lateness = self._analysed.lateness
-        self._silence = milliseconds(table.idle_timeout) * 1000
+        self._silence = interval(table.idle_timeout) // MICROSECOND
         self._upstream = Upstream(context, self._stream)
         self._times: tuple[list[str], Mapping[str, Times]] | None = None  # of which files
         self._awaited = self._event_time().awaited  # as of now
@@ -167,7 +166,7 @@ class TimedFlow(RangedFlow):
 
     def _now(self) -> int:
         """Microseconds since the epoch."""
-        return (self._context.now() - times.EPOCH) // timedelta(microseconds=1)
+        return (self._context.now() - times.EPOCH) // MICROSECOND
 
     def _close(self, upto: int, idle: set[str]) -> bool:
         """Do what is over at a time; whether there was anything."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from headwater.common.durations import interval
 from headwater.flows.context import Context
+from headwater.project.definitions import Table
+from headwater.storage.commit import Committer
 
 
 def take_turns(
@@ -36,3 +39,43 @@ def take_turns(
         if context.once and ended:
             return
         heads.wait(beat)
+
+
+class TableFlow:
+    """The flow of a table that reads tables, in turns with who wants it at rest; a subclass does the work.
+
+    Args:
+        context: the run.
+        table: the definition.
+    """
+
+    committer: Committer
+
+    def __init__(self, context: Context, table: Table) -> None:
+        self.name = table.name
+        self._context = context
+        self._inputs = [name for name in table.sources if name not in context.project.references]
+        self._apart = interval(table.limits.trigger or "0s").total_seconds()
+
+    def run(self) -> None:
+        """Take what is new until the run ends; with `once`, until the inputs have ended and are drained.
+
+        Raises:
+            FlowError, CommitError: what trying again will not mend.
+        """
+        with self._context.turn(self.name) as mine:
+            if mine:
+                self.recover()
+        take_turns(self._context, self.name, self._inputs, self._turn, self._apart)
+
+    def recover(self) -> None:
+        """Do what a killed process left half done."""
+        raise NotImplementedError
+
+    def step(self) -> bool:
+        """Take one batch; whether there was anything to take."""
+        raise NotImplementedError
+
+    def _turn(self) -> bool:
+        """What is done in a turn; whether there was anything to do."""
+        return self.step()

@@ -21,7 +21,6 @@ from pyspark.sql import DataFrame
 
 from headwater.common import scratch
 from headwater.common.diff import differ, same
-from headwater.common.durations import milliseconds
 from headwater.common.report import Account
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError
@@ -29,7 +28,7 @@ from headwater.flows.context import Context
 from headwater.flows.references import References
 from headwater.flows.reporting import Reporting
 from headwater.flows.rows import are_few, read
-from headwater.flows.turns import take_turns
+from headwater.flows.turns import TableFlow
 from headwater.planner import analysis
 from headwater.project.definitions import Table
 from headwater.project.reference import CLOCK
@@ -64,15 +63,13 @@ class _Input:
         return cls(files, rows, sum(adds["size_bytes"].to_pylist()))
 
 
-class ViewFlow:
+class ViewFlow(TableFlow):
     """The flow of one materialized view."""
 
     def __init__(self, context: Context, table: Table) -> None:
-        self.name = table.name
-        self._context = context
+        super().__init__(context, table)
         self._definition = table
         self._analysed = context.tables[table.name]
-        self._apart = milliseconds(table.limits.trigger) / 1000 if table.limits.trigger else 0.0
         self._table = context.open(table)
         intents = IntentFile(context.lake.flow_folder(table.name))
         self.committer = Committer(self._table, intents, merges={self.name: self._change})
@@ -80,20 +77,8 @@ class ViewFlow:
             context.spark, parallelism=table.limits.parallelism or context.project.conf.parallelism
         )
         self._references = References(context, table, self._spark)
-        self._inputs = [name for name in table.sources if name not in self._references]
         self._looked: float | None = None  # when it was seen what the clock alone has changed
         self._seen: dict[str, Any] = {}  # what was read when nothing had changed since the last batch
-
-    def run(self) -> None:
-        """Keep the view up to date until the run ends; with `once`, until its inputs have ended.
-
-        Raises:
-            FlowError, CommitError: what trying again will not mend.
-        """
-        with self._context.turn(self.name) as mine:
-            if mine:
-                self.recover()
-        take_turns(self._context, self.name, self._inputs, self.step, self._apart)
 
     def recover(self) -> None:
         """Do what a killed process left half done."""
@@ -242,8 +227,7 @@ class ViewFlow:
                     f"{self._definition.file}: {self.name} has {twice[0]} keys that several rows share "
                     f"({', '.join(self._analysed.keys)})",
                     code="KEYS_SHARED",
-                    table=self._definition.name,
-                    file=self._definition.file,
+                    where=self._definition.where,
                     hint="say in headwater.keys what tells its rows apart",
                 )
             changes = connection.execute(

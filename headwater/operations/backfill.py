@@ -142,7 +142,7 @@ def _here(project: Project, lake: Lake, topic: Topic, pattern: str, form: Format
     except HeadwaterError:
         raise
     except Exception as e:
-        why = f"{topic.file}: {topic.name}: {describe(e)}"
-        raise FlowError(why, code="REQUEST_FAILED", table=topic.name, file=topic.file) from e
+        why = f"{topic.where}: {describe(e)}"
+        raise FlowError(why, code="REQUEST_FAILED", where=topic.where) from e
     finally:
         mine.release()

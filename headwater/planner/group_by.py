@@ -48,8 +48,7 @@ def take(frame: DataFrame, where: Where) -> Taken:
         raise ProjectError(
             f"{where}: {what} above or beside GROUP BY can't be maintained",
             code="AGGREGATE_NOT_OUTERMOST",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="aggregate at the top, and filter in a table below",
         )
     grouping = list(jvm.items(plan.groupingExpressions()))
@@ -65,16 +64,14 @@ def check(taken: Taken, where: Where) -> None:
         raise ProjectError(
             f"{where}: ROLLUP, CUBE and GROUPING SETS are not supported",
             code="GROUPING_SETS_NOT_SUPPORTED",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="make a table for each",
         )
     if catalyst.has(taken.below, "AGGREGATE"):
         raise ProjectError(
             f"{where}: an aggregate of an aggregate",
             code="AGGREGATE_OF_AGGREGATE",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="make the inner one a table of its own",
         )
     covered = [e for _, kind, e in taken.columns if kind == "key"]
@@ -85,8 +82,7 @@ def check(taken: Taken, where: Where) -> None:
                 raise ProjectError(
                     f"{where}: {name} = {inner.sql()} computes with a session, which still grows",
                     code="COMPUTES_WITH_SESSION",
-                    table=where.table,
-                    file=where.file,
+                    where=where,
                     hint="do that in a view",
                 )
     for group in taken.grouping:
@@ -94,8 +90,7 @@ def check(taken: Taken, where: Where) -> None:
             raise ProjectError(
                 f"{where}: GROUP BY {group.sql()} is not among its columns",
                 code="GROUP_NOT_SELECTED",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="add it to SELECT",
             )
 
@@ -113,8 +108,7 @@ def _column(expression: Any, where: Where) -> tuple[str, str, Any]:
         raise ProjectError(
             f"{where}: {name} = {text} computes with an aggregate",
             code="COMPUTES_WITH_AGGREGATE",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="do that in a query or a table below",
         )
     function = inner.aggregateFunction()
@@ -126,24 +120,21 @@ def _column(expression: Any, where: Where) -> tuple[str, str, Any]:
         raise ProjectError(
             f"{where}: {name} = {text} can't be maintained from new rows alone",
             code="AGGREGATE_NOT_MAINTAINABLE",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint=f"known: {', '.join(_KINDS.values())}",
         )
     if kind == "avg" and str(function.dataType().sql()) != "DOUBLE":
         raise ProjectError(
             f"{where}: {name} = {text}: avg of DECIMAL or INTERVAL is not supported",
             code="AGGREGATE_NOT_MAINTAINABLE",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="keep sum and count",
         )
     if kind in BY and any(_is_nested(child) for child in children):
         raise ProjectError(
             f"{where}: {name} = {text}: of a STRUCT, ARRAY or MAP it can't be maintained",
             code="AGGREGATE_NOT_MAINTAINABLE",
-            table=where.table,
-            file=where.file,
+            where=where,
         )
     return name, kind, inner
 
@@ -166,8 +157,7 @@ def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: Where)
     raise ProjectError(
         f"{where}: {name} = {inner.sql()} computes with an aggregate's columns",
         code="COMPUTES_WITH_AGGREGATE",
-        table=where.table,
-        file=where.file,
+        where=where,
         hint="do that in a query",
     )
 

@@ -157,8 +157,7 @@ def _outgrown(names: Iterable[str], where: Where) -> FlowError:
     return FlowError(
         f"{where}: the sum {', '.join(names)} is too large for its type, so the batch is not committed",
         code="SUM_OUTGROWS_TYPE",
-        table=where.table,
-        file=where.file,
+        where=where,
         hint=f"cast what it adds to DECIMAL(38, …) or DOUBLE, then run headwater rebuild {where.table}",
     )
 

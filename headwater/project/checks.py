@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from headwater.common.durations import milliseconds
+from headwater.common.durations import interval
 from headwater.errors import ConfError, ProjectError
 from headwater.project.bucket import SCHEME, bucket_of
 from headwater.project.definitions import (
@@ -48,7 +48,7 @@ def check_names(declared: Iterable[Declaration]) -> None:
         if declaration.name in seen:
             first = seen[declaration.name].file
             raise ProjectError(
-                f"{declaration.file}: {declaration.name} is also declared in {first}",
+                f"{declaration.where} is also declared in {first}",
                 code="NAME_TWICE",
                 table=declaration.name,
                 file=declaration.file,
@@ -59,16 +59,12 @@ def check_names(declared: Iterable[Declaration]) -> None:
 
 def _check_intervals(definition: Topic | Files | Table) -> None:
     try:
-        milliseconds(definition.limits.trigger or "0s")
-        milliseconds(definition.skew if isinstance(definition, Table) else "0s")
-        milliseconds(definition.idle_timeout if isinstance(definition, Table) else "0s")
+        interval(definition.limits.trigger or "0s")
+        interval(definition.skew if isinstance(definition, Table) else "0s")
+        interval(definition.idle_timeout if isinstance(definition, Table) else "0s")
     except ConfError as e:
         raise ProjectError(
-            f"{definition.file}: {definition.name}: {e}",
-            code="INTERVAL_INVALID",
-            table=definition.name,
-            file=definition.file,
-            hint=e.hint,
+            f"{definition.where}: {e}", code="INTERVAL_INVALID", where=definition.where, hint=e.hint
         ) from None
 
 
@@ -93,18 +89,16 @@ def check(
         _check_intervals(table)
         if table.on_error not in ("bisect", "stop"):
             raise ProjectError(
-                f"{table.file}: {table.name}: on_error = '{table.on_error}'",
+                f"{table.where}: on_error = '{table.on_error}'",
                 code="PROPERTY_INVALID",
-                table=table.name,
-                file=table.file,
+                where=table.where,
                 hint="known: bisect, stop",
             )
         if table.emit not in get_args(Emit):
             raise ProjectError(
-                f"{table.file}: {table.name}: emit = '{table.emit}'",
+                f"{table.where}: emit = '{table.emit}'",
                 code="PROPERTY_INVALID",
-                table=table.name,
-                file=table.file,
+                where=table.where,
                 hint=f"known: {', '.join(get_args(Emit))}",
             )
         for source in table.sources:
@@ -117,10 +111,9 @@ def check(
         _known(sink, sink.table, list(tables))
         if sink.on not in get_args(Emit):
             raise ProjectError(
-                f"{sink.file}: {sink.name}: on = '{sink.on}'",
+                f"{sink.where}: on = '{sink.on}'",
                 code="PROPERTY_INVALID",
-                table=sink.table,
-                file=sink.file,
+                where=sink.where,
                 hint=f"known: {', '.join(get_args(Emit))}",
             )
     try:
@@ -132,8 +125,7 @@ def check(
         raise ProjectError(
             f"{first.file}: {' → '.join([*cycle, cycle[0]])} is a cycle",
             code="DEFINITIONS_CYCLE",
-            table=first.name,
-            file=first.file,
+            where=first.where,
             hint="cut it",
         ) from None
 
@@ -148,10 +140,9 @@ def _check_streams(
         return
     if len(streams) != 1:
         raise ProjectError(
-            f"{table.file}: {table.name} reads {len(streams)} streams ({', '.join(streams)})",
+            f"{table.where} reads {len(streams)} streams ({', '.join(streams)})",
             code="SEVERAL_STREAMS",
-            table=table.name,
-            file=table.file,
+            where=table.where,
             hint="a table reads one, joined with reference tables",
         )
     if table.process and len(table.sources) != 1:
@@ -164,25 +155,22 @@ def _check_streams(
         )
     if table.sql and table.sql.streams != tuple(streams):
         raise ProjectError(
-            f"{table.file}: {table.name} reads {streams[0]} as a table",
+            f"{table.where} reads {streams[0]} as a table",
             code="STREAM_MISSING",
-            table=table.name,
-            file=table.file,
+            where=table.where,
             hint="write FROM STREAM",
         )
     if table.decode and streams[0] not in raw:
         raise ProjectError(
-            f"{table.file}: {table.name} decodes {streams[0]}, which is no bronze table",
+            f"{table.where} decodes {streams[0]}, which is no bronze table",
             code="NOT_BRONZE",
-            table=table.name,
-            file=table.file,
+            where=table.where,
         )
     if streams[0] in raw and not table.decode and table.sql:
         raise ProjectError(
-            f"{table.file}: {table.name} reads undecoded {streams[0]}",
+            f"{table.where} reads undecoded {streams[0]}",
             code="READS_UNDECODED",
-            table=table.name,
-            file=table.file,
+            where=table.where,
             hint="read a silver table, or decode it in Python",
         )
 
@@ -190,18 +178,16 @@ def _check_streams(
 def _check_view(table: Table, inputs: list[str]) -> None:
     if not inputs:
         raise ProjectError(
-            f"{table.file}: {table.name} reads no table",
+            f"{table.where} reads no table",
             code="VIEW_READS_NOTHING",
-            table=table.name,
-            file=table.file,
+            where=table.where,
             hint="name one that is written to",
         )
     if table.sql and table.sql.streams:
         raise ProjectError(
-            f"{table.file}: {table.name} is a view, which reads whole tables",
+            f"{table.where} is a view, which reads whole tables",
             code="VIEW_READS_STREAM",
-            table=table.name,
-            file=table.file,
+            where=table.where,
             hint="leave out STREAM, or write CREATE STREAMING TABLE",
         )
 
@@ -210,20 +196,17 @@ def _check_files(bronze: Files) -> None:
     if bronze.format not in get_args(Format):
         known = ", ".join(get_args(Format))
         raise ProjectError(
-            f"{bronze.file}: {bronze.name}: format = '{bronze.format}'",
+            f"{bronze.where}: format = '{bronze.format}'",
             code="PROPERTY_INVALID",
-            table=bronze.name,
-            file=bronze.file,
+            where=bronze.where,
             hint=f"known: {known}",
         )
     scheme, separator, rest = bronze.pattern.partition("://")
     if separator and (scheme + separator != SCHEME or not all(rest.partition("/")[::2])):
         raise ProjectError(
-            f"{bronze.file}: {bronze.name}: files are named by a path, or as s3://<bucket>/<key>, "
-            f"not {bronze.pattern}",
+            f"{bronze.where}: files are named by a path, or as s3://<bucket>/<key>, not {bronze.pattern}",
             code="FILES_PATTERN_INVALID",
-            table=bronze.name,
-            file=bronze.file,
+            where=bronze.where,
         )
 
 
@@ -237,11 +220,9 @@ def check_buckets(files: Mapping[str, Files], known: Sequence[str], conf: Path) 
         name = bucket_of(bronze.pattern)
         if name is not None and name not in known:
             raise ProjectError(
-                f"{bronze.file}: {bronze.name} takes files of the bucket '{name}', of which the environment "
-                "says nothing",
+                f"{bronze.where} takes files of the bucket '{name}', of which the environment says nothing",
                 code="UNKNOWN_BUCKET",
-                table=bronze.name,
-                file=bronze.file,
+                where=bronze.where,
                 hint=f"add it under 's3' in {conf}; {_hint(name, [*known])}",
             )
 
@@ -257,8 +238,7 @@ def check_connections(sinks: Mapping[str, Sink], known: Mapping[str, list[str]],
             raise ProjectError(
                 f"{sink.file}: {sink.table} is kept in '{sink.connection}', which is no connection",
                 code="UNKNOWN_CONNECTION",
-                table=sink.table,
-                file=sink.file,
+                where=sink.where,
                 hint=f"add it under '{sink.store}' in {conf}; {_hint(sink.connection, known[sink.store])}",
             )
 
@@ -284,7 +264,7 @@ def _known(declaration: Declaration, source: str, known: list[str]) -> None:
     if source in known:
         return
     raise ProjectError(
-        f"{declaration.file}: {declaration.name} reads '{source}', which is unknown",
+        f"{declaration.where} reads '{source}', which is unknown",
         code="UNKNOWN_SOURCE",
         table=declaration.name,
         file=declaration.file,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from headwater.errors import ProjectError
+from headwater.errors import ProjectError, Where
 from headwater.project.process import Function as ProcessFunction
 from headwater.project.process import Process
 
@@ -78,6 +78,11 @@ class Declaration:
     name: str = ""
     file: Path = Path()
     comment: str = ""
+
+    @property
+    def where(self) -> Where:
+        """Where it is declared."""
+        return Where.of(self.file, self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,9 +183,7 @@ class Table(Declaration):
         """Call the definition itself, as a test does with batch DataFrames."""
         if self.function is None:
             how = "a process; call it with headwater.drive" if self.process else "SQL; run it with spark.sql"
-            raise ProjectError(
-                f"{self.file}: {self.name} is {how}", code="NOT_A_FUNCTION", table=self.name, file=self.file
-            )
+            raise ProjectError(f"{self.where} is {how}", code="NOT_A_FUNCTION", where=self.where)
         return self.function(*frames)
 
 
@@ -230,6 +233,11 @@ class Sink(Declaration):
 
     table: str
     on: Emit = "update"
+
+    @property
+    def where(self) -> Where:
+        """Where it is declared; what is wrong with it is of its table."""
+        return Where(super().where, self.file, self.table)
 
     @property
     def target(self) -> str:

@@ -205,7 +205,7 @@ def _fed(tables: dict[str, Table]) -> dict[str, Table]:
         target = found.get(flow.into or "")
         if target is None or target.declared:
             raise ProjectError(
-                f"{flow.file}: {flow.name} inserts into {flow.into}, which is no table for flows",
+                f"{flow.where} inserts into {flow.into}, which is no table for flows",
                 code="FLOW_WITHOUT_TABLE",
                 table=flow.into,
                 file=flow.file,
@@ -219,8 +219,7 @@ def _fed(tables: dict[str, Table]) -> dict[str, Table]:
             raise ProjectError(
                 f"{table.file}: nothing feeds {table.name}",
                 code="TABLE_NOT_FED",
-                table=table.name,
-                file=table.file,
+                where=table.where,
                 hint=f"write AS SELECT …, or CREATE FLOW … AS INSERT INTO {table.name} BY NAME SELECT …",
             )
     return found

@@ -126,7 +126,6 @@ def unknown_columns(rows: Iterable[Row], columns: Sequence[str], where: Where) -
             raise FlowError(
                 f"{where} gives a column {extra}",
                 code="PROCESS_ROW_INVALID",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint=f"it declares {', '.join(columns)}",
             )

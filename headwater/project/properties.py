@@ -32,14 +32,13 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
     Raises:
         ProjectError: an unknown property or a value that it can't have.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     for key in properties:
         if key not in KNOWN and not key.startswith("delta."):
             raise ProjectError(
                 f"{where}: unknown table property '{key}'",
                 code="UNKNOWN_PROPERTY",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint=f"known: {', '.join(KNOWN)}, delta.*",
             )
     keys = tuple(key.strip() for key in properties.get("headwater.keys", "").split(",") if key.strip())
@@ -72,8 +71,7 @@ def _emit(where: Where, properties: Mapping[str, str], key: str) -> Emit:
     raise ProjectError(
         f"{where}: {key} = '{found}'",
         code="PROPERTY_INVALID",
-        table=where.table,
-        file=where.file,
+        where=where,
         hint=f"known: {', '.join(get_args(Emit))}",
     )
 
@@ -94,8 +92,7 @@ def _whole(where: Where, properties: Mapping[str, str], key: str) -> int | None:
         raise ProjectError(
             f"{where}: {key} = '{text}'",
             code="PROPERTY_INVALID",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="write a whole number of 1 or more",
         )
     return int(text)

@@ -125,8 +125,7 @@ def rule_of(expectation: Expectation, where: Where) -> Rule:
         raise ProjectError(
             f"{where}: mostly = {mostly!r}",
             code="EXPECTATION_INVALID",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="write a share from 0 to 1",
         )
     if mostly == 1:
@@ -137,8 +136,7 @@ def rule_of(expectation: Expectation, where: Where) -> Rule:
         raise ProjectError(
             f"{where}: it is about {what}, so no row is to {meta.action}",
             code="ACTION_NOT_POSSIBLE",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="write warn or fail",
         )
     critical: Action = "quarantine" if routes else "fail"
@@ -148,32 +146,26 @@ def rule_of(expectation: Expectation, where: Where) -> Rule:
             raise ProjectError(
                 f"{where}: meta.max_age is for expect_column_max_to_be_between with meta.scope = 'batch'",
                 code="EXPECTATION_INVALID",
-                table=where.table,
-                file=where.file,
+                where=where,
             )
         if meta.action == "fail":
             raise ProjectError(
                 f"{where}: a backlog is old however often it is tried",
                 code="ACTION_NOT_POSSIBLE",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="write action warn",
             )
         critical = "warn"
     if meta.within and expectation.type not in ORDERED:
         raise ProjectError(
-            f"{where}: meta.within is for {' and '.join(ORDERED)}",
-            code="EXPECTATION_INVALID",
-            table=where.table,
-            file=where.file,
+            f"{where}: meta.within is for {' and '.join(ORDERED)}", code="EXPECTATION_INVALID", where=where
         )
     name = expectation.id or _name(expectation)
     if name in RESERVED:
         raise ProjectError(
             f"{where}: the id '{name}' is a rule of the engine",
             code="EXPECTATION_INVALID",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="give it another",
         )
     return Rule(

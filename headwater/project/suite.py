@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from headwater.common import durations
 from headwater.errors import ProjectError, Where
 from headwater.project.rule import OF_MANY, Expectation, Rule, rule_of
 
-_SHORTEST = 1_000_000  # microseconds between two validations of a table
+_SHORTEST = timedelta(seconds=1)  # between two validations of a table
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,7 @@ def read(file: Path) -> Suite:
             raise ProjectError(
                 f"{rule.where}: a second one is called {rule.id}",
                 code="EXPECTATION_TWICE",
-                table=rule.where.table,
-                file=rule.where.file,
+                where=rule.where,
                 hint="give it an id of its own",
             )
         rules[rule.id] = rule
@@ -125,8 +125,7 @@ def of_whole_table(suite: Suite) -> Suite:
                 f"{rule.where}: {rule.id} has the action {rule.action}, but rows of {suite.table} are "
                 "judged after they are written",
                 code="ACTION_NOT_POSSIBLE",
-                table=rule.where.table,
-                file=rule.where.file,
+                where=rule.where,
                 hint="write warn or fail, or expect it of a silver table",
             )
     rules = [replace(rule, action="warn" if rule.action == "warn" else "fail") for rule in suite.rules]

@@ -118,10 +118,9 @@ def microseconds(text: str, table: Table) -> int:
         )
     except (Py4JJavaError, PySparkException):
         raise ProjectError(
-            f"{table.file}: {table.name}: '{text}' is no interval",
+            f"{table.where}: '{text}' is no interval",
             code="INTERVAL_INVALID",
-            table=table.name,
-            file=table.file,
+            where=table.where,
             hint="write one such as 10 seconds",
         ) from None
     months, days, rest = (int(get_field(found, name)) for name in ("months", "days", "microseconds"))

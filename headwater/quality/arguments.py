@@ -79,8 +79,7 @@ class Arguments:
             raise ProjectError(
                 f"{self._rule.where}: {self._rule.type} has no argument '{sorted(unused)[0]}'",
                 code="EXPECTATION_INVALID",
-                table=self._rule.where.table,
-                file=self._rule.where.file,
+                where=self._rule.where,
                 hint=f"known: {', '.join(sorted(self.used))}",
             )
 
@@ -197,6 +196,5 @@ class Arguments:
         return ProjectError(
             f"{self._rule.where}: {self._rule.type}: {what}",
             code="EXPECTATION_INVALID",
-            table=self._rule.where.table,
-            file=self._rule.where.file,
+            where=self._rule.where,
         )

@@ -84,8 +84,7 @@ class Gate:
                 f"{holding[1].where}: {holding[1].id} keeps rows out by what others hold, as "
                 f"{holding[0].id} does: which of them stay would depend on how batches are cut",
                 code="EXPECTATIONS_DEPEND",
-                table=holding[1].where.table,
-                file=holding[1].where.file,
+                where=holding[1].where,
                 hint="let one of the two warn, or expect it of a table that reads this one",
             )
         alone = {one.alone for one in self.keyed}

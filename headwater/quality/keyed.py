@@ -30,7 +30,7 @@ _RANK, _KNOWN, _BEFORE = "__rank", "__known", "__before"
 _PARTITION = ("cluster", "topic", "partition")
 
 
-class Keyed(Protocol):
+class KeyRule(Protocol):
     """One rule about rows of one key."""
 
     @property
@@ -54,7 +54,7 @@ class Keyed(Protocol):
 
 @dataclass(frozen=True)
 class Unique:
-    """Of the rows of one key the first stays; see `Keyed`.
+    """Of the rows of one key the first stays; see `KeyRule`.
 
     Attributes:
         rule: the expectation.
@@ -89,7 +89,7 @@ class Unique:
 
 @dataclass(frozen=True)
 class Ordered:
-    """A column only grows (or falls) from row to row of one key in one partition; see `Keyed`.
+    """A column only grows (or falls) from row to row of one key in one partition; see `KeyRule`.
 
     Attributes:
         rule: the expectation.
@@ -134,7 +134,7 @@ class Ordered:
         return marked.select(*map(catalyst.named, rows.columns), name)
 
 
-def compile(rule: Rule, columns: StructType) -> Keyed:
+def compile(rule: Rule, columns: StructType) -> KeyRule:
     """A rule about rows of one key.
 
     Raises:
@@ -144,8 +144,7 @@ def compile(rule: Rule, columns: StructType) -> Keyed:
         raise ProjectError(
             f"{rule.where}: {rule.id}: a table has no order, the records of one key have",
             code="ORDER_WITHOUT_KEYS",
-            table=rule.where.table,
-            file=rule.where.file,
+            where=rule.where,
             hint="name what tells keys apart, as meta.within = ['id'], or write meta.scope = 'table' for "
             "headwater quality run",
         )
@@ -153,8 +152,7 @@ def compile(rule: Rule, columns: StructType) -> Keyed:
         raise ProjectError(
             f"{rule.where}: {rule.id} needs the column {SOURCE} to tell which row was first",
             code="REQUIRED_COLUMN_MISSING",
-            table=rule.where.table,
-            file=rule.where.file,
+            where=rule.where,
             hint="keep it",
         )
     arguments = Arguments(rule, columns)

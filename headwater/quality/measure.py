@@ -79,8 +79,7 @@ def compile(rule: Rule, columns: StructType, taken: Column) -> Measure:
         raise ProjectError(
             f"{rule.where}: {rule.type} can't be judged on batches",
             code="EXPECTATION_NOT_FOR_BATCHES",
-            table=rule.where.table,
-            file=rule.where.file,
+            where=rule.where,
             hint="leave its scope at 'table', where headwater quality run judges it; known: "
             f"{', '.join(sorted(_KINDS))}",
         )
@@ -182,7 +181,7 @@ def _times(c: Arguments, rule: Rule, low: str | None, high: str | None, what: st
     """Bounds in time, and `meta.max_age`: how far the value may lie behind the batch's clock."""
     bounds = [None if text is None else times.parse(text) for text in (low, high)]
     try:
-        age = None if rule.max_age is None else parse(rule.max_age) / 1e6
+        age = None if rule.max_age is None else parse(rule.max_age)
     except ValueError as e:
         raise c.wrong(f"meta.max_age: {e}") from None
     if age is None and bounds == [None, None]:
@@ -193,7 +192,7 @@ def _times(c: Arguments, rule: Rule, low: str | None, high: str | None, what: st
         if values[0] is None:
             return None
         at = datetime.fromtimestamp(values[0] / 1e6, UTC)
-        if age is not None and (clock - at).total_seconds() > age:
+        if age is not None and clock - at > age:
             return f"{what} {at:%Y-%m-%dT%H:%M:%SZ} is older than {rule.max_age}"
         if (bounds[0] is not None and at < bounds[0]) or (bounds[1] is not None and at > bounds[1]):
             return f"{what} {at:%Y-%m-%dT%H:%M:%SZ}, expected {_range(low, high)}"

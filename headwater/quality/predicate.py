@@ -46,8 +46,7 @@ def judged(rule: Rule, columns: StructType) -> tuple[Column, Column]:
         raise ProjectError(
             f"{rule.where}: {rule.type} can't be told from single rows",
             code="EXPECTATION_NOT_FOR_BATCHES",
-            table=rule.where.table,
-            file=rule.where.file,
+            where=rule.where,
             hint="write meta.scope = 'table', for headwater quality run to judge it; known: "
             f"{', '.join(sorted(_COMPILERS))}",
         )

@@ -22,8 +22,8 @@ from pyspark.sql.types import DataType, DecimalType
 from headwater.common import interrupts
 from headwater.errors import CommitError, QueryError
 from headwater.project.paths import engine_folder
-from headwater.query import at as past
 from headwater.query import params as parameters
+from headwater.query import past
 from headwater.query.result import Result
 from headwater.query.sources import Source, Sources
 from headwater.storage.names import PARTIAL

@@ -14,8 +14,8 @@ from headwater.errors import CommitError, QueryError
 from headwater.errors.causes import first_line, known
 from headwater.project.conf import Conf
 from headwater.project.paths import engine_folder
-from headwater.query import at as past
 from headwater.query import params as parameters
+from headwater.query import past
 from headwater.query.result import Result
 from headwater.query.sources import Source, Sources
 from headwater.runtime import catalyst, jvm, sessions

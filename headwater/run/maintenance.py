@@ -32,7 +32,7 @@ class Upkeep:
         every = context.project.conf.maintain.every
         self._context = context
         self._flows = flows
-        self._every = durations.parse(every) / 1e6 if every else None
+        self._every = durations.parse(every).total_seconds() if every else None
         self._due = time.monotonic() + (self._every or 0.0)
 
     def run(self) -> None:

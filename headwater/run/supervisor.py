@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from py4j.protocol import Py4JNetworkError
 
-from headwater.common.durations import milliseconds
+from headwater.common.durations import interval
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import Topic as KafkaTopic
@@ -88,7 +88,7 @@ class Run:
         """
         project = self._project
         reading.check(self._options.start)
-        milliseconds(self._options.trigger or project.conf.trigger)
+        interval(self._options.trigger or project.conf.trigger)
         lake = Lake(project.conf.lake)
         lake.finish()
         erasure.refuse(lake)

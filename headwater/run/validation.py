@@ -33,7 +33,7 @@ class Schedule:
         self._context = context
         suites = context.project.suites
         self._every = {
-            name: durations.parse(every) / 1e6
+            name: durations.parse(every).total_seconds()
             for name in tables
             if name in suites and (every := suites[name].every) is not None
         }

@@ -30,7 +30,7 @@ class Clock:
         Raises:
             ValueError: it is no such span.
         """
-        self._ahead += timedelta(microseconds=durations.parse(span)) if isinstance(span, str) else span
+        self._ahead += durations.parse(span) if isinstance(span, str) else span
 
     def set(self, at: datetime | str) -> None:
         """Let it stand at a time."""

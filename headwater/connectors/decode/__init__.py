@@ -57,18 +57,14 @@ def fields(decoder: Json, where: Where) -> Fields:
         raise ProjectError(
             f"{where}: hw.json has contract='{decoder.contract}'",
             code="PROPERTY_INVALID",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint=f"known: {', '.join(get_args(Contract))}",
         )
     try:
         schema = jvm.ddl(decoder.schema)
     except ValueError as e:
         raise ProjectError(
-            f"{where}: the schema of hw.json is not Spark DDL: {e}",
-            code="DDL_INVALID",
-            table=where.table,
-            file=where.file,
+            f"{where}: the schema of hw.json is not Spark DDL: {e}", code="DDL_INVALID", where=where
         ) from None
     taken = Fields(schema, decoder.contract, where, decoder.timestamp)
     own = [StructField(decoder.timestamp, TimestampType())] if decoder.timestamp else []
@@ -76,8 +72,7 @@ def fields(decoder: Json, where: Where) -> Fields:
         raise ProjectError(
             f"{where}: hw.json has a field '{decoder.timestamp}' and gives Kafka's timestamp that name",
             code="COLUMN_TWICE",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="take another for one of them",
         )
     for field in [*schema, *own]:
@@ -85,8 +80,7 @@ def fields(decoder: Json, where: Where) -> Fields:
             raise ProjectError(
                 f"{where}: hw.json field '{field.name}' is the name of a column that every row has",
                 code="COLUMN_RESERVED",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="leave it out",
             )
         _supported(field.dataType, where.said(f"{where}: hw.json field '{field.name}'"))
@@ -209,7 +203,6 @@ def _supported(kind: DataType, where: Where) -> None:
         raise ProjectError(
             f"{where}: {kind.simpleString()} is not supported",
             code="FIELD_NOT_SUPPORTED",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="take it as STRING or a STRUCT",
         )

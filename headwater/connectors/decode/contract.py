@@ -59,8 +59,7 @@ class Fields:
                 f"{offset}; {len(broken)} such records in the batch) breaks contract='freeze'; nothing of "
                 "the batch is in the table",
                 code="CONTRACT_BROKEN",
-                table=self.where.table,
-                file=self.where.file,
+                where=self.where,
                 hint="change the fields of hw.json, or write contract='quarantine', then run again",
             )
 

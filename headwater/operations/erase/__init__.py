@@ -191,8 +191,7 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
             raise ProjectError(
                 f"{sink.name} was broken off in a batch, so what it has is not known",
                 code="BATCH_BROKEN_OFF",
-                table=sink.table,
-                file=sink.file,
+                where=sink.where,
                 hint=f"let it end first: headwater run {sink.table} --once",
             )
     if since != EARLIEST:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from headwater.common import scratch
 from headwater.connectors import decode
 from headwater.connectors.decode.contract import Fields
-from headwater.errors import ProjectError, Where
+from headwater.errors import ProjectError
 from headwater.project.bronze import BRONZE
 from headwater.project.load import Project
 from headwater.storage import stored
@@ -133,7 +133,7 @@ def _decoders(project: Project, table: str) -> dict[str, list[Fields]]:
         for raw in (source for source in flow.sources if source in project.raw and flow.decode is not None):
             if table in (raw, flow.name, flow.into):
                 assert flow.decode is not None
-                found.setdefault(raw, []).append(decode.fields(flow.decode, Where.of(flow.file, flow.name)))
+                found.setdefault(raw, []).append(decode.fields(flow.decode, flow.where))
     if not found:
         above = [project.tables[name] for name in project.above([table]) if name in project.tables]
         known = [each.name for each in above if each.decode or any(flow.decode for flow in each.flows)]

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import overload
 
 from headwater.common import durations, times
 from headwater.operations.maintain.clean import clean, forget_uncommitted
@@ -119,7 +118,8 @@ def engines(project: Project, lake: Lake, names: Sequence[str] = ()) -> list[Mai
 def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Sequence[Hold]) -> Maintained:
     place = target.place
     policy = project.conf.maintain
-    retention = _span(policy.tables[place.name].retention) if place.name in policy.tables else None
+    one = policy.tables.get(place.name)
+    retention = durations.parse(one.retention) if one and one.retention else None
     fewer = compact(target, _sorting(lake, name, place), within=part(retention) if retention else None)
     expired = expire(target, times.now() - retention) if retention else 0
     kept = _kept(policy, place.name)
@@ -154,15 +154,7 @@ def _sorting(lake: Lake, owner: str, place: Place) -> list[str] | None:
 
 def _kept(policy: Maintenance, table: str = "") -> timedelta:
     one = policy.tables.get(table)
-    return _span(one.keep if one and one.keep else policy.keep)
-
-
-@overload
-def _span(text: str) -> timedelta: ...
-@overload
-def _span(text: None) -> None: ...
-def _span(text: str | None) -> timedelta | None:
-    return None if text is None else timedelta(microseconds=durations.parse(text))
+    return durations.parse(one.keep if one and one.keep else policy.keep)
 
 
 def _is_held(table: Path, version: int, before: datetime) -> bool:

@@ -154,7 +154,7 @@ class _Reconciling:
         self._part = part
         self._cut = Cut(project, lake, trial, trial.plan.cut or {}, part.wants if part else None)
         self._builder = Builder(project, trial, [name], Board(), progress, tables)
-        self._of_rows = self._analysed.appended and self._table.process is None and not self._analysed.state
+        self._of_rows = self._analysed.appended and self._analysed.kind == "rows"
 
     def __call__(self, since_last: bool, limit: int) -> Reconciled:
         name, version = self._name, self._cut.versions[self._name]
@@ -190,7 +190,7 @@ class _Reconciling:
             rows = found[0].before + (proof.rows if proof and self._of_rows else 0)
             folder = self._lake.flow_folder(name)
             proofs.write(folder, place.generation, version, rows, self._analysed.fingerprint)
-            if keeping and not self._of_rows and not self._is_view:
+            if keeping and not self._of_rows and self._analysed.kind != "view":
                 self._trial.keep(place.generation, version)
         return Reconciled(
             name,
@@ -229,7 +229,7 @@ class _Reconciling:
             return "it was not proven before"
         if proof.fingerprint != self._analysed.fingerprint:
             return "its definition has changed since its last proof"
-        if self._is_view:
+        if self._analysed.kind == "view":
             return "it is a view"
         if self._of_rows:
             return self._why_all_rows(proof, version)
@@ -250,11 +250,6 @@ class _Reconciling:
         if log.last(before, replay_name(self._name)) != log.last(now, replay_name(self._name)):
             return "records of its quarantine were replayed since its last proof"
         return ""
-
-    @property
-    def _is_view(self) -> bool:
-        """Whether it is computed from all that its inputs hold, each time."""
-        return self._table.view and self._analysed.aggregate is None
 
     def _is_forgotten(self, path: Path, version: int | None = None) -> bool:
         """Whether commits after what a version of a table, the newest by default, has read are gone."""

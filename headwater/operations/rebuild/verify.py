@@ -82,7 +82,7 @@ def unprovable(
         if why := proofs.unprovable(table):
             found.append(f"{name} {why}")
         others = [source for source in read if source != CLOCK]
-        if others and not (table.view and tables[name].aggregate is None):
+        if others and tables[name].kind != "view":
             listed = ", ".join(others)
             found.append(f"{name} reads {listed} as of now: rows that met another state of it may differ")
     return found

@@ -69,10 +69,9 @@ class Window:
         else:
             return Part(self, table.event_time, ends["start"], ends["end"])
         raise ProjectError(
-            f"{table.file}: {table.name} {why}",
+            f"{table.where} {why}",
             code="WINDOWS_NOT_COMPARABLE",
-            table=table.name,
-            file=table.file,
+            where=table.where,
             hint="compare all of it: leave --window away",
         )
 

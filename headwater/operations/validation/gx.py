@@ -86,16 +86,14 @@ def load(suite: Suite, found: dict[str, Any]) -> ExpectationSuite:
             raise ProjectError(
                 f"{rule.where}: {rule.type}: {_reason(e)}",
                 code="EXPECTATION_INVALID",
-                table=rule.where.table,
-                file=rule.where.file,
+                where=rule.where,
                 hint="mend the suite",
             ) from None
         if not known:
             raise ProjectError(
                 f"{rule.where}: {rule.type} is refused by Great Expectations",
                 code="EXPECTATION_INVALID",
-                table=rule.where.table,
-                file=rule.where.file,
+                where=rule.where,
                 hint="mend the suite",
             )
     return ExpectationSuite(**found)

@@ -23,7 +23,7 @@ from headwater.operations.validation.results import Outcome, Validation
 from headwater.project.load import Project
 from headwater.project.rule import Rule
 from headwater.project.suite import Suite, fingerprint, of_whole_table, without_batches
-from headwater.query import at as past
+from headwater.query import past
 from headwater.query.sources import Source
 from headwater.storage import log, summary
 from headwater.storage.lake import Lake, Place
@@ -32,7 +32,7 @@ SAMPLES = 5  # failing values of an expectation in the Data Docs, where samples 
 
 
 @dataclass(frozen=True)
-class Run:
+class Validated:
     """One run of the command.
 
     Attributes:
@@ -56,7 +56,7 @@ class Run:
 
 def run(
     project: Project, table: str | None = None, *, docs: Path, at: str | None = None, samples: bool = False
-) -> Run:
+) -> Validated:
     """Validate tables, keep the results, build the Data Docs.
 
     Args:
@@ -78,7 +78,7 @@ def run(
         _validate(project, suite, lake.place(suite.table), at, SAMPLES if samples else 0) for suite in suites
     )
     results.append(lake, run_id, validations)
-    return Run(run_id, validations, skipped, pages.build(docs, run_id, validations))
+    return Validated(run_id, validations, skipped, pages.build(docs, run_id, validations))
 
 
 def _choose(

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
-from headwater.errors import ProjectError, Where
+from headwater.errors import ProjectError
 from headwater.errors.causes import describe, first_line
 from headwater.planner import aggregate
 from headwater.planner.analysis import checks, followers, processes, views
@@ -78,10 +78,9 @@ def _of_flows(
         one = _analyse(spark, project, flow, found, suite=table.name)
         if one.aggregate is not None:
             raise ProjectError(
-                f"{flow.file}: {flow.name} aggregates",
+                f"{flow.where} aggregates",
                 code="FLOW_AGGREGATES",
-                table=flow.name,
-                file=flow.file,
+                where=flow.where,
                 hint=f"do that in a table that reads {table.name}",
             )
         first = next(iter(flows.values()), one)
@@ -89,10 +88,9 @@ def _of_flows(
         if ours != theirs:
             differ = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
             raise ProjectError(
-                f"{flow.file}: {flow.name} and {first.name} differ in {', '.join(differ)}",
+                f"{flow.where} and {first.name} differ in {', '.join(differ)}",
                 code="FLOWS_DIFFER",
-                table=flow.name,
-                file=flow.file,
+                where=flow.where,
                 hint="flows into one table have the same columns",
             )
         flows[flow.name] = replace(one, columns=first.columns, stored=first.stored)
@@ -106,7 +104,7 @@ def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> Dat
     Raises:
         ProjectError: the definition does not fit its sources.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     try:
         if table.sql is None:
             result = table(*frames)
@@ -114,8 +112,7 @@ def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> Dat
                 raise ProjectError(
                     f"{where} returns {type(result).__name__}",
                     code="NOT_A_DATAFRAME",
-                    table=where.table,
-                    file=where.file,
+                    where=where,
                     hint="return a DataFrame",
                 )
             return result
@@ -127,18 +124,13 @@ def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> Dat
         return spark.sql(table.sql.text.format(**views))
     except AnalysisException as e:
         raise ProjectError(
-            f"{where}: {first_line(e)}",
-            code="DEFINITION_FAILED",
-            table=where.table,
-            file=where.file,
-            hint="mend the definition",
+            f"{where}: {first_line(e)}", code="DEFINITION_FAILED", where=where, hint="mend the definition"
         ) from None
     except (PySparkException, TypeError, AttributeError) as e:
         raise ProjectError(
             f"{where}: {describe(e)}",
             code="DEFINITION_FAILED",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="mend the definition",
         ) from e
 
@@ -147,7 +139,7 @@ def input_columns(project: Project, table: Table, source: Analysed) -> StructTyp
     """What the function sees of its stream: the source's columns, or the decoder's."""
     if table.decode is None:
         return source.columns
-    return decode.columns(decode.fields(table.decode, Where.of(table.file, table.name)), BRONZE)
+    return decode.columns(decode.fields(table.decode, table.where), BRONZE)
 
 
 def _analyse(
@@ -157,14 +149,13 @@ def _analyse(
     found: Mapping[str, Analysed],
     suite: str | None = None,
 ) -> Analysed:
-    where = Where.of(table.file, table.name)
+    where = table.where
     if table.process is not None:
         if not found[table.sources[0]].appended:
             raise ProjectError(
                 f"{where} reads {table.sources[0]}, whose rows change in place",
                 code="INPUT_ROWS_CHANGE",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="read another",
             )
         if table.name in project.suites:
@@ -193,8 +184,7 @@ def _analyse(
         raise ProjectError(
             f"{where} aggregates {followed.name}, whose rows change in place",
             code="INPUT_ROWS_CHANGE",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="do that in a CREATE MATERIALIZED VIEW",
         )
     if followed is not None:
@@ -205,8 +195,7 @@ def _analyse(
             raise ProjectError(
                 f"{where} has {what} but no windows",
                 code="WINDOW_MISSING",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="leave it out, or GROUP BY window(…)",
             )
         checks.keys(table, result)
@@ -214,8 +203,7 @@ def _analyse(
             raise ProjectError(
                 f"{where} drops the column {decode.SOURCE}",
                 code="REQUIRED_COLUMN_MISSING",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="keep it, it says where a row came from",
             )
         return Analysed(
@@ -231,8 +219,7 @@ def _analyse(
         raise ProjectError(
             f"{where} has windows but no watermark",
             code="WATERMARK_MISSING",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="say how late rows may be: in SQL after the stream, WATERMARK <column> DELAY OF INTERVAL 10 "
             "SECONDS; in Python event_time= and delay=",
         )
@@ -240,16 +227,14 @@ def _analyse(
         raise ProjectError(
             f"{where} decodes and aggregates",
             code="DECODES_AND_AGGREGATES",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="decode in a silver table, which quarantines, and aggregate that",
         )
     if table.keys and set(table.keys) != set(maintained.keys):
         raise ProjectError(
             f"{where}: keys {table.keys} are not its GROUP BY {maintained.keys}",
             code="KEYS_NOT_GROUP_BY",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="leave them out",
         )
     if table.name in project.suites:
@@ -266,4 +251,5 @@ def _analyse(
         lateness=lateness,
         late=late_columns(lateness, result, where) if lateness else None,
         state=aggregate.schema(result, where, bounds=True) if final else None,
+        kind="final windows" if final else "aggregate",
     )

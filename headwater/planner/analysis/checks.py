@@ -12,6 +12,7 @@ from headwater.errors import ProjectError, Where
 from headwater.project.definitions import Table
 from headwater.runtime import catalyst, jvm
 from headwater.storage import stored
+from headwater.storage.target import GONE
 
 
 def columns(result: DataFrame, where: Where) -> None:
@@ -22,8 +23,7 @@ def columns(result: DataFrame, where: Where) -> None:
         raise ProjectError(
             f"{where}: column {twice[0]} comes twice",
             code="COLUMN_TWICE",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="rename or drop one",
         )
     for field in result.schema:
@@ -39,8 +39,7 @@ def columns(result: DataFrame, where: Where) -> None:
             raise ProjectError(
                 f"{where}: column {field.name} has no type",
                 code="COLUMN_NOT_STORABLE",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="cast it",
             )
         try:
@@ -49,10 +48,20 @@ def columns(result: DataFrame, where: Where) -> None:
             raise ProjectError(
                 f"{where}: column {field.name} is {field.dataType.simpleString()}, which can't be stored",
                 code="COLUMN_NOT_STORABLE",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="cast it",
             ) from None
+
+
+def not_reserved(result: DataFrame, where: Where) -> None:
+    """No column has the name of the engine's own in what changes in place."""
+    if GONE in result.columns:
+        raise ProjectError(
+            f"{where}: the engine has a column {GONE} of its own",
+            code="COLUMN_RESERVED",
+            where=where,
+            hint="rename it",
+        )
 
 
 def repeatable(result: DataFrame, where: Where) -> None:
@@ -67,16 +76,14 @@ def repeatable(result: DataFrame, where: Where) -> None:
                 raise ProjectError(
                     f"{where}: {name} differs when a batch is done again",
                     code="NOT_REPEATABLE",
-                    table=where.table,
-                    file=where.file,
+                    where=where,
                     hint="use the column ingested_at",
                 )
             if catalyst.kind(expression) != "AggregateExpression" and not expression.deterministic():
                 raise ProjectError(
                     f"{where}: {expression.sql()} differs when a batch is done again",
                     code="NOT_REPEATABLE",
-                    table=where.table,
-                    file=where.file,
+                    where=where,
                     hint="take it out",
                 )
 
@@ -91,16 +98,14 @@ def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
             raise ProjectError(
                 f"{where}: a subquery on the stream would see one batch at a time",
                 code="ACROSS_ROWS",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="leave it to a query",
             )
         if name in catalyst.ACROSS_ROWS:
             raise ProjectError(
                 f"{where}: {catalyst.ACROSS_ROWS[name]} looks across rows, but would see one batch at a time",
                 code="ACROSS_ROWS",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="leave it to a query, or aggregate in a gold table",
             )
         if name == "Join":
@@ -112,16 +117,14 @@ def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
                 raise ProjectError(
                     f"{where}: a join of the stream with itself would see one batch at a time",
                     code="ACROSS_ROWS",
-                    table=where.table,
-                    file=where.file,
+                    where=where,
                     hint="leave it to a query",
                 )
             if keeps == "none" or (keeps == "left" and not on_left) or (keeps == "right" and not on_right):
                 raise ProjectError(
                     f"{where}: this {kind} join would repeat rows of a reference table in every batch",
                     code="JOIN_REPEATS_ROWS",
-                    table=where.table,
-                    file=where.file,
+                    where=where,
                     hint="keep the rows of the stream: stream LEFT JOIN reference",
                 )
 
@@ -131,10 +134,9 @@ def keys(table: Table, result: DataFrame) -> None:
     unknown = [key for key in table.keys if key not in result.columns]
     if unknown:
         raise ProjectError(
-            f"{table.file}: {table.name}: key {unknown[0]} is no column of it",
+            f"{table.where}: key {unknown[0]} is no column of it",
             code="KEY_UNKNOWN",
-            table=table.name,
-            file=table.file,
+            where=table.where,
             hint=f"known: {', '.join(result.columns)}",
         )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from headwater.errors import ProjectError, Where
+from headwater.errors import ProjectError
+from headwater.planner.analysis import checks
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.project.definitions import Table
@@ -12,7 +13,6 @@ from headwater.project.load import Project
 from headwater.project.suite import of_whole_table
 from headwater.runtime import catalyst
 from headwater.storage import stored
-from headwater.storage.target import GONE
 
 
 def analyse(
@@ -23,15 +23,14 @@ def analyse(
     Raises:
         ProjectError: it is more than that.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     reads = f"{where} reads {source.name}, whose rows change in place"
     view = "read it by a CREATE MATERIALIZED VIEW"
     if table.into or table.emit == "final" or table.allowed_lateness:
         raise ProjectError(
             reads,
             code="INPUT_ROWS_CHANGE",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint=f"follow it with a row for each row, and no windows or flows of its own; or {view}",
         )
     lost = set(source.keys) - catalyst.carried(result, stream)
@@ -40,19 +39,13 @@ def analyse(
         raise ProjectError(
             reads,
             code="KEYS_NOT_KEPT",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint=f"keep its keys as they are ({keys}), which tell its rows apart; or {view}",
         )
-    if GONE in result.columns:
-        raise ProjectError(
-            f"{where}: the engine has a column {GONE} of its own",
-            code="COLUMN_RESERVED",
-            table=where.table,
-            file=where.file,
-            hint="rename it",
-        )
+    checks.not_reserved(result, where)
     if table.name in project.suites:
         of_whole_table(project.suites[table.name])
     columns, kept = result.schema.toNullable(), stored.schema(result.schema)
-    return Analysed(table.name, columns, kept, source.keys, None, fingerprint(project, table), follows=True)
+    return Analysed(
+        table.name, columns, kept, source.keys, None, fingerprint(project, table), kind="changed rows"
+    )

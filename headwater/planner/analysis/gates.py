@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headwater.common.durations import milliseconds
-from headwater.errors import ProjectError, Where
+from headwater.common.durations import MICROSECOND, interval
+from headwater.errors import ProjectError
 from headwater.errors.causes import first_line
 from headwater.planner.analysis import checks
 from headwater.project.definitions import Table
@@ -38,8 +38,7 @@ def gate_of(project: Project, table: Table, result: DataFrame, of: str) -> Gate 
             raise ProjectError(
                 f"{rule.where}: {rule.id} quarantines rows of {table.name}, which has no raw records to keep",
                 code="ACTION_NOT_POSSIBLE",
-                table=rule.where.table,
-                file=rule.where.file,
+                where=rule.where,
                 hint="expect this of the table that decodes, or write another action",
             )
         if rule.scope == "table" or not predicate.knows(rule.type):
@@ -50,8 +49,7 @@ def gate_of(project: Project, table: Table, result: DataFrame, of: str) -> Gate 
             raise ProjectError(
                 f"{rule.where}: {rule.id}: {first_line(e)}",
                 code="EXPECTATION_INVALID",
-                table=rule.where.table,
-                file=rule.where.file,
+                where=rule.where,
                 hint="mend the suite",
             ) from None
     columns = sorted(_watermarks(project, table, result.columns))
@@ -64,8 +62,7 @@ def gate_of(project: Project, table: Table, result: DataFrame, of: str) -> Gate 
             raise ProjectError(
                 f"{rule.where}: {rule.id}: {first_line(e)}",
                 code="EXPECTATION_INVALID",
-                table=rule.where.table,
-                file=rule.where.file,
+                where=rule.where,
                 hint="mend the suite",
             ) from None
     return gate if gate.rules or gate.measures else None
@@ -90,16 +87,15 @@ def _future(table: Table, result: DataFrame, columns: Sequence[str]) -> tuple[Ru
 
     One that does would move the watermark ahead, and all that is on time would be late.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     if "ingested_at" not in result.columns:
         raise ProjectError(
             f"{where} drops the column ingested_at",
             code="REQUIRED_COLUMN_MISSING",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint=f"keep it, it tells which {columns[0]} can't be",
         )
     rule = Rule(FUTURE_RULE, "event_time_not_in_the_future", {"column_list": columns}, "quarantine", where)
-    latest = F.unix_micros(F.col("ingested_at")) + 1000 * milliseconds(table.skew)
+    latest = F.unix_micros(F.col("ingested_at")) + interval(table.skew) // MICROSECOND
     times = [F.unix_micros(catalyst.named(column).cast("timestamp")) for column in columns]
     return rule, reduce(or_, [F.coalesce(at > latest, F.lit(False)) for at in times])

@@ -40,13 +40,12 @@ def analyse(table: Table, process: Process, source: StructType, fingerprint: str
     Raises:
         ProjectError: columns that the source has not, or what is no DDL or interval.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     if not process.keys:
         raise ProjectError(
             f"{where} has no keys",
             code="KEYS_MISSING",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="say which columns' rows belong together",
         )
     for name in (*process.keys, table.event_time, decode.SOURCE, "ingested_at"):
@@ -55,8 +54,7 @@ def analyse(table: Table, process: Process, source: StructType, fingerprint: str
                 f"{where} needs the column {name} of {table.sources[0]}, which has: "
                 f"{', '.join(source.fieldNames())}",
                 code="INPUT_COLUMN_UNKNOWN",
-                table=where.table,
-                file=where.file,
+                where=where,
             )
     for key in process.keys:
         _is(not isinstance(source[key].dataType, _NO_KEYS), where, key, source[key].dataType, "is no key")
@@ -74,8 +72,7 @@ def analyse(table: Table, process: Process, source: StructType, fingerprint: str
             raise ProjectError(
                 f"{where}: the engine has a column {name} of its own",
                 code="COLUMN_RESERVED",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="rename it",
             )
     row = pa.struct(list(stored.schema(source)))
@@ -98,6 +95,7 @@ def analyse(table: Table, process: Process, source: StructType, fingerprint: str
         lateness=Lateness(time, delay, session=True),
         late=stored.schema(late),
         state=pa.schema(kept),
+        kind="process",
     )
 
 
@@ -106,10 +104,7 @@ def _ddl(text: str, where: Where, what: str) -> StructType:
         return jvm.ddl(text)
     except ValueError as e:
         raise ProjectError(
-            f"{where}: its {what} are not Spark DDL: {e}",
-            code="DDL_INVALID",
-            table=where.table,
-            file=where.file,
+            f"{where}: its {what} are not Spark DDL: {e}", code="DDL_INVALID", where=where
         ) from None
 
 
@@ -118,7 +113,6 @@ def _is(fits: bool, where: Where, column: str, kind: DataType, what: str) -> Non
         raise ProjectError(
             f"{where}: {column} is {kind.simpleString()}, which {what}",
             code="COLUMN_UNSUITABLE",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="take another column",
         )

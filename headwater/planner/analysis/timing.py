@@ -22,15 +22,14 @@ def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: 
     Raises:
         ProjectError: the definition says of time what can't be.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     if maintained.window == "session" and table.emit == "update":
         told = {output.window for output in maintained.outputs}
         if "all" not in told and not told >= {"start", "end"}:
             raise ProjectError(
                 f"{where}: its sessions grow",
                 code="SESSION_BOUNDS_MISSING",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="add the session's start and end to its columns",
             )
     if table.emit == "update" and table.allowed_lateness is None:
@@ -39,16 +38,14 @@ def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: 
         raise ProjectError(
             f"{where} has no window of time, so no row of it is late",
             code="WINDOW_MISSING",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="GROUP BY window(…)",
         )
     if table.emit == "final" and table.allowed_lateness is not None:
         raise ProjectError(
             f"{where}: a final window is not corrected",
             code="LATENESS_OF_FINAL_WINDOW",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="leave allowed_lateness out and raise the delay, or write emit = 'update'",
         )
     assert table.event_time is not None
@@ -57,8 +54,7 @@ def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: 
         raise ProjectError(
             f"{where} tells the time by {table.event_time}, which {table.sources[0]} does not have",
             code="INPUT_COLUMN_UNKNOWN",
-            table=where.table,
-            file=where.file,
+            where=where,
             hint="make it a column there",
         )
     for column in (table.event_time, decode.SOURCE, "ingested_at"):
@@ -66,8 +62,7 @@ def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: 
             raise ProjectError(
                 f"{where} aggregates rows without the column {column}",
                 code="REQUIRED_COLUMN_MISSING",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="keep it, it tells which rows are late",
             )
     return Lateness(table.event_time, tolerance(table), maintained.window == "session")

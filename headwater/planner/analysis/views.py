@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from headwater.errors import ProjectError, Where
+from headwater.errors import ProjectError
 from headwater.planner import aggregate
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks
@@ -18,7 +18,6 @@ from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.suite import of_whole_table
 from headwater.storage import stored
-from headwater.storage.target import GONE
 
 
 def maintained(
@@ -32,7 +31,7 @@ def maintained(
 
     It can be where it aggregates, by keys, one table whose rows never change, and nothing else.
     """
-    where = Where.of(table.file, table.name)
+    where = table.where
     if len(table.sources) != 1 or table.sources[0] in project.references:
         return None
     if not found[table.sources[0]].appended:
@@ -51,16 +50,9 @@ def maintained(
 
 def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggregate | None) -> Analysed:
     """A materialized view."""
-    where = Where.of(table.file, table.name)
+    where = table.where
     checks.keys(table, result)
-    if GONE in result.columns:
-        raise ProjectError(
-            f"{where}: the engine has a column {GONE} of its own",
-            code="COLUMN_RESERVED",
-            table=where.table,
-            file=where.file,
-            hint="rename it",
-        )
+    checks.not_reserved(result, where)
     keys = maintained.keys if maintained else table.keys or tuple(result.columns)
     for key in () if maintained else keys:
         kind = result.schema[key].dataType
@@ -68,13 +60,18 @@ def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggre
             raise ProjectError(
                 f"{where}: {key} is {kind.simpleString()}, which tells no rows apart",
                 code="COLUMN_UNSUITABLE",
-                table=where.table,
-                file=where.file,
+                where=where,
                 hint="say in headwater.keys which columns do",
             )
     if table.name in project.suites:
         of_whole_table(project.suites[table.name])
     columns = aggregate.schema(result, where) if maintained else stored.schema(result.schema)
     return Analysed(
-        table.name, result.schema.toNullable(), columns, keys, maintained, fingerprint(project, table)
+        table.name,
+        result.schema.toNullable(),
+        columns,
+        keys,
+        maintained,
+        fingerprint(project, table),
+        kind="aggregate" if maintained else "view",
     )

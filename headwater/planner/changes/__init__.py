@@ -13,7 +13,6 @@ from headwater.errors import CommitError, ProjectError
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
 from headwater.planner.changes import facts as definitions
-from headwater.planner.changes.facts import kind
 from headwater.planner.changes.verdict import Effect, Verdict, judge
 from headwater.project.definitions import Table
 from headwater.project.load import Project
@@ -22,7 +21,7 @@ from headwater.storage import delta, log, summary
 from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.names import beside, state_name
 
-__all__ = ["Line", "accept", "follow", "kind", "plan", "shortened", "verdict"]
+__all__ = ["Planned", "accept", "follow", "plan", "shortened", "verdict"]
 
 _GONE = "nothing writes it any more; its rows stay until headwater drop removes it"
 RECENT = 200  # commits by which a table's speed is judged
@@ -30,7 +29,7 @@ NEEDS_A_PERSON: tuple[Effect, ...] = ("rebuild", "loses", "broken")
 
 
 @dataclass(frozen=True)
-class Line:
+class Planned:
     """One table.
 
     Attributes:
@@ -47,7 +46,7 @@ class Line:
     seconds: float | None = None
 
 
-def plan(project: Project) -> list[Line]:
+def plan(project: Project) -> list[Planned]:
     """Every table of the project, and those of the lake that have no definition any more. Changes nothing."""
     lake = Lake(project.conf.lake)
     analysed = analysis.analyse(sessions.start(project.conf), project)
@@ -66,7 +65,7 @@ def plan(project: Project) -> list[Line]:
     known = {name for table in project.names() for name in (table, *beside(table))}
     for name in sorted(lake.places().keys() - known):
         if not is_engines(name):
-            lines.append(Line(name, Verdict("gone", (_GONE,))))
+            lines.append(Planned(name, Verdict("gone", (_GONE,))))
     return lines
 
 
@@ -155,8 +154,8 @@ def follow(project: Project, lake: Lake, name: str) -> None:
         )
 
 
-def _line(project: Project, lake: Lake, name: str, found: Verdict, broken: AbstractSet[str]) -> Line:
-    line = Line(name, found)
+def _line(project: Project, lake: Lake, name: str, found: Verdict, broken: AbstractSet[str]) -> Planned:
+    line = Planned(name, found)
     table = project.tables.get(name)
     if found.effect != "rebuild" or table is None or broken & {*table.sources}:
         return line

@@ -29,7 +29,7 @@ def facts(project: Project, name: str, analysed: Analysed) -> Facts:
     if isinstance(definition, Files):
         return {"kind": "files", "files": definition.pattern, "format": definition.format}
     found = {
-        "kind": kind(definition, analysed),
+        "kind": analysed.kind,
         "sources": ", ".join(name for name in definition.sources if name not in project.references),
         "reference tables": ", ".join(name for name in definition.sources if name in project.references),
         "columns": _columns(analysed.stored),
@@ -79,15 +79,6 @@ def write(folder: Path, kept: Facts, project: str = "") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     by = {name: version(name) for name in ("headwater", "pyspark", "deltalake")}
     json_file.write(folder / FILE, {"facts": kept, "by": by, "project": project}, indent=1)
-
-
-def kind(table: Table, analysed: Analysed) -> str:
-    """How a table is kept, in words; of one of `rows`, each is appended and never changes."""
-    if table.process is not None:
-        return "process"
-    if analysed.aggregate is not None:
-        return "final windows" if table.emit == "final" else "aggregate"
-    return "view" if table.view else "changed rows" if analysed.follows else "rows"
 
 
 def columns_of(text: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from headwater.storage.summary import Summary
 
 
 @dataclass(frozen=True)
-class Line:
+class Listed:
     """One table in a listing.
 
     Attributes:
@@ -43,7 +43,7 @@ class Line:
         return self.name.split(".", 1)[0]
 
 
-def tables(project: Project) -> list[Line]:
+def tables(project: Project) -> list[Listed]:
     """Every table of the project and of its lake, in the order in which rows flow; reference tables last."""
     places = Lake(project.conf.lake).places()
     lines = []
@@ -62,12 +62,12 @@ def tables(project: Project) -> list[Line]:
             place = Place(reference.name, 1, reference.path)
             lines.append(_line(reference.name, "reference", source, place))
         else:
-            lines.append(Line(reference.name, "reference", source, "written", None))
+            lines.append(Listed(reference.name, "reference", source, "written", None))
     return lines
 
 
 def kind(project: Project, name: str) -> str:
-    """What the table `name` is, in a word; see `Line`."""
+    """What the table `name` is, in a word; see `Listed`."""
     if name in project.topics:
         return "topic"
     if name in project.files:
@@ -96,13 +96,13 @@ def owner(project: Project, name: str) -> str | None:
     return next((table for table in project.names() if name in beside(table)), None)
 
 
-def _line(name: str, what: str, source: str, place: Place | None, status: str = "written") -> Line:
+def _line(name: str, what: str, source: str, place: Place | None, status: str = "written") -> Listed:
     if place is None:
-        return Line(name, what, source, "not written yet", None)
+        return Listed(name, what, source, "not written yet", None)
     try:
-        return Line(name, what, source, status, summary.of(place))
+        return Listed(name, what, source, status, summary.of(place))
     except CommitError as e:
-        return Line(name, what, source, "broken", None, str(e))
+        return Listed(name, what, source, "broken", None, str(e))
 
 
 def _relative(project: Project, path: Path) -> str:

@@ -25,7 +25,7 @@ class Description:
 
     Attributes:
         name: `<layer>.<name>`.
-        kind: as in `headwater.query.inspect.Line`.
+        kind: as in `headwater.query.inspect.Listed`.
         file: what defines it, relative to the project; None for a table that only the lake has.
         comment: its description.
         sources: what it reads.

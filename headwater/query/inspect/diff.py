@@ -18,7 +18,7 @@ from headwater.common.diff import Pair, Side, differ, only, same
 from headwater.common.scratch import quoted
 from headwater.errors import QueryError
 from headwater.planner.changes import facts
-from headwater.query import at as past
+from headwater.query import past
 from headwater.query.sources import Sources
 from headwater.storage import delta, log, summary
 from headwater.storage.lake import Lake, files

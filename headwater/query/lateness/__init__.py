@@ -15,18 +15,19 @@ from datetime import datetime, timedelta
 import duckdb
 
 from headwater.common import durations, times
+from headwater.common.durations import MICROSECOND
 from headwater.errors import QueryError
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.watermarks import Watermark, Window, below
 from headwater.query import on_duckdb
-from headwater.query.lateness.measured import Choice, Lateness, Spread, View
+from headwater.query.lateness.measured import Choice, Measured, Spread, View
 from headwater.query.sources import Sources
 from headwater.storage.places import KEYS
 
 TARGETS = (0.99, 0.999, 0.9999)
 _LADDER = "0s 1s 2s 5s 10s 30s 1m 2m 5m 10m 30m 1h 2h 6h 12h 1d 2d 7d 30d 90d 365d 3650d 36500d 3650000d"
-LADDER = tuple(durations.parse(text) for text in _LADDER.split(" "))
+LADDER = tuple(durations.parse(text) // MICROSECOND for text in _LADDER.split(" "))
 _TIMES = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMP")
 _QUANTILES = (50, 95, 99)
 
@@ -36,14 +37,14 @@ def measure(
     name: str,
     *,
     event_time: str | None = None,
-    window: int | None = None,
+    window: timedelta | None = None,
     last: timedelta | None = None,
-) -> Lateness:
+) -> Measured:
     """How late the rows of the table `name` are.
 
     Args:
         event_time: the column; by default what the table, or a table below it, declares.
-        window: judge by windows of this size (microseconds), whatever the tables below have.
+        window: judge by windows of this size, whatever the tables below have.
         last: judge only rows ingested so long ago at most; earlier ones still count as earlier.
 
     Raises:
@@ -60,9 +61,10 @@ def measure(
             columns = {row[0]: str(row[1]) for row in connection.execute(f"DESCRIBE {view}").fetchall()}
             column = _event_time(project.tables.get(table.name), table.name, columns, declared, event_time)
             declared = [d for d in declared if d.column == column]
-            windows = _windows(declared, window)
+            size = window // MICROSECOND if window else None
+            windows = _windows(declared, size)
             _judge(connection, view, column, columns, [*windows], since, _skew(project, table.name))
-            return _found(connection, table.name, column, since, declared, windows, window)
+            return _found(connection, table.name, column, since, declared, windows, size)
         except duckdb.Error as e:
             raise QueryError(
                 f"{table.name}: {on_duckdb.reason(e)}", code="QUERY_FAILED", table=table.name, file=table.path
@@ -112,7 +114,7 @@ def _event_time(
 def _skew(project: Project, name: str) -> int:
     """How far after its `ingested_at` a row may be dated, in microseconds."""
     definition = project.tables.get(name)
-    return durations.parse(definition.skew if definition else Table.skew)
+    return durations.parse(definition.skew if definition else Table.skew) // MICROSECOND
 
 
 def _windows(declared: Sequence[Watermark], asked: int | None) -> dict[Window, list[str]]:
@@ -154,7 +156,7 @@ def _judge(
     )
     taken = "taken AS (SELECT *, NULL::BIGINT AS before FROM rows)"
     if since is not None:
-        micros = (since - times.EPOCH) // timedelta(microseconds=1)
+        micros = (since - times.EPOCH) // MICROSECOND
         taken = (
             f"firsts AS (SELECT c, t, p, min(o) AS first FROM rows WHERE i >= {micros} GROUP BY ALL), "
             "seeds AS (SELECT c, t, p, first, max(known) FILTER (WHERE o < first) AS before "
@@ -187,7 +189,7 @@ def _found(
     declared: Sequence[Watermark],
     windows: dict[Window, list[str]],
     asked: int | None,
-) -> Lateness:
+) -> Measured:
     counts = dict(connection.execute("SELECT kind, sum(n)::BIGINT FROM judged GROUP BY kind").fetchall())
     if not counts.get("known"):
         recent = f" that was ingested since {since:%Y-%m-%dT%H:%M:%SZ}" if since else ""
@@ -209,7 +211,7 @@ def _found(
     top = next((delay for delay in LADDER if delay > max(reached)), LADDER[-1])
     delays = sorted({*(delay for delay in LADDER if delay <= top), *(d.delay for d in declared)})
     everything = _spreads(connection, by_partition=False)[0]
-    return Lateness(
+    return Measured(
         table=name,
         event_time=column,
         since=since,

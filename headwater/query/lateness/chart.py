@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headwater.common import durations
 from headwater.errors import QueryError
-from headwater.query.lateness.measured import Choice, Lateness, View
+from headwater.query.lateness.measured import Choice, Measured, View
 
 NINES = 5  # as many as are told apart: 99.999 %; nothing lost is one more
 LABELS = ("90%", "99%", "99.9%", "99.99%", "99.999%", "100%")
@@ -36,7 +36,7 @@ def title(view: View) -> str:
     return f"{tables}{': ' if tables else ''}windows of {durations.text(view.window.size)}{every}"
 
 
-def write(found: Lateness, path: Path) -> None:
+def write(found: Measured, path: Path) -> None:
     """Write the chart to a file: .svg, or .html around the same drawing.
 
     Raises:
@@ -64,7 +64,7 @@ def write(found: Lateness, path: Path) -> None:
         ) from None
 
 
-def svg(found: Lateness) -> str:
+def svg(found: Measured) -> str:
     """The chart as one SVG element; each point says its figures when the pointer rests on it."""
     delays = [choice.delay for choice in found.views[0].choices]
     width, bottom = _LEFT + _STEP * len(delays) + 20, _TOP + _NINE * (NINES + 1)

@@ -54,7 +54,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Lateness:
+class Measured:
     """What is known of a table's lateness.
 
     Attributes:
