@@ -101,4 +101,5 @@ def child(spark: SparkSession, *, parallelism: int) -> SparkSession:
     """A session for one flow: its own settings and temporary views, the same Spark beneath."""
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", str(parallelism))
+    session.conf.set("spark.sql.unionOutputPartitioning", "false")  # else a union of single tasks is one task
     return session
