@@ -122,21 +122,21 @@ class Lake:
         return self._places
 
     def _rows(self, version: int) -> list[dict[str, Any]]:
-        """What the catalog holds; where it can't be read, what was noted before that version was made.
+        """What the catalog holds: as was noted before that version was made, or else as it says itself.
 
         Raises:
             CommitError: nothing says what it holds.
         """
+        with suppress(FileNotFoundError, DamageError):
+            noted = json_file.read(self._noted, hint="")
+            if version in (-1, noted["version"]):
+                return list(noted["tables"])
         why: Exception | None = None
         if version >= 0:
             try:
                 return list(delta.opened(self.catalog, version).to_pyarrow_table().to_pylist())
             except (CommitError, DeltaError, OSError, pa.ArrowException) as e:
                 why = e
-        with suppress(FileNotFoundError, DamageError):
-            noted = json_file.read(self._noted, hint="")
-            if version in (-1, noted["version"]):
-                return list(noted["tables"])
         if why is None and not any(self.root.glob(f"*/*/g[0-9]*/{delta.LOG}")):
             return []  # nothing was ever written
         raise CommitError(
