@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from visits import ENDED, VISITS, Visits
+from visits import ENDED, RAW, VISITS, Visits
 
 from headwater.flows.context import Context
 from headwater.storage import log
+from headwater.storage.identity import Identity
 from headwater.testing import Record
 
 NOON = 1_767_268_800  # 2026-01-01T12:00:00Z
@@ -95,5 +96,19 @@ def test_when_only_records_without_a_time_come_the_clock_closes_what_lies_in_the
         case.send("raw", [Record(b"{", partition=1, offset=case.sent)])
         case.sent += 1
         case.ends[1] = case.sent + 1
+        case.step(VISITS, ENDED)
+    assert case.over() == [0]
+
+
+def test_offsets_that_have_no_records_are_not_waited_for(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Busy(tmp_path / "project", interpreted)
+    case.turn(GOOD, on_its_way=0)
+    case.ends[1] += 2  # of a transaction that was aborted: bronze passes over them
+    mine = case.bronze.flows[RAW]
+    ends = {"raw": {**mine["consumed"]["raw"], "1": case.ends[1]}}
+    case.bronze.append([], Identity(RAW, 1, mine["sequence"] + 1, ends))
+    for _ in range(3):
+        assert case.over() == []
+        case.clock.advance("20s")
         case.step(VISITS, ENDED)
     assert case.over() == [0]

@@ -81,9 +81,23 @@ class Upstream:
         for flow in flows.values():
             for source, position in flow["consumed"].items():
                 if source in project.raw or source in project.tables:
-                    for each, end in self._come(source, Position.parse(position).version).items():
+                    version = self._passed_over(source, Position.parse(position).version)
+                    for each, end in self._come(source, version).items():
                         found[each] = min(end, found.get(each, end))
         return found
+
+    def _passed_over(self, table: str, version: int) -> int:
+        """The version that who has read a table up to another has come to without a batch: commits that add
+        no rows, as of offsets that have no records, are in no position that is kept."""
+        places = self._context.lake.places()
+        if version < 0 or table not in places:
+            return version
+        path = places[table].path
+        for commit in log.commits(path, after=version, upto=log.head(path)):
+            if commit.added:
+                break
+            version = commit.version
+        return version
 
     def _end_offsets(self) -> dict[str, int]:
         """{partition → its end in Kafka}.
