@@ -7,8 +7,8 @@ from headwater.common import interrupts
 
 def main() -> None:
     """Run the command line; Ctrl-C ends it in one line from here on."""
-    interrupts.watch()
     try:
+        interrupts.watch()
         from headwater import cli
 
         cli.main()

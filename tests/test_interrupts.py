@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -51,10 +52,11 @@ def until(condition: Callable[[], bool], within: float = 60.0) -> None:
 def works(process: psutil.Process, seconds: float) -> bool:
     """Whether a process hears of signals, by a pipe of its own, and has computed so long."""
     fds = Path(f"/proc/{process.pid}/fd")
-    pipes = [
-        fd for fd in os.listdir(fds) if os.path.realpath(fds / fd).rpartition("/")[2].startswith("pipe:")
-    ]
-    return len(pipes) >= 4 and process.cpu_times().user >= seconds
+    pipes = 0
+    for fd in fds.iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            pipes += os.readlink(fd).startswith("pipe:")
+    return pipes >= 4 and process.cpu_times().user >= seconds
 
 
 @pytest.mark.parametrize("seconds", [0, 0.6, 1, 3], ids=lambda seconds: f"after {seconds} s of work")
@@ -75,9 +77,9 @@ def test_what_does_not_stop_is_ended(root: Path) -> None:
         "from headwater.common import interrupts\n"
         "interrupts.GRACE = 0.5\n"
         "interrupts.watch()\n"
-        "print('here', flush=True)\n"
         "while True:\n"
         "    try:\n"
+        "        print('here', flush=True)\n"
         "        time.sleep(60)\n"
         "    except KeyboardInterrupt:\n"
         "        pass\n"

@@ -27,11 +27,11 @@ _unsaid = threading.Lock()
 
 def watch() -> None:
     """Let SIGINT end this process from now on, wherever no command has a handler of its own."""
+    signal.signal(signal.SIGINT, _interrupt)
+    sys.unraisablehook = _unraisable
     heard, says = os.pipe()
     os.set_blocking(says, False)
     signal.set_wakeup_fd(says, warn_on_full_buffer=False)
-    sys.unraisablehook = _unraisable
-    signal.signal(signal.SIGINT, _interrupt)
     threading.Thread(target=_listen, args=(heard,), name="interrupts", daemon=True).start()
 
 
