@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 PROGRAM = [sys.executable, "-m", "headwater"]
+_begun: list[subprocess.Popen[str]] = []
 SLOW = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
 
 
@@ -39,7 +40,17 @@ def begun(root: Path, *command: str) -> tuple[subprocess.Popen[str], psutil.Proc
         text=True,
         start_new_session=True,
     )
+    _begun.append(running)
     return running, psutil.Process(running.pid)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """Where a test fails, what it has begun would compute for hours."""
+    yield
+    while _begun:
+        with _begun.pop() as running:
+            running.kill()
 
 
 def until(condition: Callable[[], bool], within: float = 60.0) -> None:
