@@ -10,7 +10,7 @@ from headwater.flows.gaps import Gap, Reached
 from headwater.planner import analysis, changes
 from headwater.project.definitions import Topic
 from headwater.project.load import Project
-from headwater.storage import erasure, log
+from headwater.storage import erasure
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
 from headwater.storage.target import Target
@@ -24,7 +24,7 @@ def find(project: Project, table: str) -> list[Gap]:
         BrokerError: Kafka can't be reached.
     """
     topic = _topic(project, table)
-    found, _ = _gaps(project, topic, _opened(Lake(project.conf.lake), topic))
+    found, _ = _gaps(project, topic, Target.shared(Lake(project.conf.lake).place(table)))
     return found
 
 
@@ -47,7 +47,7 @@ def accept(project: Project, table: str, why: str | None = None) -> list[Gap]:
     try:
         analysed = analysis.of_raw(project, topic)
         changes.accept(project, lake, table, analysed)
-        target = _opened(lake, topic)
+        target = Target.shared(lake.place(table))
         commits = gaps.committer(lake, target)
         gaps.recover(commits)
         found, on = _gaps(project, topic, target)
@@ -70,19 +70,6 @@ def _gaps(project: Project, topic: Topic, target: Target) -> tuple[list[Gap], Re
             file=topic.file,
         )
     return found, reached.behind(now)
-
-
-def _opened(lake: Lake, topic: Topic) -> Target:
-    place = lake.places().get(topic.name)
-    if place is None or not log.exists(place.path):
-        raise ProjectError(
-            f"{topic.file}: {topic.name} holds nothing yet",
-            code="TABLE_EMPTY",
-            table=topic.name,
-            file=topic.file,
-            hint=f"run: headwater run {topic.name} --once",
-        )
-    return Target.shared(place)
 
 
 def _topic(project: Project, table: str) -> Topic:

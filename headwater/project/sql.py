@@ -122,7 +122,7 @@ def parse(path: Path) -> Table:
 
 @lru_cache(maxsize=1024)
 def _statement(text: str) -> _Statement:
-    """What a text says; a tenth of a second is asked of the JVM once for each text."""
+    """What a text says; the JVM is asked once for each text."""
     plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(text)
     kind = catalyst.kind(plan)
     if kind not in (_TABLE, _VIEW, _FED, _FLOW):

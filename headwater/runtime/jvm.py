@@ -110,7 +110,7 @@ def java_class(name: str) -> Any:
 
 
 def items(sequence: Any) -> Iterator[Any]:
-    """The elements of a Scala Seq; each call to the JVM costs 0.1 ms here and there."""
+    """The elements of a Scala Seq."""
     return map(sequence.apply, range(sequence.length()))
 
 
