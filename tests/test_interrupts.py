@@ -46,11 +46,27 @@ def begun(root: Path, *command: str) -> tuple[subprocess.Popen[str], psutil.Proc
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
-    """Where a test fails, what it has begun would compute for hours."""
+    """Each command takes with it what it has started; where a test fails, it would compute for hours."""
     yield
-    while _begun:
-        with _begun.pop() as running:
-            running.kill()
+    try:
+        until(lambda: not any(running.poll() is not None and started_by(running) for running in _begun))
+    finally:
+        for process in (process for running in _begun for process in started_by(running)):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        while _begun:
+            with _begun.pop():
+                pass
+
+
+def started_by(running: subprocess.Popen[str]) -> list[psutil.Process]:
+    """What lives of a command: itself, and what it has started, directly or not, even if it has ended since."""
+    found = []
+    for process in psutil.process_iter(["status"]):
+        with suppress(ProcessLookupError):
+            if process.info["status"] != psutil.STATUS_ZOMBIE and os.getsid(process.pid) == running.pid:
+                found.append(process)
+    return found
 
 
 def until(condition: Callable[[], bool], within: float = 60.0) -> None:

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -61,7 +62,9 @@ def gateway() -> JavaGateway:
             conf.set("spark.ui.showConsoleProgress", "false")
             # Its standard output too: the JVM warns there, and this process's own carries results.
             said, says = os.pipe()
-            _gateway = launch_gateway(conf, {"stdout": says, "stderr": says})
+            # In a thread, which no signal interrupts: a JVM that is left while it starts stays for ever.
+            with ThreadPoolExecutor(1) as launcher:
+                _gateway = launcher.submit(launch_gateway, conf, {"stdout": says, "stderr": says}).result()
             os.close(says)
             _copier = threading.Thread(target=_copy, args=(os.fdopen(said, "rb"),), name="jvm", daemon=True)
             _copier.start()
