@@ -60,7 +60,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 def started_by(running: subprocess.Popen[str]) -> list[psutil.Process]:
-    """What lives of a command: itself, and what it has started, directly or not, even if it has ended since."""
+    """What lives of a command: itself, and what it has started, even where it has ended since."""
     found = []
     for process in psutil.process_iter(["status"]):
         with suppress(ProcessLookupError):

@@ -40,7 +40,11 @@ def test_everything_a_statement_says(tmp_path: Path) -> None:
     assert (table.name, table.comment, table.sources) == ("gold.t", "Über $%{}", ("silver.s",))
     assert table.sql is not None and table.sql.streams == ("silver.s",)
     assert (table.event_time, table.delay) == ("at", "10 seconds")
-    assert (table.publish, table.keys, table.emit) == ("out", ("a", "b"), "update")
+    assert ([sink.target for sink in table.sinks], table.keys, table.emit) == (
+        ["kafka:out"],
+        ("a", "b"),
+        "update",
+    )
     assert table.limits == Limits(parallelism=3, max_rows_per_batch=10, trigger="2s")
     assert table.properties == {"delta.appendOnly": "false"}
 

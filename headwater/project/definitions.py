@@ -137,12 +137,7 @@ class Table(Declaration):
             ones go to `<name>_late`. None: however late they are.
         idle_timeout: with `final`, how long a partition of Kafka may be silent before the others' windows
             no longer wait for it.
-        publish: the topic that the table's changes are sent to (in SQL; in Python see `kafka_sink`);
-            `publish_on`: which, see `Sink`.
-        postgres: the connection and table that its changes are kept in (in SQL; see `postgres_sink`);
-            `postgres_on`: which, see `Sink`.
-        opensearch: the connection and index that its changes are kept in (in SQL; see `opensearch_sink`);
-            `opensearch_on`: which, see `Sink`.
+        sinks: where its changes go, as its SQL properties say; in Python they are declared beside it.
         skew: how far a row's event time may lie ahead of its `ingested_at`; rows beyond are quarantined.
         on_error: what becomes of a record that makes the function fail: `bisect`: it is found and
             quarantined, where the table decodes; `stop`: it stops the flow.
@@ -163,12 +158,7 @@ class Table(Declaration):
     emit: Emit = "update"
     allowed_lateness: str | None = None
     idle_timeout: str = "30 seconds"
-    publish: str | None = None
-    publish_on: Emit = "update"
-    postgres: tuple[str, str] | None = None
-    postgres_on: Emit = "update"
-    opensearch: tuple[str, str] | None = None
-    opensearch_on: Emit = "update"
+    sinks: tuple[Sink, ...] = ()
     skew: str = "5 minutes"
     on_error: Literal["bisect", "stop"] = "bisect"
     limits: Limits = Limits()

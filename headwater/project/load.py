@@ -22,9 +22,6 @@ from headwater.project.definitions import (
     Alert,
     Declaration,
     Files,
-    KafkaSink,
-    OpenSearchSink,
-    PostgresSink,
     Sink,
     StoreSink,
     Table,
@@ -122,7 +119,7 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     topics = {d.name: d for d in declared if isinstance(d, Topic)}
     files = {d.name: d for d in declared if isinstance(d, Files)}
     alerts = {d.name: d for d in declared if isinstance(d, Alert)}
-    sinks = {d.name: d for d in [*declared, *_published(tables)] if isinstance(d, Sink)}
+    sinks = {d.name: d for d in declared if isinstance(d, Sink)}
     tables = _fed(tables)
     finals = _finals(tables, sinks)
     tables |= finals
@@ -165,6 +162,7 @@ def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
                 hint=f"name it {layer}.<name>",
             )
         yield table
+        yield from (_named(sink, path) for sink in table.sinks)
         return
     seen: set[int] = set()
     for variable, value in vars(_module(path)).items():
@@ -176,21 +174,6 @@ def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
         else:
             doc = value.comment or (sys.modules[_module_name(path)].__doc__ or "").strip()
             yield replace(value, name=f"{layer}.{variable}", file=path, comment=doc)
-
-
-def _published(tables: dict[str, Table]) -> Iterator[Sink]:
-    """The sinks that SQL definitions declare by properties."""
-    for table in tables.values():
-        if table.publish:
-            yield _named(KafkaSink(table=table.name, topic=table.publish, on=table.publish_on), table.file)
-        if table.postgres:
-            connection, into = table.postgres
-            kept = PostgresSink(table=table.name, connection=connection, into=into, on=table.postgres_on)
-            yield _named(kept, table.file)
-        if table.opensearch:
-            connection, into = table.opensearch
-            held = OpenSearchSink(table=table.name, connection=connection, into=into, on=table.opensearch_on)
-            yield _named(held, table.file)
 
 
 def _fed(tables: dict[str, Table]) -> dict[str, Table]:
@@ -235,9 +218,9 @@ def _finals(tables: dict[str, Table], sinks: dict[str, Sink]) -> dict[str, Table
         corrected = table.emit == "update" and not table.view and table.process is None
         if final in read and final not in tables and corrected:
             comment = f"The windows of {name} that are over, each as it was then"
-            plain = replace(table, name=final, emit="final", comment=comment, allowed_lateness=None)
+            plain = replace(table, name=final, emit="final", comment=comment, allowed_lateness=None, sinks=())
             limits = replace(table.limits, trigger=table.limits.trigger or FINAL_TRIGGER)
-            found[final] = replace(plain, publish=None, postgres=None, opensearch=None, limits=limits)
+            found[final] = replace(plain, limits=limits)
     return found
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast, get_args
 
 from headwater.errors import ProjectError, Where
-from headwater.project.definitions import Emit, Limits, Table
+from headwater.project.definitions import (
+    Emit,
+    Limits,
+    Sink,
+    Table,
+    kafka_sink,
+    opensearch_sink,
+    postgres_sink,
+)
 
 KNOWN = (
     "headwater.allowed_lateness",
@@ -48,12 +56,7 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
         emit=_emit(where, properties, "headwater.emit"),
         allowed_lateness=properties.get("headwater.allowed_lateness"),
         idle_timeout=properties.get("headwater.idle_timeout", table.idle_timeout),
-        publish=properties.get("headwater.publish"),
-        publish_on=_emit(where, properties, "headwater.publish.on"),
-        postgres=_kept(table, properties.get("headwater.postgres")),
-        postgres_on=_emit(where, properties, "headwater.postgres.on"),
-        opensearch=_kept(table, properties.get("headwater.opensearch")),
-        opensearch_on=_emit(where, properties, "headwater.opensearch.on"),
+        sinks=tuple(_sinks(table, properties)),
         limits=Limits(
             parallelism=_whole(where, properties, "headwater.parallelism"),
             max_rows_per_batch=_whole(where, properties, "headwater.max_rows_per_batch"),
@@ -61,6 +64,35 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
         ),
         properties={k: v for k, v in properties.items() if k.startswith("delta.")},
     )
+
+
+def _sinks(table: Table, properties: Mapping[str, str]) -> Iterator[Sink]:
+    for key, declare in _SINKS.items():
+        on = _emit(table.where, properties, f"{key}.on")
+        if key in properties:
+            yield declare(table.name, properties[key], on)
+
+
+def _to_topic(table: str, topic: str, on: Emit) -> Sink:
+    return kafka_sink(table, topic=topic, on=on)
+
+
+def _to_postgres(table: str, place: str, on: Emit) -> Sink:
+    """`place`: `connection`, or `connection.into`, as for the other stores."""
+    connection, _, into = place.partition(".")
+    return postgres_sink(table, connection=connection, into=into, on=on)
+
+
+def _to_opensearch(table: str, place: str, on: Emit) -> Sink:
+    connection, _, index = place.partition(".")
+    return opensearch_sink(table, connection=connection, index=index, on=on)
+
+
+_SINKS = {
+    "headwater.publish": _to_topic,
+    "headwater.postgres": _to_postgres,
+    "headwater.opensearch": _to_opensearch,
+}
 
 
 def _emit(where: Where, properties: Mapping[str, str], key: str) -> Emit:
@@ -74,14 +106,6 @@ def _emit(where: Where, properties: Mapping[str, str], key: str) -> Emit:
         where=where,
         hint=f"known: {', '.join(get_args(Emit))}",
     )
-
-
-def _kept(table: Table, text: str | None) -> tuple[str, str] | None:
-    """`connection`, or `connection.into`: the connection, and what the table is called there."""
-    if text is None:
-        return None
-    connection, _, into = text.partition(".")
-    return connection, into or table.name
 
 
 def _whole(where: Where, properties: Mapping[str, str], key: str) -> int | None:
