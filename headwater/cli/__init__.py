@@ -8,6 +8,8 @@ import os
 import sys
 import tempfile
 import traceback
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
@@ -40,7 +42,11 @@ from headwater.common import interrupts
 from headwater.errors import HeadwaterError
 from headwater.errors.causes import describe, known
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 app.add_typer(kafka.app, name="kafka")
 app.add_typer(quarantine.app, name="quarantine")
 app.command("produce")(produce.produce)
@@ -66,6 +72,21 @@ app.add_typer(quality.app, name="quality")
 app.command("ls")(project.ls)
 app.command("describe")(project.describe)
 app.command("graph")(project.graph)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"headwater {metadata.version('headwater')}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A lakehouse kappa pipeline: Kafka to bronze, silver and gold tables, on Spark and Delta."""
 
 
 def main() -> None:

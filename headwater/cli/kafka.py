@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -14,12 +14,11 @@ from rich.table import Table
 
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
-from headwater.connectors import kafka
-from headwater.connectors.kafka import tail
-from headwater.connectors.kafka.broker import EmbeddedBroker, list_topics
 from headwater.errors import BrokerError
-from headwater.project.conf import KafkaOptions, load
-from headwater.project.paths import find_project
+
+if TYPE_CHECKING:
+    from headwater.connectors.kafka.broker import EmbeddedBroker
+    from headwater.project.conf import KafkaOptions
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
 
@@ -51,6 +50,8 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
 @app.command()
 def topics(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
     """List the topics, with the sum of their partitions' end offsets."""
+    from headwater.connectors.kafka.broker import list_topics
+
     found = list_topics(_options(project, env))
     if as_json:
         print_json([asdict(topic) for topic in found])
@@ -83,6 +84,8 @@ def tail_topic(
     env: Env = "local",
 ) -> None:
     """Print a topic's records: partition:offset, timestamp, key, value, headers."""
+    from headwater.connectors.kafka import tail
+
     try:
         begin = tail.parse_start(start_at)
     except ValueError as e:
@@ -93,6 +96,10 @@ def tail_topic(
 
 
 def _embedded(project: Path | None, env: str) -> EmbeddedBroker:
+    from headwater.connectors import kafka
+    from headwater.project.conf import load
+    from headwater.project.paths import find_project
+
     root = find_project(project)
     conf = load(root, env)
     if conf.kafka != "embedded":
@@ -106,6 +113,10 @@ def _embedded(project: Path | None, env: str) -> EmbeddedBroker:
 
 
 def _options(project: Path | None, env: str) -> KafkaOptions:
+    from headwater.connectors import kafka
+    from headwater.project.conf import load
+    from headwater.project.paths import find_project
+
     root = find_project(project)
     conf = load(root, env)
     return kafka.consumer_options(conf, kafka.ensure_running(root, conf))

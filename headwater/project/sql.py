@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from headwater.errors import ProjectError
 from headwater.errors.causes import first_line
 from headwater.project.definitions import Query, Table
 from headwater.project.properties import from_properties
-from headwater.runtime import catalyst, jvm
+from headwater.runtime import cache, catalyst, jvm
 
 _TABLE = "CreateStreamingTableAsSelect"
 _VIEW = "CreateMaterializedViewAsSelect"
@@ -120,9 +119,9 @@ def parse(path: Path) -> Table:
     return table if statement.kind == _FLOW else from_properties(table, dict(statement.properties))
 
 
-@lru_cache(maxsize=1024)
+@cache.kept
 def _statement(text: str) -> _Statement:
-    """What a text says; the JVM is asked once for each text."""
+    """What a text says."""
     plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(text)
     kind = catalyst.kind(plan)
     if kind not in (_TABLE, _VIEW, _FED, _FLOW):

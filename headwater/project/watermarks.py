@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from headwater.errors import ProjectError
 from headwater.project.definitions import Table
 from headwater.project.load import Project
-from headwater.runtime import catalyst, jvm
+from headwater.runtime import cache, catalyst, jvm
 
 _DAY = 86_400_000_000
 
@@ -67,15 +67,31 @@ def _window(table: Table) -> Window | None:
     if table.sql is None:
         return None
     text = table.sql.text.format(**{f"s{at}": f"`{name}`" for at, name in enumerate(table.sources)})
-    plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(text)
-    for call in _calls(plan):
-        column, *spans = jvm.items(call.children())
-        parts = [_literal(span, table) for span in spans]
-        own = str(column.sql()).replace("`", "").rsplit(".", 1)[-1]
-        if own == table.event_time and parts and None not in parts:
+    for call in _windows(text):
+        parts = [microseconds(span, table) if isinstance(span, str) else span for span in call.spans]
+        if call.column == table.event_time and parts and None not in parts:
             size, slide, offset = (*parts, *(parts[0], 0)[len(parts) - 1 :])
             return Window(size or 0, slide or 0, offset or 0)
     return None
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of `window` in a GROUP BY: its column and its spans, as written; None: one is no literal."""
+
+    column: str
+    spans: tuple[int | str | None, ...]
+
+
+@cache.kept
+def _windows(text: str) -> tuple[_Call, ...]:
+    """The calls of `window` in the GROUP BY of a query."""
+    found = []
+    for call in _calls(jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(text)):
+        column, *spans = jvm.items(call.children())
+        own = str(column.sql()).replace("`", "").rsplit(".", 1)[-1]
+        found.append(_Call(own, tuple(map(_literal, spans))))
+    return tuple(found)
 
 
 def _calls(plan: Any) -> Iterator[Any]:
@@ -89,11 +105,11 @@ def _calls(plan: Any) -> Iterator[Any]:
         yield from _calls(child)
 
 
-def _literal(expression: Any, table: Table) -> int | None:
+def _literal(expression: Any) -> int | str | None:
     if catalyst.kind(expression) != "Literal":
         return None
     value = expression.value()
-    return value if isinstance(value, int) else microseconds(str(value.toString()), table)
+    return value if isinstance(value, int) else str(value.toString())
 
 
 def tolerance(table: Table) -> int:
@@ -111,11 +127,8 @@ def microseconds(text: str, table: Table) -> int:
     Raises:
         ProjectError: it is none.
     """
-    virtual = jvm.gateway().jvm
     try:
-        found = virtual.org.apache.spark.sql.catalyst.util.IntervalUtils.stringToInterval(
-            virtual.org.apache.spark.unsafe.types.UTF8String.fromString(text)
-        )
+        return _interval(text)
     except (Py4JJavaError, PySparkException):
         raise ProjectError(
             f"{table.where}: '{text}' is no interval",
@@ -123,5 +136,14 @@ def microseconds(text: str, table: Table) -> int:
             where=table.where,
             hint="write one such as 10 seconds",
         ) from None
+
+
+@cache.kept
+def _interval(text: str) -> int:
+    """In microseconds."""
+    virtual = jvm.gateway().jvm
+    found = virtual.org.apache.spark.sql.catalyst.util.IntervalUtils.stringToInterval(
+        virtual.org.apache.spark.unsafe.types.UTF8String.fromString(text)
+    )
     months, days, rest = (int(get_field(found, name)) for name in ("months", "days", "microseconds"))
     return (months * 31 + days) * _DAY + rest  # a month is 31 days, as Spark's watermarks have it

@@ -5,13 +5,13 @@ It ends when this process does: Spark's gateway reads its standard input, which 
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,7 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import StructType
 
 from headwater.errors.causes import first_line
-from headwater.runtime import class_archive, jars, java
+from headwater.runtime import cache, class_archive, jars, java
 
 _LOCK = threading.Lock()
 _gateway: JavaGateway | None = None
@@ -103,7 +103,7 @@ def pid() -> int:
     return int(gateway().jvm.java.lang.ProcessHandle.current().pid())
 
 
-@cache
+@functools.cache
 def java_class(name: str) -> Any:
     """A class by its full name, for its static methods; py4j asks the JVM for each part of a name."""
     found: Any = gateway().jvm
@@ -128,8 +128,13 @@ def ddl(columns: str) -> StructType:
     Raises:
         ValueError: it is not DDL.
     """
+    return StructType.fromJson(json.loads(_columns(columns)))
+
+
+@cache.kept
+def _columns(text: str) -> str:
+    """Columns of DDL, as Spark writes them in JSON."""
     try:
-        parsed = gateway().jvm.org.apache.spark.sql.types.StructType.fromDDL(columns)
+        return str(gateway().jvm.org.apache.spark.sql.types.StructType.fromDDL(text).json())
     except (Py4JJavaError, PySparkException) as e:
         raise ValueError(first_line(e)) from None
-    return StructType.fromJson(json.loads(parsed.json()))

@@ -12,7 +12,7 @@ from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
 from headwater.query import inspect
-from headwater.runtime import catalyst, jvm
+from headwater.runtime import cache, catalyst, jvm
 from headwater.storage import summary
 from headwater.storage.lake import Lake, Place
 from headwater.storage.names import gaps_name, late_name, ledger_name, quarantine_name, state_name
@@ -152,6 +152,12 @@ def _keys(table: Table) -> tuple[str, ...]:
     if table.keys or table.sql is None:
         return table.keys
     text = table.sql.text.format(**{f"s{at}": f"`{name}`" for at, name in enumerate(table.sources)})
+    return _grouping(text)
+
+
+@cache.kept
+def _grouping(text: str) -> tuple[str, ...]:
+    """What a query groups by; nothing where it does not."""
     plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(text)
     while catalyst.kind(plan) != "Aggregate":
         below = list(jvm.items(plan.children()))

@@ -1,14 +1,12 @@
 """The JVM libraries: Delta and Kafka for Spark, and the embedded broker.
 
 They are resolved once per user by the Ivy that ships inside pyspark, checked by SHA-256 against
-`jars.lock`, and kept in `$HEADWATER_CACHE` (default `$XDG_CACHE_HOME/headwater`, else
-`~/.cache/headwater`) in a folder that is named after the lock.
+`jars.lock`, and kept in the user's cache (`headwater.runtime.cache`), in a folder named after the lock.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -17,6 +15,7 @@ from pathlib import Path
 
 from headwater.common import locks
 from headwater.errors import SetupError
+from headwater.runtime import cache
 from headwater.runtime.jars import ivy, lock
 from headwater.runtime.jars.lock import SETS, JarSet
 
@@ -64,10 +63,7 @@ def resolve() -> Path:
 
 def jars_folder() -> Path:
     """Where the jars of this lock are, or will be."""
-    named = os.environ.get("HEADWATER_CACHE")
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = Path(named) if named else Path(home) / "headwater"
-    return cache.absolute() / "jars" / lock.lock_hash(_lock_text())
+    return cache.folder() / "jars" / lock.lock_hash(_lock_text())
 
 
 def _jars(jar_set: JarSet) -> list[Path]:
