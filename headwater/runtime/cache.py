@@ -15,18 +15,17 @@ import hashlib
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, lru_cache, wraps
 from importlib.metadata import version
 from inspect import getfile
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
-
-from headwater.common import json_file
-from headwater.errors import DamageError
 
 T = TypeVar("T")
 UNUSED = 30 * 86_400  # seconds after which the answers of another Spark, or to other code, go
@@ -52,12 +51,13 @@ def kept(ask: Callable[[str], T]) -> Callable[[str], T]:
     def answer(text: str) -> T:
         file = _answers(getfile(ask)) / f"{_digest(ask.__qualname__.encode(), text.encode())}.json"
         adapter: TypeAdapter[T] = _adapter(ask)
-        with suppress(OSError, DamageError, KeyError, ValidationError):
-            return adapter.validate_python(json_file.read(file, hint="")["answer"])
+        with suppress(OSError, ValidationError):
+            checksum, held = (whole := file.read_bytes())[:8], whole[8:]
+            if checksum == _checksum(held):
+                return adapter.validate_json(held)
         found = ask(text)
         with suppress(OSError):  # a cache that can't be written keeps nothing
-            file.parent.mkdir(parents=True, exist_ok=True)
-            json_file.write(file, {"answer": adapter.dump_python(found, mode="json")})
+            _keep(file, adapter.dump_json(found))
         return found
 
     return answer
@@ -80,6 +80,16 @@ def _answers(asker: str) -> Path:
             if other.stat().st_mtime < time.time() - UNUSED:
                 shutil.rmtree(other, ignore_errors=True)
     return found
+
+
+def _keep(file: Path, answer: bytes) -> None:
+    with NamedTemporaryFile(dir=file.parent, delete=False) as half:
+        half.write(_checksum(answer) + answer)
+    os.replace(half.name, file)
+
+
+def _checksum(answer: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(answer)
 
 
 def _digest(*parts: bytes) -> str:
