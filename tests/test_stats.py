@@ -150,7 +150,19 @@ def rows() -> list[dict[str, Any]]:
         datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
         datetime(2026, 1, 1, 0, 0, 0, 1_500, tzinfo=UTC),
     ]
-    strings = ["", "a", LONG, LONG + "z", LONG + "zz", "é", "\U0001f600", "\uffff", "it's"]
+    strings = [
+        "",
+        "a",
+        LONG,
+        LONG + "z",
+        LONG + "zz",
+        "é",
+        "\U0001f600",
+        "\U00020000",
+        "\U0010fffe",
+        "\uffff",
+        "it's",
+    ]
     floats = [math.nan, -0.0, 0.0, 5e-324, 1.7e308, -math.inf, 1.5]
     numbers = [-(2**63), 2**63 - 1, 2**53 + 1, 0, -1]
     # Not 1582-10-05 to 14, which Spark itself does not find in any Parquet file by an equation.

@@ -40,7 +40,8 @@ def of(file: Path) -> tuple[int, str]:
             low[name] = _text(min(b[0] for b in bounds))
             high[name] = _text(max(b[1] for b in bounds), up=True)
     text = {"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
-    return footer.num_rows, json.dumps(text)
+    # raw: what Rust's Arrow makes of the escape of a character beyond U+1FFFF is another one
+    return footer.num_rows, json.dumps(text, ensure_ascii=False)
 
 
 def newest(file: Path, column: str) -> int | None:
