@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from headwater import query
 from headwater.planner.aggregate import Aggregate, Output
-from headwater.storage import stats
+from headwater.storage import pruning, stats
 from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
 from headwater.storage.target import Target
@@ -105,7 +105,7 @@ def test_times_beyond_pythons_give_no_bounds(tmp_path: Path) -> None:
         pq.write_table(pa.table({"ts": column, "n": [1, 2]}), file)
         count, text = stats.of(file)
         assert count == 2 and json.loads(text)["minValues"] == {"n": 1}
-        assert stats.bounds(pa.table({"ts": column}), ["ts"]) == []
+        assert pruning.conditions(pa.table({"ts": column}), ["ts"]) == []
     assert stats.newest(file, "ts") == 0
 
 
