@@ -95,7 +95,7 @@ def test_a_query_that_is_interrupted_ends_in_one_line(root: Path, seconds: float
     out, err = running.communicate(timeout=30)
     assert (running.returncode, out, err) == (130, "", "headwater: interrupted\n")
     assert time.monotonic() - at < 20  # the bound of its grace, on a machine that does other things, too
-    assert not list(root.glob(".headwater/duckdb-*"))
+    assert not list(root.glob(".headwater/lake/_scratch/*"))
 
 
 def test_what_does_not_stop_is_ended(root: Path) -> None:

@@ -11,8 +11,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
+from headwater.errors import Where
+from headwater.flows.rows import ManyRows, Work
+from headwater.project.rule import Rule
+from headwater.project.suite import Suite
+from headwater.quality.gate import Gate
 from headwater.quality.known import KeyIndex
+from headwater.runtime import jvm
+from headwater.storage import stored
+from headwater.storage.identity import Identity
+from headwater.storage.lake import Lake
+from headwater.storage.target import Target
 
 COLUMNS = pa.schema(
     [
@@ -113,3 +124,68 @@ def test_files_of_before_a_column_was_added_have_null_in_it(tmp_path: Path) -> N
     files.add(rows)
     found = index.rows([str(tmp_path / "000 x.parquet"), *files.rows], batch)
     assert (found.schema, sorted(found["n"].to_pylist())) == (COLUMNS, [0, 1, 2])
+
+
+# A batch of many rows
+
+DDL = "id STRING, n BIGINT, _source STRUCT<cluster: STRING, topic: STRING, partition: INT, offset: BIGINT>"
+UNIQUE = Rule("id", "expect_column_values_to_be_unique", {"column": "id"}, "drop", Where("q"))
+
+
+class Many:
+    """A table into which batches are written as those of many rows are."""
+
+    def __init__(self, folder: Path, session: SparkSession) -> None:
+        columns = jvm.ddl(DDL)
+        self.columns = stored.schema(columns)
+        self.table = Target(Lake(folder / "lake").create("silver.t", self.columns, properties={}))
+        index = KeyIndex(("id",), self.columns)
+        gate = Gate(Suite("silver.t", folder, (UNIQUE,)), columns)
+        self.work = Work(session, columns, None, lambda rows: rows, gate, self.table.files, [index])
+        self._folder, self._offset, self._batch = folder, 0, 0
+
+    def take(self, ids: list[str | None]) -> int:
+        """A batch of rows with these keys; how many are dropped."""
+        file = self._folder / f"{self._batch}.parquet"
+        rows = [
+            {"id": id, "n": 1, "_source": {"cluster": "c", "topic": "t", "partition": 0, "offset": offset}}
+            for offset, id in enumerate(ids, self._offset)
+        ]
+        pq.write_table(pa.Table.from_pylist(rows, self.columns), file)
+        batch = ManyRows(self.work, [str(file)], len(rows))
+        files = batch.write(self.table, str(self._batch))
+        counts = batch.counts()
+        assert counts.tally.rows == len(ids) == self.table.rows(files) + counts.tally.dropped
+        self.table.append(files, Identity("silver.t", 1, self._batch, {}))
+        self._offset, self._batch = self._offset + len(ids), self._batch + 1
+        return counts.tally.dropped
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["few of the table's rows", "many"])
+def test_many_rows_are_compared_with_those_of_their_keys(
+    tmp_path: Path, interpreted: SparkSession, monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
+    if not few:
+        monkeypatch.setattr("headwater.flows.rows.ONE_TASK", 0)
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw, many, seen = random.Random(seed), Many(tmp_path, interpreted), set[str]()
+    for number in range(8):
+        pool = [None, *(f"{number}-{n}" for n in range(20)), *sorted(seen)]
+        ids = [draw.choice(pool) for _ in range(draw.randrange(1, 30))] if number % 3 else pool[:21]
+        wanted = {id for id in ids if id} - seen
+        assert many.take(ids) == sum(id is not None for id in ids) - len(wanted)
+        seen |= wanted
+    held = many.table.held(many.columns)["id"].to_pylist()
+    assert sorted(id for id in held if id) == sorted(seen)
+
+
+def test_a_rebuild_reads_each_row_of_the_table_once(tmp_path: Path, interpreted: SparkSession) -> None:
+    """Files that the index knows are not there any more: of keys that are new nothing else is looked at."""
+    many = Many(tmp_path, interpreted)
+    for number in range(6):
+        before = many.table.files()
+        assert many.take([f"{number}-{n}" for n in range(50)]) == 0
+        for file in before:
+            Path(file).unlink(missing_ok=True)
+    assert len(many.table.files()) == 6 and sum(Path(file).exists() for file in many.table.files()) == 1

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from headwater import query
 from headwater.planner.aggregate import Aggregate, Output
-from headwater.storage import stats
+from headwater.storage import pruning, stats
 from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
 from headwater.storage.target import Target
@@ -105,7 +105,7 @@ def test_times_beyond_pythons_give_no_bounds(tmp_path: Path) -> None:
         pq.write_table(pa.table({"ts": column, "n": [1, 2]}), file)
         count, text = stats.of(file)
         assert count == 2 and json.loads(text)["minValues"] == {"n": 1}
-        assert stats.bounds(pa.table({"ts": column}), ["ts"]) == []
+        assert pruning.conditions(pa.table({"ts": column}), ["ts"]) == []
     assert stats.newest(file, "ts") == 0
 
 
@@ -150,7 +150,19 @@ def rows() -> list[dict[str, Any]]:
         datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
         datetime(2026, 1, 1, 0, 0, 0, 1_500, tzinfo=UTC),
     ]
-    strings = ["", "a", LONG, LONG + "z", LONG + "zz", "é", "\U0001f600", "\uffff", "it's"]
+    strings = [
+        "",
+        "a",
+        LONG,
+        LONG + "z",
+        LONG + "zz",
+        "é",
+        "\U0001f600",
+        "\U00020000",
+        "\U0010fffe",
+        "\uffff",
+        "it's",
+    ]
     floats = [math.nan, -0.0, 0.0, 5e-324, 1.7e308, -math.inf, 1.5]
     numbers = [-(2**63), 2**63 - 1, 2**53 + 1, 0, -1]
     # Not 1582-10-05 to 14, which Spark itself does not find in any Parquet file by an equation.

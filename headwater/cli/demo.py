@@ -20,10 +20,12 @@ def demo(
     env: Env = "local",
 ) -> None:
     """Start a broker, a producer and the flows of one system; watch them; then query gold."""
+    from headwater.common import database
     from headwater.project.load import load_project
     from headwater.run.demo import Show
     from headwater.run.demo import demo as show_demo
 
     code = show_demo(load_project(project, env), Show(system, seconds, rate, json))
+    database.clear()
     sys.stdout.flush()
     os._exit(code)

@@ -31,7 +31,7 @@ def run(
     env: Env = "local",
 ) -> None:
     """Run the flows: Kafka to bronze, and each commit on to the tables below."""
-    from headwater.common import interrupts
+    from headwater.common import database, interrupts
     from headwater.common.progress import Board
     from headwater.project.load import load_project
     from headwater.run.supervisor import Options, Run
@@ -45,5 +45,6 @@ def run(
     if not json:
         for name, flow in board.flows.items():
             typer.echo(f"{name}: {flow.rows_in} rows in, {flow.rows_out} out, {flow.quarantined} quarantined")
+    database.clear()
     sys.stdout.flush()
     os._exit(code)

@@ -1,16 +1,22 @@
-"""DuckDB in memory, for one computation each: to open a database takes 10 ms, to connect to one half a ms."""
+"""DuckDB for one computation each: to open a database takes 10 ms, to connect to one half a ms.
+
+So this process has one for all its own computations, within the limits of `headwater.common.database`.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 
 import duckdb
 import pyarrow as pa
 
+from headwater.common import database
+from headwater.common.database import Limits
+
 _LOCK = threading.Lock()
+_open: tuple[Limits, duckdb.DuckDBPyConnection] | None = None
 
 FLOAT_DIGITS = 9  # sums of DOUBLE depend on the order of addition in their last digits
 # Averages often lie half-way between two decimals, where the last digit decides which way they are rounded.
@@ -58,6 +64,10 @@ def parquet(
     return f"(FROM no_{files} UNION ALL BY NAME FROM {read})"
 
 
-@cache
 def _database() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect()
+    """The one of this process; another one once the limits are others."""
+    global _open
+    limits = database.limits()
+    if _open is None or _open[0] != limits:
+        _open = limits, database.opened(limits)
+    return _open[1]

@@ -49,7 +49,13 @@ _KNOWN = (
     _Known(
         SetupError,
         "OUT_OF_MEMORY",
-        re.compile(r"OutOfMemoryError|MemoryError\b|OutOfMemoryException|Cannot allocate memory"),
+        re.compile(r"\bOutOfMemoryException: "),  # DuckDB's
+        "raise `duckdb.memory` or `duckdb.disk` in conf/<env>.yaml",
+    ),
+    _Known(
+        SetupError,
+        "OUT_OF_MEMORY",
+        re.compile(r"OutOfMemoryError|MemoryError\b|Cannot allocate memory"),
         "raise `memory` in conf/<env>.yaml, or lower `max_rows_per_batch` and `max_bytes_per_batch`",
     ),
     _Known(

@@ -27,6 +27,7 @@ from headwater.storage.commit import Built, Merge, Part
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent
 from headwater.storage.names import late_name
+from headwater.storage.pruning import reaches, since, upto
 from headwater.storage.target import Target
 
 
@@ -89,9 +90,8 @@ class AggregateFlow(TimedFlow):
 
     def _regrouped(self, fresh: pa.Table) -> pa.Table:
         """What changes in the table's groups with the partial result of new rows."""
-        return partials.regrouped(
-            self._aggregate, self._table.held(self._analysed.stored), fresh, self._where
-        )
+        held = self._table.held(self._analysed.stored, reaches(fresh, self._aggregate.keys))
+        return partials.regrouped(self._aggregate, held, fresh, self._where)
 
     def _grown(self, fresh: pa.Table) -> pa.Table:
         """What changes in the table's sessions with new ones."""
@@ -100,11 +100,18 @@ class AggregateFlow(TimedFlow):
         def bound(rows: pa.Table, end: str) -> pa.ChunkedArray:
             return rows[ends[end]] if end in ends else pc.struct_field(rows[ends["all"]], end)
 
-        held = self._table.held(self._analysed.stored)
+        least, greatest = pc.min(fresh["_start"]), pc.max(fresh["_end"])
+        wanted = reaches(fresh, partials.state_keys(self._aggregate)[: -len(BOUNDS)])
+        if len(fresh):
+            wanted |= {
+                ends[end]: reach
+                for end, reach in zip(ENDS, (upto(greatest), since(least)), strict=True)
+                if end in ends
+            }
+        held = self._table.held(self._analysed.stored, wanted)
         for name, end in zip(BOUNDS, ENDS, strict=True):
             held = held.append_column(fresh.schema.field(name), bound(held, end))
         if len(fresh):
-            least, greatest = pc.min(fresh["_start"]), pc.max(fresh["_end"])
             near = pc.and_(pc.greater_equal(held["_end"], least), pc.less_equal(held["_start"], greatest))
             held = held.filter(near)
         changes, _ = partials.combine(self._aggregate, held, fresh, NEVER, self._where)

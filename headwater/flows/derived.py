@@ -109,7 +109,7 @@ class DerivedFlow(RangedFlow):
     def _passed(self, intent: Intent, broken: pa.Table) -> tuple[Rows, list[str]]:
         """The batch without these records, and the files of its rows that pass."""
         rows = self._read(intent, broken)
-        return rows, self._table.write(rows.passed(), intent.batch)
+        return rows, rows.write(self._table, intent.batch)
 
     def _broken(self, intent: Intent, error: Exception) -> pa.Table:
         """The records because of which the batch failed.

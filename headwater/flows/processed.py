@@ -48,6 +48,7 @@ from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent
 from headwater.storage.names import late_name, state_name
 from headwater.storage.places import KEYS
+from headwater.storage.pruning import reaches, upto
 from headwater.storage.target import GONE, Target
 
 _AT_ONCE = 50_000  # rows that are Python's at a time
@@ -143,7 +144,10 @@ class ProcessFlow(TimedFlow):
     def _gather(self, connection: duckdb.DuckDBPyConnection, limit: int) -> None:
         """Make the tables `states`, of what is kept of the keys that something comes for; `due`, of the rows
         whose time has come, in order; and `later`, of the others, a list for each key."""
-        files = self._state.files()
+        keys = connection.execute(f"SELECT DISTINCT {self._keys} FROM fresh").to_arrow_table()
+        keyed = reaches(keys.cast(pa.schema(map(self._kept.field, keys.schema.names))), keys.schema.names)
+        due = upto(pa.scalar(limit, pa.timestamp("us", "UTC")))
+        files = self._state.near(keyed, {DUE: due})
         kept = "read_parquet($files, hive_partitioning = false)" if files else "nothing"
         connection.register("nothing", self._kept.empty_table())
         connection.execute(

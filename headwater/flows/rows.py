@@ -33,6 +33,7 @@ from headwater.quality.known import KeyIndex
 from headwater.quality.quarantine import ERROR_RULE, MALFORMED_RULE
 from headwater.storage import stored
 from headwater.storage.places import PLACE, place_of, without
+from headwater.storage.target import Target
 
 REASON = "fails "
 _RANK = "__rank"
@@ -75,8 +76,22 @@ class Work:
         """The rows that the function returned with what the gate knows of each."""
         assert self.gate is not None
         files = self.written() if self.gate.keyed else ()
-        columns = rows.schema.toNullable()  # that the oldest files may lack
-        return self.gate.judge(rows, self.spark.read.schema(columns).parquet(*files) if files else None)
+        return self.gate.judge(rows, self._rows(files, rows.schema) if files else None)
+
+    def _rows(self, files: Sequence[str], columns: StructType) -> DataFrame:
+        """Rows of the table, by columns that its oldest files may lack."""
+        return self.spark.read.schema(columns.toNullable()).parquet(*files)
+
+    def alike(self, files: Sequence[str], columns: StructType) -> DataFrame | None:
+        """The rows of the table that may have keys of rows in these files, which are not the table's yet, and
+        others of it; None where there are none such."""
+        held = self.written()
+        found = [index.owners(held, files) for index in self.indexes]
+        count = sum(rows for _, rows in found)
+        if count > ONE_TASK:
+            return self._rows(sorted({file for owners, _ in found for file in owners}), columns)
+        alike = pa.concat_tables([index.rows(held, files) for index in self.indexes])
+        return self.spark.createDataFrame(alike, columns.toNullable()) if len(alike) else None
 
     def judge_few(self, rows: DataFrame) -> DataFrame:
         """The same of few rows, which are computed first where that tells which of the table's matter."""
@@ -128,6 +143,9 @@ class Rows(Protocol):
 
     def passed(self) -> DataFrame | pa.Table:
         """Of the result, the rows that pass the gate, as they are written."""
+
+    def write(self, target: Target, batch: str) -> list[str]:
+        """Write those as files of a table, see `Target.write`."""
 
     def counts(self) -> Counts:
         """What the batch came to; known once `passed` is written.
@@ -189,6 +207,10 @@ class FewRows:
         rows = judged.toArrow()
         passed, self._judged, self._tally = gate.split(rows, seen.get if gate.measures else {})
         return passed
+
+    def write(self, target: Target, batch: str) -> list[str]:
+        """Write those as files of a table."""
+        return target.write(self.passed(), batch)
 
     def counts(self) -> Counts:
         """What the batch came to."""
@@ -260,13 +282,28 @@ class ManyRows:
 
     def passed(self) -> DataFrame:
         """Of the result, the rows that pass the gate, to be computed as they are written."""
+        return self.result if self._work.gate is None else self._passed(self._work.judge(self.result))
+
+    def _passed(self, judged: DataFrame) -> DataFrame:
         gate = self._work.gate
-        if gate is None:
-            return self.result
+        assert gate is not None
         self._judged = Observation()
-        judged = self._work.judge(self.result)
         held = gate.held(_places()).alias("held")
         return gate.passed(judged.observe(self._judged, *gate.metrics(), held))
+
+    def write(self, target: Target, batch: str) -> list[str]:
+        """Write those as files of a table.
+
+        Where rules about keys compare them with rows of the table, they are written as if that had none with
+        their keys, and once more if it has: that is looked up by the keys of what was written.
+        """
+        gate, work = self._work.gate, self._work
+        if gate is None or not work.indexes or not work.written():
+            return target.write(self.passed(), batch)
+        files = target.write(self._passed(gate.judge(self.result)), batch)
+        paths = [str(target.place.path / file) for file in files]
+        alike = work.alike(paths, self.result.schema) if files else None
+        return files if alike is None else target.write(self._passed(gate.judge(self.result, alike)), batch)
 
     def counts(self) -> Counts:
         """What the batch came to; known once `passed` is written."""

@@ -5,11 +5,11 @@ Secrets in it are references, never values: see `headwater.project.secrets`.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, urlsplit
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -19,11 +19,10 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from yaml.error import MarkedYAMLError
 
 from headwater.common import durations
 from headwater.errors import ConfError
-from headwater.project import secrets
+from headwater.project import secrets, yaml_file
 from headwater.storage.names import FILES_CLUSTER
 
 KafkaOptions = dict[str, str | int | bool]
@@ -130,6 +129,30 @@ class KeptFor(Strict):
     retention: Span | None = None
 
 
+_SIZE = re.compile(r"\d+(?:\.\d+)? ?(?:[KMGT]i?B)", re.IGNORECASE)
+
+
+def _size(text: str) -> str:
+    if not _SIZE.fullmatch(text):
+        raise ValueError(f"{text} is no size; write 512MB or 4GB")
+    return text
+
+
+Size = Annotated[str, AfterValidator(_size)]
+
+
+class DuckDB(Strict):
+    """What one DuckDB may take: the one for what flows compute beside Spark, and that of each query.
+
+    Attributes:
+        memory: what it holds in memory; what needs more is spilled to `_scratch` below the lake.
+        disk: what it may spill.
+    """
+
+    memory: Size = "1GB"
+    disk: Size = "10GB"
+
+
 class Maintenance(Strict):
     """What `headwater run` and `headwater maintain` do for the tables' files and logs.
 
@@ -174,6 +197,7 @@ class Conf(Strict):
         spark: Spark settings (`spark.*`) added to the engine's own.
         cores: task slots for batches; the real-time flows' slots come on top.
         memory: heap of the driver (in embedded use: of everything).
+        duckdb: see `DuckDB`.
         trigger: how often Kafka is read, as Spark writes an interval.
         max_rows_per_batch: no batch of a flow takes more rows than this.
         max_bytes_per_batch: no batch of a flow takes more bytes of Parquet than this.
@@ -192,6 +216,7 @@ class Conf(Strict):
     spark: dict[str, str | int | bool] = {}
     cores: Annotated[int, Field(ge=1)] = 2
     memory: str = "2g"
+    duckdb: DuckDB = DuckDB()
     trigger: str = "500 milliseconds"
     max_rows_per_batch: Annotated[int, Field(ge=1)] = 500_000
     max_bytes_per_batch: Annotated[int, Field(ge=1)] = 256 * 1024 * 1024
@@ -213,43 +238,6 @@ class Conf(Strict):
         return cluster
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML in which a key stands once."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        for at, (key, _) in enumerate(node.value):
-            if key.value in keys[:at]:
-                raise MarkedYAMLError(problem=f"key '{key.value}' comes twice", problem_mark=key.start_mark)
-        return super().construct_mapping(node, deep)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """What an environment's file says.
-
-    Raises:
-        ConfError: it is no text, or not YAML, or has no keys.
-    """
-    try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}
-    except UnicodeDecodeError:
-        raise ConfError(
-            f"{path}: this is no text in UTF-8", code="CONF_INVALID", file=path, hint="save it as such"
-        ) from None
-    except yaml.YAMLError as e:
-        raise ConfError(
-            f"{path}: not valid YAML: {' '.join(str(e).split())}", code="CONF_INVALID", file=path
-        ) from None
-    if not isinstance(raw, dict):
-        raise ConfError(
-            f"{path}: this is a {type(raw).__name__}, not keys with values",
-            code="CONF_INVALID",
-            file=path,
-            hint="write 'kafka: embedded', for one",
-        )
-    return raw
-
-
 def load(project: Path, env: str) -> Conf:
     """The environment `env` of the project, its secrets resolved.
 
@@ -265,7 +253,7 @@ def load(project: Path, env: str) -> Conf:
             file=path,
             hint=f"known: {', '.join(known) or 'none'}; use --env",
         )
-    raw = _read(path)
+    raw = yaml_file.read(path)
     secrets.refuse_values(raw, path)
     try:
         conf = Conf.model_validate(secrets.resolve(raw, path))
@@ -281,6 +269,7 @@ def _first_problem(error: ValidationError) -> str:
         section = key.partition(".")[0] if "." in key else ""
         sections: dict[str, type[BaseModel]] = {
             "broker": Broker,
+            "duckdb": DuckDB,
             "opensearch": OpenSearchOptions,
             "s3": BucketOptions,
             "maintain": KeptFor if ".tables." in key else Maintenance,

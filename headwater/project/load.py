@@ -14,6 +14,7 @@ from types import ModuleType
 
 from pyspark import cloudpickle
 
+from headwater.common import database
 from headwater.errors import ProjectError
 from headwater.project import checks, sql
 from headwater.project import conf as configuration
@@ -111,6 +112,7 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     refuse_remote(conf.lake, root / "conf" / f"{env}.yaml")
     make_private(root)
     jvm.size(conf.memory)
+    database.limit(database.Limits(conf.lake, conf.duckdb.memory, conf.duckdb.disk, conf.cores))
     declared = [d for layer in LAYERS for path in _files(root / layer) for d in _declarations(path, layer)]
     _ship(root)
     references = {reference.name: reference for reference in [*find_references(root), Clock()]}

@@ -2,8 +2,8 @@
 
 A row is compared with the rows before it, in the batch and in the table. One that another rule keeps out of
 the table is not judged, and no other row is judged by it.
-Of a few rows those of the table that have their keys are looked up in an index (`headwater.quality.known`); a
-large batch, and a column that may only grow, is compared with the whole table: a cost that grows with it.
+Those rows of the table that have keys of the batch are looked up in an index (`headwater.quality.known`). A
+column that may only grow is compared with the whole table: a cost that grows with it.
 """
 
 from __future__ import annotations

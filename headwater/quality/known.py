@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import duckdb
 import numpy as np
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from headwater.common import scratch
 from headwater.common.scratch import quoted
 
+Batch: TypeAlias = pa.Table | Sequence[str]  # rows, or the files that hold them
+
 
 @dataclass(frozen=True)
 class _Run:
@@ -27,12 +29,13 @@ class _Run:
     hashes: NDArray[np.uint64]
     files: NDArray[np.int32]
 
-    def files_with(self, hashes: NDArray[np.uint64]) -> set[int]:
-        """The files that have a row with one of these hashes, which are in order."""
+    def files_with(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """The file of each row with one of these hashes, which are in order."""
         begin = np.searchsorted(self.hashes, hashes, "left")
-        end = np.searchsorted(self.hashes, hashes, "right")
-        hits = np.flatnonzero(end > begin)
-        return {int(file) for at in hits for file in self.files[begin[at] : end[at]]}
+        counts = np.searchsorted(self.hashes, hashes, "right") - begin
+        first = np.cumsum(counts) - counts  # of each hash among all that are found
+        found: NDArray[np.int32] = self.files[np.repeat(begin - first, counts) + np.arange(counts.sum())]
+        return found
 
     def without(self, kept: NDArray[np.bool_]) -> _Run:
         """Those whose files are kept, by their numbers among these."""
@@ -57,17 +60,19 @@ class KeyIndex:
         self._files: list[str] = []
         self._runs: list[_Run] = []
 
-    def rows(self, files: Sequence[str], batch: pa.Table) -> pa.Table:
+    def owners(self, files: Sequence[str], batch: Batch) -> tuple[list[str], int]:
+        """Those of the table's `files` that may have rows with keys of `batch`, and how many rows."""
+        with scratch.connection() as connection:
+            return self._owners(connection, files, self._hashes(connection, batch))
+
+    def rows(self, files: Sequence[str], batch: Batch) -> pa.Table:
         """The rows in the table's `files` whose keys may be those of a row of `batch`.
 
         Two keys may have one hash: compare the keys of what is found.
         """
         with scratch.connection() as connection:
-            self._follow(connection, files)
-            connection.register("batch", batch)
-            found = connection.execute(f"SELECT DISTINCT {self._hash} AS h FROM batch").fetchnumpy()
-            hashes = np.sort(np.asarray(found["h"], np.uint64))
-            owners = sorted({file for run in self._runs for file in run.files_with(hashes)})
+            hashes = self._hashes(connection, batch)
+            owners, _ = self._owners(connection, files, hashes)
             if not owners:
                 return self._columns.empty_table()
             connection.register("wanted", pa.table({"h": hashes}))
@@ -75,9 +80,26 @@ class KeyIndex:
             rows = connection.execute(
                 f"SELECT {names} FROM {scratch.parquet(connection, self._columns)} "
                 f"WHERE {self._hash} IN (SELECT h FROM wanted)",
-                {"files": [self._files[at] for at in owners]},
+                {"files": owners},
             ).to_arrow_table()
         return rows.cast(self._columns)
+
+    def _hashes(self, connection: duckdb.DuckDBPyConnection, batch: Batch) -> NDArray[np.uint64]:
+        """Those of the batch's keys, in order."""
+        rows, files = "batch", dict[str, list[str]]()
+        if isinstance(batch, pa.Table):
+            connection.register("batch", batch)
+        else:
+            rows, files = scratch.parquet(connection, self._columns, "batch"), {"batch": list(batch)}
+        found = connection.execute(f"SELECT DISTINCT {self._hash} AS h FROM {rows}", files).fetchnumpy()
+        return np.sort(np.asarray(found["h"], np.uint64))
+
+    def _owners(
+        self, connection: duckdb.DuckDBPyConnection, files: Sequence[str], hashes: NDArray[np.uint64]
+    ) -> tuple[list[str], int]:
+        self._follow(connection, files)
+        found = [file for run in self._runs for file in run.files_with(hashes).tolist()]
+        return [self._files[at] for at in sorted(set(found))], len(found)
 
     def _follow(self, connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
         """Take in the files that are new, and forget those that are gone."""

@@ -10,7 +10,6 @@ those that reach nothing.
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -19,17 +18,13 @@ from typing import Any
 import duckdb
 from pyspark.sql.types import DataType, DecimalType
 
-from headwater.common import interrupts
+from headwater.common import database, interrupts
 from headwater.errors import CommitError, QueryError
-from headwater.project.paths import engine_folder
 from headwater.query import params as parameters
 from headwater.query import past
 from headwater.query.result import Result
 from headwater.query.sources import Source, Sources
 from headwater.storage.names import PARTIAL
-
-MEMORY = "1GB"  # of one query; what needs more is spilled
-SPILL = "4GB"
 
 # Table functions that make rows of what they are given, or tell what is in this DuckDB.
 _FUNCTIONS = {"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"}
@@ -104,23 +99,19 @@ def checked(
     return statement, sources.named(_tables(connection, tree))
 
 
-def reader(**settings: str) -> duckdb.DuckDBPyConnection:
+def reader() -> duckdb.DuckDBPyConnection:
     """A DuckDB in memory that reads Delta tables, and tells the time in UTC.
 
     To check the Delta extension's signature DuckDB hashes its 80 MB, in 0.25 s: once in a process is enough.
     From then on others that nobody has signed could be loaded, too: where SQL is a user's, lock it.
-
-    Args:
-        settings: of DuckDB.
     """
     global _checked
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "autoload_known_extensions": "false",
-        "autoinstall_known_extensions": "false",
-        "allow_unsigned_extensions": _checked,
-        **settings,
-    }
-    connection = duckdb.connect(":memory:", config=config)
+    connection = database.opened(
+        database.limits(),
+        autoload_known_extensions="false",
+        autoinstall_known_extensions="false",
+        allow_unsigned_extensions=_checked,
+    )
     connection.execute(f"LOAD {_literal(_extension())}")
     _checked = True
     connection.execute("SET TimeZone = 'UTC'")
@@ -128,17 +119,11 @@ def reader(**settings: str) -> duckdb.DuckDBPyConnection:
 
 
 def _locked(sources: Sources) -> duckdb.DuckDBPyConnection:
-    spill = (
-        engine_folder(sources.root) / f"duckdb-{uuid.uuid4().hex[:8]}"
-    )  # made when needed, removed on close
-    connection = reader(temp_directory=str(spill))
+    connection = reader()
     folders = ", ".join(_literal(folder) for folder in (sources.conf.lake, sources.reference_folder))
     for statement in (
         f"SET allowed_directories = [{folders}]",
         "SET enable_external_access = false",
-        f"SET memory_limit = '{MEMORY}'",
-        f"SET max_temp_directory_size = '{SPILL}'",
-        f"SET threads = {sources.conf.cores}",
         "SET lock_configuration = true",
     ):
         connection.execute(statement)

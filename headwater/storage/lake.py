@@ -4,6 +4,7 @@
     <lake>/_catalog.json                      the same, noted before each commit: read where that can't be
     <lake>/silver/cpu_metrics/g0001/          one generation of a table: its files and its log
     <lake>/_flows/silver.cpu_metrics/g0001/   what its flow keeps beside it: lease, intent, checkpoint
+    <lake>/_scratch/                          what does not fit in memory, while it is computed
 
 One commit to the catalog may move any number of tables to other generations; readers see all of the
 old ones or all of the new.

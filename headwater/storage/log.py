@@ -164,7 +164,9 @@ def write(table: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> No
     """
     path = delta.entry(table, version)
     half = path.with_suffix(f".{uuid.uuid4().hex}.part")
-    half.write_text("".join(json.dumps(action) + "\n" for action in actions), encoding="utf-8")
+    half.write_text(
+        "".join(json.dumps(action, ensure_ascii=False) + "\n" for action in actions), encoding="utf-8"
+    )
     try:
         os.link(half, path)  # as a rename, but never over another
     except FileExistsError:

@@ -10,6 +10,7 @@ import shutil
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -17,8 +18,9 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
-from headwater.storage import delta, stats
+from headwater.storage import delta, pruning, stats
 from headwater.storage.lake import Place
+from headwater.storage.pruning import Reach
 
 _ONE_FILE = "part-00000.parquet"
 
@@ -97,9 +99,32 @@ class Files:
         """The absolute paths of the files of the newest version."""
         return [unquote(path) for path in self._table.file_uris()]
 
-    def held(self, columns: pa.Schema) -> pa.Table:
-        """The rows of the newest version, in memory."""
-        kept = [pq.read_table(file, partitioning=None).cast(columns) for file in self.files()]
+    def near(self, *wanted: Mapping[str, Reach]) -> list[str]:
+        """The absolute paths of those that may hold a row whose values lie where they are wanted.
+
+        Args:
+            wanted: {column → where its value is to lie}: all of one of them.
+        """
+        adds = pa.table(self._table.get_add_actions(flatten=True))
+        paths = {path for each in wanted for path in pruning.holding(adds, each)}
+        return [str(self.place.path / unquote(path)) for path in sorted(paths)]
+
+    def ends(self, column: str) -> dict[str, tuple[Any, Any]]:
+        """{absolute path → the least and the greatest value of a column}, of the files that have both."""
+        adds = pa.table(self._table.get_add_actions(flatten=True))
+        return {
+            str(self.place.path / unquote(path)): ends for path, ends in pruning.ends(adds, column).items()
+        }
+
+    def held(self, columns: pa.Schema, wanted: Mapping[str, Reach] | None = None) -> pa.Table:
+        """The rows of the newest version, in memory.
+
+        Args:
+            columns: the table's.
+            wanted: {column → where its value is to lie}: rows of files that have none such are left out.
+        """
+        files = self.files() if wanted is None else self.near(wanted)
+        kept = [pq.read_table(file, partitioning=None).cast(columns) for file in files]
         return pa.concat_tables(kept) if kept else columns.empty_table()
 
     def read(self, files: list[str]) -> pa.Table:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-
-from headwater.common.scratch import quoted
 
 _LONGEST = 32  # characters; longer strings get no bounds
 
@@ -37,10 +32,11 @@ def of(file: Path) -> tuple[int, str]:
             nulls[name] = sum(s.null_count for s in found)
         bounds = [(_end(s, "min"), _end(s, "max")) for s in found if s.has_min_max]
         if len(bounds) == len(found) and bounds and all(_plain(v) for pair in bounds for v in pair):
-            low[name] = _text(min(b[0] for b in bounds))
-            high[name] = _text(max(b[1] for b in bounds), up=True)
-    text = {"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
-    return footer.num_rows, json.dumps(text)
+            low[name] = text(min(b[0] for b in bounds))
+            high[name] = text(max(b[1] for b in bounds), up=True)
+    told = {"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+    # raw: what Rust's Arrow makes of the escape of a character beyond U+1FFFF is another one
+    return footer.num_rows, json.dumps(told, ensure_ascii=False)
 
 
 def newest(file: Path, column: str) -> int | None:
@@ -78,26 +74,6 @@ def _chunks(file: Path, column: str) -> list[Any]:
     return [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
 
 
-def bounds(rows: pa.Table, keys: Iterable[str]) -> list[str]:
-    """Conditions on the table `t` that hold for every row which has the keys of one of `rows`.
-
-    They let a merge leave out files by their bounds. Only keys of time give any.
-    """
-    conditions = []
-    for key in keys:
-        column = rows[key]
-        if pa.types.is_timestamp(column.type) and column.null_count == 0:
-            try:
-                ends = pc.min_max(column).as_py()
-            except (OverflowError, ValueError):  # see `_end`
-                continue
-            if not all(map(_plain, ends.values())):
-                continue
-            conditions.append(f"t.{quoted(key)} >= '{_text(ends['min'])}'")
-            conditions.append(f"t.{quoted(key)} <= '{_text(ends['max'], up=True)}'")
-    return conditions
-
-
 def _end(found: Any, side: str) -> Any:
     """The least or the greatest value; None where it is a time that Python's can't hold (the year 10,000)."""
     try:
@@ -114,7 +90,7 @@ def _plain(value: Any) -> bool:
     return isinstance(value, (int, date)) and not isinstance(value, bool)
 
 
-def _text(value: Any, *, up: bool = False) -> Any:
+def text(value: Any, *, up: bool = False) -> Any:
     """A bound as the log writes it; times have milliseconds, an upper bound the next one."""
     if isinstance(value, datetime):
         whole = value.replace(tzinfo=UTC, microsecond=value.microsecond // 1000 * 1000)

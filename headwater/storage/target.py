@@ -22,7 +22,7 @@ from deltalake.table import TableMerger
 
 from headwater.common.scratch import quoted
 from headwater.errors import ProjectError
-from headwater.storage import layers, log, rewriting, stats, stored
+from headwater.storage import layers, log, pruning, rewriting, stored
 from headwater.storage.identity import Identity
 from headwater.storage.lake import NO_HOOKS, Place
 from headwater.storage.open_table import OpenTable
@@ -194,7 +194,7 @@ class Target(OpenTable):
         def commit(properties: CommitProperties) -> None:
             merger = self._table.merge(
                 rows,
-                predicate=" AND ".join([*stats.bounds(rows, keys), *same]) or "true",
+                predicate=" AND ".join([*pruning.conditions(rows, keys), *same]) or "true",
                 source_alias="s",
                 target_alias="t",
                 commit_properties=properties,

@@ -1,0 +1,119 @@
+"""DuckDB databases in memory: how much each may take, and where it spills what does not fit.
+
+What is spilled lies below the lake, in a folder of this process that is locked as long as the process lives:
+
+    <lake>/_scratch/<id>/<id>   a database's, made when it first spills, gone when it is closed
+
+It goes when the process ends. Where that was killed, the next one that has something to compute removes it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+import threading
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from headwater.common import locks
+
+FOLDER = "_scratch"  # below the lake
+_LOCK = threading.Lock()
+_folders: dict[Path, Path] = {}  # the lake → this process's folder below it
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one database may take.
+
+    Attributes:
+        lake: the lake, below which it spills; None: what does not fit in memory fails.
+        memory: of this process, as DuckDB writes sizes (`1GB`, `512MiB`).
+        disk: what may be spilled, likewise.
+        threads: that compute.
+    """
+
+    lake: Path | None = None
+    memory: str = "1GB"
+    disk: str = "10GB"
+    threads: int = 2
+
+
+_limits = Limits()
+
+
+def limit(limits: Limits) -> None:
+    """Let databases of this process that are opened from now on have these limits."""
+    global _limits
+    _limits = limits
+
+
+def limits() -> Limits:
+    """Those of databases that are opened now."""
+    return _limits
+
+
+def opened(limits: Limits, **settings: str | bool) -> duckdb.DuckDBPyConnection:
+    """A database of its own, in memory.
+
+    Args:
+        limits: what it may take.
+        settings: further ones of DuckDB.
+    """
+    folder = _folder(limits.lake) if limits.lake else None
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": limits.memory,
+        "threads": limits.threads,
+        "temp_directory": str(folder / uuid.uuid4().hex[:8]) if folder else "",
+        **settings,
+    }
+    connection = duckdb.connect(":memory:", config=config)
+    connection.execute(
+        f"SET max_temp_directory_size = '{limits.disk}'"
+    )  # as a setting of `connect` it is ignored
+    return connection
+
+
+def _folder(lake: Path) -> Path | None:
+    """This process's folder below a lake, made on first use; None where it may not write there."""
+    with _LOCK:
+        found = _folders.get(lake)
+        if found is None or not found.is_dir():
+            with suppress(OSError):
+                _sweep(lake / FOLDER)
+                found = _folders[lake] = _made(lake / FOLDER)
+        return found
+
+
+@atexit.register
+def clear() -> None:
+    """Remove what this process has spilled: it computes no more."""
+    for folder in _folders.values():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(scratch: Path) -> None:
+    """Remove the folders of processes that have ended."""
+    for left in scratch.glob("*"):
+        with suppress(OSError), locks.opened(left, os.O_RDONLY) as folder:
+            if locks.locked(folder):
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _made(scratch: Path) -> Path:
+    """A new folder, locked till the process ends."""
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    while True:
+        path = scratch / uuid.uuid4().hex[:8]
+        path.mkdir(mode=0o700)
+        folder = os.open(path, os.O_RDONLY)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if path.is_dir():  # another may have taken it for one that was left, before it was locked
+            return path
+        os.close(folder)
