@@ -17,13 +17,12 @@ from raising import raises_code
 from visits import COUNTS, ENDED, RAW, TOP, VISITS, Visits
 
 import headwater
-from headwater.common import json_file
 from headwater.errors import DamageError
 from headwater.planner.changes import plan
 from headwater.query import on_spark
 from headwater.query.sources import of_project
 from headwater.runtime import failpoints
-from headwater.storage import delta, log
+from headwater.storage import delta, json_file, log
 from headwater.storage.names import quarantine_name
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from headwater.common import times
 
 POLL = 0.01  # seconds
 
@@ -29,15 +30,15 @@ def opened(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
 
 def locked(file: int, within: float = 0.0) -> bool:
     """Lock an open file, waiting for it for so many seconds; whether that worked."""
-    deadline = time.monotonic() + within
+    deadline = times.clock.monotonic() + within
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            if time.monotonic() >= deadline:
+            if times.clock.monotonic() >= deadline:
                 return False
-            time.sleep(POLL)
+            times.clock.sleep(POLL)
 
 
 @contextmanager

@@ -8,9 +8,33 @@ from datetime import UTC, datetime
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class Clock:
+    """What tells the time, and waits; a simulation has one of its own."""
+
+    def now(self) -> datetime:
+        """The present, in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Seconds since some moment, which no setting of the machine's clock changes."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+clock = Clock()
+
+
 def now() -> datetime:
     """The present, in UTC."""
-    return datetime.now(UTC)
+    return clock.now()
+
+
+def milliseconds() -> int:
+    """The present, in milliseconds since the epoch."""
+    return int(now().timestamp() * 1000)
 
 
 def text(at: datetime) -> str:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from headwater.common import json_file, scratch
+from headwater.common import scratch
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.connectors import kafka
@@ -30,7 +30,7 @@ from headwater.flows.context import Context
 from headwater.flows.reporting import Reporting
 from headwater.flows.turns import take_turns
 from headwater.project.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
-from headwater.storage import feed, log
+from headwater.storage import feed, json_file, log
 from headwater.storage.lake import Lake, Place, files
 from headwater.storage.target import GONE
 

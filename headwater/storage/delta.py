@@ -15,10 +15,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headwater.errors import CommitError
 from headwater.errors.causes import first_line
+from headwater.storage import store
 
 LOG = "_delta_log"
 _CHECKPOINT = ".checkpoint.parquet"
-_ENTRIES = f"{'[0-9]' * 20}.json"
+LAST_CHECKPOINT = "_last_checkpoint"
 _GENERATION = re.compile(r"g\d{4,}")
 
 
@@ -36,7 +37,9 @@ def opened(table: Path, version: int | None = None) -> DeltaTable:
         _mend(table, version, first_line(e))
         return opened(table, version)
     for at in _replayed(table, int(found.version())):
-        if not entry(table, at).stat().st_size:  # read as a version without changes: its rows would miss
+        if (
+            not store.of(table).entry(entry(table, at)).size
+        ):  # read as a version without changes: its rows would miss
             actions(table, at)
     return found
 
@@ -44,6 +47,13 @@ def opened(table: Path, version: int | None = None) -> DeltaTable:
 def entry(table: Path, version: int) -> Path:
     """Where the log has the commit of a version."""
     return table / LOG / f"{version:020d}.json"
+
+
+def versions(table: Path) -> Iterator[int]:
+    """The versions whose commits are in the log, in no order."""
+    for name in store.of(table).names(table / LOG):
+        if len(name) == 25 and name.endswith(".json"):
+            yield int(name[:20])
 
 
 def actions(table: Path, version: int) -> list[dict[str, Any]]:
@@ -54,9 +64,9 @@ def actions(table: Path, version: int) -> list[dict[str, Any]]:
     """
     file = entry(table, version)
     try:
-        found = [json.loads(line) for line in file.read_bytes().splitlines() if line]
+        found = [json.loads(line) for line in store.of(file).get(file).splitlines() if line]
     except FileNotFoundError:
-        if not any((table / LOG).glob(_ENTRIES)):
+        if next(versions(table), None) is None:
             raise _gone(table) from None
         raise CommitError(
             f"{file}: version {version} is gone from the log",
@@ -81,10 +91,11 @@ def name_of(table: Path) -> str:
 def _replayed(table: Path, version: int | None) -> Iterator[int]:
     """The versions that a reader of one (by default the newest) replays: those since a checkpoint."""
     if version is None:
-        version = max((int(file.stem) for file in (table / LOG).glob(_ENTRIES)), default=-1)
-    while entry(table, version).exists():
+        version = max(versions(table), default=-1)
+    exists = store.of(table).exists
+    while exists(entry(table, version)):
         yield version
-        if entry(table, version).with_suffix(_CHECKPOINT).exists():
+        if exists(entry(table, version).with_suffix(_CHECKPOINT)):
             return
         version -= 1
 
@@ -98,15 +109,16 @@ def _mend(table: Path, version: int | None, why: str) -> None:
     oldest = 0
     for oldest in _replayed(table, version):
         actions(table, oldest)
-    checkpoint, hint = entry(table, oldest).with_suffix(_CHECKPOINT), table / LOG / "_last_checkpoint"
-    if _is_whole(checkpoint) or not (checkpoint.exists() or hint.exists()):
+    checkpoint, hint = entry(table, oldest).with_suffix(_CHECKPOINT), table / LOG / LAST_CHECKPOINT
+    there = store.of(table)
+    if _is_whole(checkpoint) or not (there.exists(checkpoint) or there.exists(hint)):
         raise _damaged(table, table / LOG, why)
     for at in range(oldest):
-        if not entry(table, at).exists():
-            lost = checkpoint if checkpoint.exists() else entry(table, oldest - 1)
+        if not there.exists(entry(table, at)):
+            lost = checkpoint if there.exists(checkpoint) else entry(table, oldest - 1)
             raise _damaged(table, lost, "it is no Parquet" if lost == checkpoint else "it is gone")
-    checkpoint.unlink(missing_ok=True)
-    hint.unlink(missing_ok=True)
+    there.delete(checkpoint)
+    there.delete(hint)
 
 
 def _is_whole(checkpoint: Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headwater.errors import ProjectError
+from headwater.storage import store
 from headwater.storage.lake import Lake
 from headwater.storage.places import PLACE
 
@@ -43,15 +43,16 @@ class Erasure:
 
     def write(self, lake: Lake) -> None:
         """Keep it; after a kill it is there whole, or not at all."""
-        file = lake.root / NOTE
-        half = file.with_suffix(".part")
+        file, content = lake.root / NOTE, pa.BufferOutputStream()
         named = {"tables": " ".join(self.tables), "since": self.since}
-        pq.write_table(self.places.select(_SCHEMA.names).cast(_SCHEMA).replace_schema_metadata(named), half)
-        os.replace(half, file)
+        pq.write_table(
+            self.places.select(_SCHEMA.names).cast(_SCHEMA).replace_schema_metadata(named), content
+        )
+        store.of(file).put(file, content.getvalue().to_pybytes())
 
     def forget(self, lake: Lake) -> None:
         """The records are out."""
-        (lake.root / NOTE).unlink(missing_ok=True)
+        store.of(lake.root).delete(lake.root / NOTE)
 
 
 def refuse(lake: Lake) -> None:
@@ -60,7 +61,7 @@ def refuse(lake: Lake) -> None:
     Raises:
         ProjectError: an erase is under way, or was killed.
     """
-    if (lake.root / NOTE).exists():
+    if store.of(lake.root).exists(lake.root / NOTE):
         raise ProjectError(
             f"{lake.root}: an erase is under way, or was killed half-way",
             code="ERASE_UNDER_WAY",

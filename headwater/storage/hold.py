@@ -9,12 +9,12 @@ Who holds locks the gates first, so that no batch begins, and then the turns, so
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from headwater.common import locks
+from headwater.common import locks, times
+from headwater.storage import store
 
 
 @contextmanager
@@ -25,11 +25,12 @@ def turn(folder: Path, stop: threading.Event) -> Iterator[bool]:
         folder: of what the flow keeps.
         stop: set when the run shall end.
     """
-    with locks.opened(folder / "turn") as lock:
+    lock = store.of(folder).lock
+    with lock(folder / "turn") as mine:
         while not stop.is_set():
-            with locks.opened(folder / "gate") as gate:
-                begins = locks.locked(gate)
-            if begins and locks.locked(lock):
+            with lock(folder / "gate") as gate:
+                begins = gate.take()
+            if begins and mine.take():
                 yield True
                 return
             stop.wait(locks.POLL)
@@ -44,10 +45,10 @@ def hold(folders: Sequence[Path], within: float) -> Iterator[bool]:
         folders: of what the flows keep.
         within: how many seconds their batches may take to end.
     """
-    deadline = time.monotonic() + within
+    deadline = times.clock.monotonic() + within
     with ExitStack() as held:
         at_rest = all(
-            locks.locked(held.enter_context(locks.opened(folder / name)), deadline - time.monotonic())
+            held.enter_context(store.of(folder).lock(folder / name)).take(deadline - times.clock.monotonic())
             for name in ("gate", "turn")
             for folder in folders
         )

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headwater.common import json_file
 from headwater.errors import DamageError
-from headwater.storage import log
+from headwater.storage import json_file, log, store
 from headwater.storage.lake import Lake
 from headwater.storage.open_table import OpenTable
 
+_NAME = "intent.json"
 _HINT = "put it back from a copy, or make the table anew: headwater rebuild {}"
 
 Shares = dict[str, list[list[int]]]  # {rule → [rows seen, rows that fail], the oldest first}
@@ -70,8 +70,8 @@ class IntentFile:
     """The intent of one flow on disk, replaced atomically; at most one is open at a time."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / "intent.json"
+        store.of(folder).make(folder)
+        self._path = folder / _NAME
         self._flow = folder.parent.name
 
     def read(self) -> Intent | None:
@@ -114,4 +114,5 @@ class IntentFile:
 
 def intents_of(lake: Lake) -> list[IntentFile]:
     """Those of all flows."""
-    return [IntentFile(path.parent) for path in (lake.root / "_flows").glob("**/intent.json")]
+    found = store.of(lake.root).below(lake.root / "_flows", _NAME)
+    return [IntentFile(path.parent) for path in found]

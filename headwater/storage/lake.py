@@ -12,12 +12,12 @@ old ones or all of the new.
 
 from __future__ import annotations
 
-import shutil
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -26,12 +26,12 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from headwater.common import json_file, locks, times
+from headwater.common import times
 from headwater.common.values import plain
 from headwater.errors import CommitError, DamageError, ProjectError
 from headwater.errors.causes import first_line
 from headwater.runtime import failpoints
-from headwater.storage import delta, log
+from headwater.storage import delta, json_file, log, store
 from headwater.storage.names import beside
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -72,7 +72,8 @@ def is_engines(name: str) -> bool:
 
 def readers(place: Place) -> list[str]:
     """The tables whose flows have read a table, as the lake that it lies in says."""
-    root = next((folder for folder in place.path.parents if (folder / "_catalog").is_dir()), None)
+    exists = store.of(place.path).exists
+    root = next((folder for folder in place.path.parents if exists(folder / "_catalog")), None)
     places = Lake(root).places() if root else {}
     others = {
         name: other for name, other in places.items() if not any(name in beside(each) for each in places)
@@ -101,6 +102,7 @@ class Lake:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._store = store.of(root)
         self.catalog = root / "_catalog"
         self._noted = root / "_catalog.json"
         self._read_at = -2
@@ -138,7 +140,7 @@ class Lake:
                 return list(delta.opened(self.catalog, version).to_pyarrow_table().to_pylist())
             except (CommitError, DeltaError, OSError, pa.ArrowException) as e:
                 why = e
-        if why is None and not any(self.root.glob(f"*/*/g[0-9]*/{delta.LOG}")):
+        if why is None and not self._store.find(self.root, f"*/*/g[0-9]*/{delta.LOG}"):
             return []  # nothing was ever written
         raise CommitError(
             f"{self.catalog} {f'can not be read: {first_line(why)}' if why else 'is gone'}",
@@ -180,7 +182,8 @@ class Lake:
             place = self._new(name)
             if log.exists(place.path):
                 return self._register(place)
-            DeltaTable.create(
+            make = partial(
+                DeltaTable.create,
                 place.path,
                 schema=Schema.from_arrow(schema),
                 mode="ignore",
@@ -189,16 +192,21 @@ class Lake:
                 configuration={"delta.checkpointInterval": "1000000000", **properties},
                 raise_if_key_not_exists=False,
             )
+            self._store.by_others(place.path, make)
             return self._register(place)
 
     def begin(self) -> None:
         """Make the catalog of a lake without tables: one that has some, and no catalog, has lost it."""
         if not self.places() and not log.exists(self.catalog):
-            DeltaTable.create(self.catalog, schema=Schema.from_arrow(_CATALOG), mode="ignore")
+            make = partial(DeltaTable.create, self.catalog, Schema.from_arrow(_CATALOG), mode="ignore")
+            self._store.by_others(self.catalog, make)
 
-    def alone(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def alone(self) -> Iterator[None]:
         """Keep other processes from making tables, and from adding to those that several write."""
-        return locks.alone(self.root / "_catalog.lock")
+        with self._store.lock(self.root / "_catalog.lock") as lock:
+            lock.take(float("inf"))
+            yield
 
     def swap(self, places: Mapping[str, Place], without: Iterable[str] = ()) -> None:
         """Let these generations be the live ones, and have some tables no more: in one commit."""
@@ -218,20 +226,20 @@ class Lake:
 
     def finish(self) -> int:
         """Delete what is left of dropped tables, before others may have their names; how many there were."""
-        notes = list(self.root.glob("_drop.*.json"))
+        notes = self._store.find(self.root, "_drop.*.json")
         if not notes:
             return 0
         found = 0
         with _LOCK, self.alone():
-            for file in filter(Path.exists, notes):
+            for file in filter(self._store.exists, notes):
                 hint = f"remove it, and what is left of {file.name[6:-5]} in {self.root}"
                 held = json_file.read(file, hint=hint)
                 names = held["tables"]
                 if not self.places().keys() & set(names):  # else the drop was killed before its commit
                     found += len(names)
                     for folder in held["folders"]:
-                        shutil.rmtree(self.root / folder, ignore_errors=True)
-                file.unlink()
+                        self._store.delete_all(self.root / folder)
+                self._store.delete(file)
         return found
 
     def at(self, name: str, generation: int) -> Path:
@@ -250,7 +258,7 @@ class Lake:
 
     def _unused(self, name: str) -> int:
         """The first generation of a table after those that hold something."""
-        folders = self.at(name, 1).parent.glob("g[0-9]*")
+        folders = self._store.find(self.at(name, 1).parent, "g[0-9]*")
         return 1 + max((int(folder.name[1:]) for folder in folders if log.head(folder) > 0), default=0)
 
     def _register(self, place: Place) -> Place:
@@ -275,12 +283,14 @@ class Lake:
             try:
                 delta.opened(self.catalog)
             except CommitError:
-                self.catalog.rename(self.catalog.with_name(f"_catalog.{uuid.uuid4().hex[:8]}"))
+                self._store.rename(self.catalog, self.catalog.with_name(f"_catalog.{uuid.uuid4().hex[:8]}"))
         json_file.write(self._noted, {"version": log.head(self.catalog) + 1, "tables": plain(rows)})
-        write_deltalake(
+        write = partial(
+            write_deltalake,
             self.catalog,
             pa.Table.from_pylist(rows, schema=_CATALOG),
             mode="overwrite",
             commit_properties=CommitProperties(max_commit_retries=0),
             post_commithook_properties=NO_HOOKS,
         )
+        self._store.by_others(self.catalog, write)

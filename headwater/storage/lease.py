@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
 
-from headwater.common import locks
+from headwater.common import times
 from headwater.errors import LeaseError
 from headwater.runtime import jvm
+from headwater.storage import store
 
 LOOKING = 0.1  # seconds that someone who merely looks whether a lease is free may hold it
 WAIT_FOR_JVM = 15.0  # seconds that an orphaned JVM gets to notice that its parent is gone
@@ -41,12 +41,11 @@ class Lease:
 
     def __init__(self, table: str, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / "lease"
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        if not locks.locked(self._fd, LOOKING):
+        self._lock = store.of(folder).lock(path)
+        if not self._lock.take(LOOKING):
             pid = _holder(path).get("pid", "unknown")
-            os.close(self._fd)
+            self._lock.release()
             raise LeaseError(
                 f"{table}: process {pid} is writing it",
                 code="LEASE_HELD",
@@ -55,37 +54,38 @@ class Lease:
                 hint=f"stop that one first (kill {pid})",
             )
         try:
-            self._jvm_lock = _lock_in_jvm(table, path)
+            self._in_jvm = _locked_in_jvm(table, path)
         except LeaseError:
-            os.close(self._fd)
+            self._lock.release()
             raise
-        holder = json.dumps({"pid": os.getpid(), "jvm": jvm.pid()}).encode()
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, holder, 0)
+        self._lock.note(json.dumps({"pid": os.getpid(), "jvm": jvm.pid()}).encode())
 
     def release(self) -> None:
         """Give the lease back; nothing may be written after."""
         with suppress(Py4JError, OSError):  # a JVM that has ended holds nothing
-            self._jvm_lock.channel().close()
-        os.close(self._fd)
+            self._in_jvm.close()
+        self._lock.release()
 
 
 def holder(folder: Path) -> int | None:
     """The process that holds a flow's lease, by its PID; None when nobody does."""
     path = folder / "lease"
-    try:
-        with locks.opened(path, os.O_RDWR) as file:
-            return None if locks.locked(file) else int(_holder(path).get("pid", 0))
-    except FileNotFoundError:
+    if not store.of(path).exists(path):
         return None
+    with store.of(path).lock(path) as lock:
+        return None if lock.take() else int(_holder(path).get("pid", 0))
 
 
-def _lock_in_jvm(table: str, path: Path) -> Any:
-    java = jvm.gateway().jvm.java
-    channel = java.io.RandomAccessFile(f"{path}.jvm", "rw").getChannel()
-    deadline = time.monotonic() + WAIT_FOR_JVM
-    while (lock := channel.tryLock()) is None:
-        if time.monotonic() > deadline:
+def _channel(path: Path) -> Any:
+    """A file that the JVM has open to lock it: Java's `FileChannel`."""
+    return jvm.gateway().jvm.java.io.RandomAccessFile(f"{path}.jvm", "rw").getChannel()
+
+
+def _locked_in_jvm(table: str, path: Path) -> Any:
+    channel = _channel(path)
+    deadline = times.clock.monotonic() + WAIT_FOR_JVM
+    while channel.tryLock() is None:
+        if times.clock.monotonic() > deadline:
             channel.close()
             holder = _holder(path).get("jvm", "unknown")
             raise LeaseError(
@@ -95,12 +95,12 @@ def _lock_in_jvm(table: str, path: Path) -> Any:
                 file=path,
                 hint=f"end it first (kill {holder})",
             )
-        time.sleep(0.05)
-    return lock
+        times.clock.sleep(0.05)
+    return channel
 
 
 def _holder(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_bytes() or b"{}"))
+        return dict(json.loads(store.of(path).get(path) or b"{}"))
     except (FileNotFoundError, ValueError):
         return {}

@@ -8,10 +8,7 @@ map {flow → identity}: what each flow that feeds the table has done so far (`h
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +18,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from headwater.errors import CommitError
-from headwater.storage import delta
+from headwater.storage import delta, store
 
 IDENTITY_KEY = "headwater"
 EXPIRY = "DELETE"  # the operation of a commit of the engine by which rows go that were kept long enough
@@ -93,9 +90,10 @@ def head(table: Path) -> int:
     The one that was found last is where to look for it: to list a long log takes as long as a small commit.
     """
     newest = _heads.get(table, -1)
-    if newest < 0 or not delta.entry(table, newest).exists():
-        newest = max(_versions(table), default=-1)
-    while newest >= 0 and delta.entry(table, newest + 1).exists():
+    exists = store.of(table).exists
+    if newest < 0 or not exists(delta.entry(table, newest)):
+        newest = max(delta.versions(table), default=-1)
+    while newest >= 0 and exists(delta.entry(table, newest + 1)):
         newest += 1
     _heads[table] = newest
     return newest
@@ -103,7 +101,7 @@ def head(table: Path) -> int:
 
 def first(table: Path) -> int:
     """The oldest version whose commit is still in the log; -1 when there is no table."""
-    return min(_versions(table), default=-1)
+    return min(delta.versions(table), default=-1)
 
 
 def commits(table: Path, *, after: int, upto: int) -> Iterator[Commit]:
@@ -163,20 +161,15 @@ def write(table: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> No
         CommitError: there is one.
     """
     path = delta.entry(table, version)
-    half = path.with_suffix(f".{uuid.uuid4().hex}.part")
-    half.write_text(
-        "".join(json.dumps(action, ensure_ascii=False) + "\n" for action in actions), encoding="utf-8"
-    )
+    text = "".join(json.dumps(action, ensure_ascii=False) + "\n" for action in actions)
     try:
-        os.link(half, path)  # as a rename, but never over another
+        store.of(path).put_new(path, text.encode())
     except FileExistsError:
         raise CommitError(
             f"{path}: something else made version {version}; only headwater may",
             code="WRITTEN_BY_OTHERS",
             file=path,
         ) from None
-    finally:
-        half.unlink()
 
 
 def flows(table: Path) -> dict[str, Any]:
@@ -206,7 +199,7 @@ def snapshot(table: Path, version: int) -> tuple[DataFile, ...]:
 def checkpoint(table: Path) -> tuple[int, int]:
     """The version of the newest checkpoint of the log, and how many actions it holds; 0, 0: none."""
     try:
-        found = json.loads((table / delta.LOG / "_last_checkpoint").read_bytes())
+        found = json.loads(store.of(table).get(table / delta.LOG / delta.LAST_CHECKPOINT))
         return int(found["version"]), int(found["size"])
     except (FileNotFoundError, ValueError, TypeError, KeyError):  # readers look for the newest themselves
         return 0, 0
@@ -221,14 +214,6 @@ def expired(table: Path) -> datetime | None:
 def last(flows: Mapping[str, Any], flow: str) -> int:
     """The number of a flow's last batch, by `flows`; -1 where it has none."""
     return int(flows[flow]["sequence"]) if flow in flows else -1
-
-
-def _versions(table: Path) -> Iterator[int]:
-    """The versions whose commits are in the log, in no order."""
-    with suppress(FileNotFoundError), os.scandir(table / "_delta_log") as entries:
-        for entry in entries:
-            if len(entry.name) == 25 and entry.name.endswith(".json"):
-                yield int(entry.name[:20])
 
 
 def _file(table: Path, action: dict[str, Any]) -> DataFile:

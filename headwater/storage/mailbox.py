@@ -10,8 +10,6 @@ withdrawn by who asked.
 
 from __future__ import annotations
 
-import os
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,9 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from headwater.common import json_file
+from headwater.common import times
 from headwater.errors import FlowError, HeadwaterError
-from headwater.storage import lease
+from headwater.storage import json_file, lease, store
 
 POLL = 0.05  # seconds
 
@@ -58,33 +56,30 @@ def ask(folder: Path, request: Request, kind: str = "requests") -> Answer | None
         request: what is asked for.
         kind: the folder below it that such requests wait in.
     """
-    requests = folder / kind
-    requests.mkdir(parents=True, exist_ok=True)
+    requests, there = folder / kind, store.of(folder)
+    there.make(requests)
     made = requests / f"{uuid.uuid4().hex}.json"
     json_file.write(made, asdict(request))
     answer = made.with_suffix(".answer")
     try:
-        while not answer.exists():
-            if lease.holder(folder) is None and not answer.exists():
+        while not there.exists(answer):
+            if lease.holder(folder) is None and not there.exists(answer):
                 return None
-            time.sleep(POLL)
+            times.clock.sleep(POLL)
         return json_file.read(answer, hint="ask again")
     finally:
         for left in (made, made.with_suffix(".taken"), answer):
-            left.unlink(missing_ok=True)
+            there.delete(left)
 
 
 def take(folder: Path, kind: str = "requests") -> Iterator[tuple[Request, Path]]:
     """The requests that wait, each taken, with the file that its answer goes to (see `reply`)."""
-    try:
-        with os.scandir(folder / kind) as entries:
-            found = sorted(entry.path for entry in entries if entry.name.endswith(".json"))
-    except FileNotFoundError:
-        return
-    for path in map(Path, found):
+    there = store.of(folder)
+    for name in sorted(name for name in there.names(folder / kind) if name.endswith(".json")):
+        path = folder / kind / name
         taken = path.with_suffix(".taken")
         with suppress(FileNotFoundError):  # withdrawn
-            os.replace(path, taken)
+            there.rename(path, taken)
             yield Request(**json_file.read(taken, hint="ask again")), path.with_suffix(".answer")
 
 

@@ -76,7 +76,7 @@ class OpenTable(Files):
         """
         last, size = self._checkpoint
         if self.version - last >= max(every, size // CHECKPOINT_SHARE):
-            delta.opened(self.place.path).create_checkpoint()
+            self._store.by_others(self.place.path, delta.opened(self.place.path).create_checkpoint)
             self._checkpoint = log.checkpoint(self.place.path)
 
     def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity | None = None) -> int:
@@ -89,7 +89,7 @@ class OpenTable(Files):
                 max_commit_retries=0,
             )
             try:
-                commit(properties)
+                self._store.by_others(self.place.path, lambda: commit(properties))
             except CommitFailedError as e:
                 raise CommitError(
                     f"{self.place.name}: {self.place.path} is past version {self.version}, so something "

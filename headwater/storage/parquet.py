@@ -5,8 +5,6 @@ They are written by Spark, or from memory where they are few, into a folder of t
 
 from __future__ import annotations
 
-import os
-import shutil
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,7 +16,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
-from headwater.storage import delta, pruning, stats
+from headwater.storage import delta, pruning, stats, store
 from headwater.storage.lake import Place
 from headwater.storage.pruning import Reach
 
@@ -34,6 +32,7 @@ class Files:
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self._store = store.of(place.path)
         self._table = delta.opened(place.path)
 
     def write(
@@ -48,12 +47,13 @@ class Files:
             batch: the batch that they are of; see `Intent.batch`.
             options: how Spark writes Parquet.
         """
-        earlier = list(self.place.path.glob(f"{batch}-*"))
+        earlier = self._store.find(self.place.path, f"{batch}-*")
         folder = f"{batch}-{uuid.uuid4().hex[:8]}"
         path = self.place.path / folder
-        files = [f"{folder}/{name}" for name in self._write(rows, path, options or {})]
+        written = self._store.by_others(path, lambda: self._write(rows, path, options or {}))
+        files = [f"{folder}/{name}" for name in written]
         for left in earlier:
-            shutil.rmtree(left)
+            self._store.delete_all(left)
         return files
 
     def _write(self, rows: DataFrame | pa.Table, path: Path, options: Mapping[str, str]) -> list[str]:
@@ -68,8 +68,7 @@ class Files:
         # Hadoop runs `chmod`, a process, for each folder that it makes itself: make its committer's here.
         (path / "_temporary" / "0" / "_temporary").mkdir(parents=True)
         rows.write.mode("append").options(**options).parquet(str(path))
-        with os.scandir(path) as entries:
-            return sorted(entry.name for entry in entries if entry.name.endswith(".parquet"))
+        return sorted(name for name in self._store.names(path) if name.endswith(".parquet"))
 
     def put(self, rows: Iterable[pa.Table], batch: str) -> list[str]:
         """Write rows, some at a time, as one file that no reader sees yet; its path below the table, or none.
@@ -80,11 +79,7 @@ class Files:
         """
         path = self.place.path / f"{batch}-{uuid.uuid4().hex}" / _ONE_FILE
         path.parent.mkdir()
-        written = 0
-        with pq.ParquetWriter(path, self.columns, compression="zstd", store_schema=False) as writer:
-            for group in rows:
-                writer.write_table(group)
-                written += len(group)
+        written = self._store.by_others(path, lambda: _streamed(path, self.columns, rows))
         found = [f"{path.parent.name}/{path.name}"]
         if not written:
             self.forget(found)
@@ -135,7 +130,7 @@ class Files:
     def forget(self, files: list[str]) -> None:
         """Delete files that `write` or `put` wrote, and nobody commits."""
         for folder in {(self.place.path / path).parent for path in files}:
-            shutil.rmtree(folder)
+            self._store.delete_all(folder)
 
     def rows(self, files: list[str]) -> int:
         """The rows of files that `write` wrote."""
@@ -153,6 +148,16 @@ class Files:
         )
 
 
+def _streamed(path: Path, columns: pa.Schema, rows: Iterable[pa.Table]) -> int:
+    """Write rows as they come; how many there were."""
+    written = 0
+    with pq.ParquetWriter(path, columns, compression="zstd", store_schema=False) as writer:
+        for group in rows:
+            writer.write_table(group)
+            written += len(group)
+    return written
+
+
 def added(folder: Path, path: str, order: int) -> AddAction | None:
     """That a file comes, as a commit of delta-rs takes it; None where it has no row.
 
@@ -167,7 +172,7 @@ def added(folder: Path, path: str, order: int) -> AddAction | None:
         return None
     return AddAction(
         path=path,
-        size=file.stat().st_size,
+        size=store.of(file).entry(file).size,
         partition_values={},
         modification_time=order,
         data_change=True,

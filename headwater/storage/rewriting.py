@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from headwater.common import times
-from headwater.storage import log, stats
+from headwater.storage import log, stats, store
 
 
 def replaced(
@@ -32,14 +32,14 @@ def replaced(
         operation: what Delta calls it.
         flows: what the table's flows have done.
     """
-    now = _now()
+    now = times.milliseconds()
     info = {"timestamp": now, "operation": operation, log.IDENTITY_KEY: json.dumps(flows)}
     gone = [_removed(folder, path, now, is_change=False) for path in before]
     come = [
         {
             "path": path,
             "partitionValues": {},
-            "size": (folder / path).stat().st_size,
+            "size": store.of(folder).entry(folder / path).size,
             "modificationTime": order,
             "dataChange": False,
             "stats": stats.of(folder / path)[1],
@@ -60,7 +60,7 @@ def expired(
         before: when their rows came: before this time (UTC).
         flows: what the table's flows have done.
     """
-    now, text = _now(), before.isoformat(timespec="milliseconds")
+    now, text = times.milliseconds(), before.isoformat(timespec="milliseconds")
     flows = {name: {**flow, "expired": text} for name, flow in flows.items()}
     info = {
         "timestamp": now,
@@ -71,11 +71,6 @@ def expired(
     return [{"commitInfo": info}, *(_removed(folder, path, now, is_change=True) for path in files)], flows
 
 
-def _now() -> int:
-    """In epoch milliseconds."""
-    return int(times.now().timestamp() * 1000)
-
-
 def _removed(folder: Path, path: str, now: int, *, is_change: bool) -> dict[str, Any]:
     """That a file goes, as the log says it."""
     gone = {
@@ -83,6 +78,6 @@ def _removed(folder: Path, path: str, now: int, *, is_change: bool) -> dict[str,
         "deletionTimestamp": now,
         "dataChange": is_change,
         "partitionValues": {},
-        "size": os.path.getsize(path),
+        "size": store.of(folder).entry(Path(path)).size,
     }
     return {"remove": gone}

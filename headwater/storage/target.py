@@ -8,7 +8,6 @@ same files are what a restart commits, when the kill came between building and c
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, Schema
 from deltalake.table import TableMerger
 
+from headwater.common import times
 from headwater.common.scratch import quoted
 from headwater.errors import ProjectError
 from headwater.storage import layers, log, pruning, rewriting, stored
@@ -260,5 +260,5 @@ class Target(OpenTable):
         if self._order is None:
             actions = pa.table(self._table.get_add_actions(flatten=True))
             self._order = pc.max(actions["modification_time"]).as_py() or 0
-        self._order = max(self._order + 1, time.time_ns() // 1_000_000)
+        self._order = max(self._order + 1, times.milliseconds())
         return self._order

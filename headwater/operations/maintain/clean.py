@@ -7,16 +7,15 @@ the next time goes on. Readers that begin later begin with a snapshot.
 
 from __future__ import annotations
 
-import os
 import re
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from headwater.storage import log
+from headwater.common import times
+from headwater.storage import delta, log, store
 from headwater.storage.intent import IntentFile
 
 UNCOMMITTED = timedelta(hours=1)
@@ -50,11 +49,10 @@ def clean(table: Path, *, upto: int, before: datetime) -> Cleaned:
         for path in (*commit.left, *(change.path for change in commit.changes)):
             size += remove(Path(path))
             files += 1
-        (table / "_delta_log" / f"{commit.version:020d}.json").unlink()
-    with os.scandir(table / "_delta_log") as entries:
-        for entry in entries:
-            if entry.name[:20].isdecimal() and int(entry.name[:20]) < kept:
-                size += remove(Path(entry.path))
+        store.of(table).delete(delta.entry(table, commit.version))
+    for name in store.of(table).names(table / delta.LOG):
+        if name[:20].isdecimal() and int(name[:20]) < kept:
+            size += remove(table / delta.LOG / name)
     return Cleaned(kept - first, files, size)
 
 
@@ -79,35 +77,30 @@ def forget_uncommitted(
         known |= {str(table / path) for paths in staged.values() for path in paths}
     at_work = () if alone else tuple(f"{intent.batch}-" for intent in begun)
     files = size = 0
-    for path in _files(table):
+    for path in store.of(table).below(table, ".parquet"):
         below = path.relative_to(table)
-        if str(path) in known or below.parts[0] == "_delta_log" or below.parts[0].startswith(at_work):
+        if str(path) in known or below.parts[0] == delta.LOG or below.parts[0].startswith(at_work):
             continue
         with suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime >= older.total_seconds():
+            age = times.now().timestamp() - store.of(path).entry(path).modified
+            if age >= older.total_seconds():
                 size += remove(path)
                 files += 1
     return Cleaned(0, files, size)
 
 
-def _files(table: Path) -> Iterator[Path]:
-    """The Parquet files below a folder; a flow may remove some of them meanwhile."""
-    for folder, _, names in os.walk(table):
-        yield from (Path(folder, name) for name in names if name.endswith(".parquet"))
-
-
 def _checkpoints(table: Path) -> list[int]:
-    with os.scandir(table / "_delta_log") as entries:
-        return [int(found[1]) for entry in entries if (found := _CHECKPOINT.fullmatch(entry.name))]
+    names = store.of(table).names(table / delta.LOG)
+    return [int(found[1]) for name in names if (found := _CHECKPOINT.fullmatch(name))]
 
 
 def remove(path: Path) -> int:
     """Remove a file, and its folder if it was the last; the bytes that it had."""
+    there = store.of(path)
     try:
-        size = path.stat().st_size
-        path.unlink()
+        size = there.entry(path).size
     except FileNotFoundError:  # by the time before this, which was killed
         return 0
-    with suppress(OSError):  # not empty
-        path.parent.rmdir()
+    there.delete(path)
+    there.drop_empty(path.parent)
     return size

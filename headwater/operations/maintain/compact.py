@@ -9,12 +9,12 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#add-file-and-remove-fi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import pyarrow as pa
 
+from headwater.common import times
 from headwater.runtime import failpoints
 from headwater.storage import log, stored
 from headwater.storage.log import DataFile
@@ -49,7 +49,7 @@ def compact(
     """
     files = log.snapshot(target.place.path, target.version)
     if keys is not None:
-        files = tuple(file for file in files if file.order / 1000 <= time.time() - settled)
+        files = tuple(file for file in files if file.order / 1000 <= times.now().timestamp() - settled)
     size = size or (FILE if keys is None else CHANGING)
     part = within.total_seconds() * 1000 if within else float("inf")
     return sum(_together(target, run, keys) for run in list(_runs(files, size, part)))

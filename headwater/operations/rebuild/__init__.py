@@ -16,12 +16,11 @@ that were live stay where they are until they are removed.
 
 from __future__ import annotations
 
-import shutil
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
+from headwater.common import times
 from headwater.common.progress import Board
 from headwater.errors import FlowError, ProjectError
 from headwater.operations.rebuild.build import Builder, Now, Progress
@@ -34,7 +33,7 @@ from headwater.operations.rebuild.versions import choose
 from headwater.planner.event_time import EventTime
 from headwater.project.load import Project
 from headwater.runtime import failpoints
-from headwater.storage import log
+from headwater.storage import log, store
 from headwater.storage.hold import hold
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
@@ -163,9 +162,9 @@ def clean(project: Project) -> int:
         kept = {place.path for place in live.values()}
         kept |= {lake.at(*each) for each in under_way.tables.items()} if under_way else set()
         for name in {*live, *(each for table in project.tables for each in beside(table))}:
-            for path in lake.at(name, 1).parent.glob("g[0-9]*"):
+            for path in store.of(lake.root).find(lake.at(name, 1).parent, "g[0-9]*"):
                 if path not in kept:
-                    shutil.rmtree(path)
+                    store.of(path).delete_all(path)
                     found += 1
     return found
 
@@ -178,14 +177,14 @@ def _swap(project: Project, lake: Lake, shadow: Shadow, plan: Plan, builder: Bui
     """
     seconds, names = 0.0, builder.names
     for _ in range(PASSES):
-        began = time.monotonic()
+        began = times.clock.monotonic()
         with hold([lake.flow_folder(name) for name in names], REST) as at_rest:
             if at_rest:
                 failpoints.reach("holding", "rebuild")
                 seconds += builder(Now(project, shadow, names, _over(lake, names), builder.context.heads))
                 lake.swap(shadow.built(), without=plan.tables)
                 failpoints.reach("swapped", "rebuild")
-                return seconds, time.monotonic() - began
+                return seconds, times.clock.monotonic() - began
         seconds += builder(Now(project, shadow, names))
     raise FlowError(
         f"the flows of {', '.join(names)} did not come to rest within {REST:.0f} s, so nothing was swapped",
@@ -239,7 +238,7 @@ def _planned(project: Project, lake: Lake, tables: Sequence[str], since: str, ve
         every = [each for name in names for each in (name, *beside(name))]
         cut = choose(project, lake, [name for name in project.names() if name in names]) if verify else None
         plan = Plan(generations(lake, every), project.digest, cut=cut, since=since, begin=begin)
-        lake.root.mkdir(parents=True, exist_ok=True)
+        store.of(lake.root).make(lake.root)
         plan.write(lake)
         return plan
     if under_way.savepoint:

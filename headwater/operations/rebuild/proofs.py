@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from headwater.common import json_file, times
+from headwater.common import times
 from headwater.errors import DamageError
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK
-from headwater.storage import log
+from headwater.storage import json_file, log
 from headwater.storage.lake import Lake
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from headwater.common import json_file
 from headwater.errors import DamageError
-from headwater.storage import lease
+from headwater.storage import delta, json_file, lease, store
 from headwater.storage.lake import Lake, Place
 
 _PLAN = "plan.json"  # of a trial
@@ -53,7 +51,7 @@ class Plan:
 
     def forget(self, lake: Lake) -> None:
         """The rebuild is over."""
-        _file(lake).unlink(missing_ok=True)
+        store.of(lake.root).delete(_file(lake))
 
 
 class Shadow(Lake):
@@ -77,7 +75,7 @@ class Shadow(Lake):
     def built(self) -> dict[str, Place]:
         """The generations that are built, of those tables that are made."""
         places = {name: self._new(name) for name in self.plan.tables}
-        return {name: place for name, place in places.items() if (place.path / "_delta_log").is_dir()}
+        return {name: place for name, place in places.items() if self._store.exists(place.path / delta.LOG)}
 
     def flow_folder(self, flow: str, table: str | None = None) -> Path:
         """The folder of what a flow keeps beside the generation that is built."""
@@ -90,9 +88,9 @@ class Shadow(Lake):
             flows: {flow → the table that it writes}.
         """
         for name, generation in self.plan.tables.items():
-            shutil.rmtree(self.at(name, generation), ignore_errors=True)
+            self._store.delete_all(self.at(name, generation))
         for flow, table in flows.items():
-            shutil.rmtree(self.flow_at(flow, self.plan.tables[table]), ignore_errors=True)
+            self._store.delete_all(self.flow_at(flow, self.plan.tables[table]))
 
     def _new(self, name: str) -> Place:
         generation, known = self.plan.tables[name], super().places().get(name)
@@ -119,7 +117,7 @@ class Trial(Shadow):
     @classmethod
     def under_way(cls, lake: Lake) -> Iterator[Trial]:
         """Those that processes are at work on."""
-        for file in lake.root.glob(f"_reconcile/*/{_PLAN}"):
+        for file in store.of(lake.root).find(lake.root, f"_reconcile/*/{_PLAN}"):
             with suppress(FileNotFoundError):  # it has ended just now
                 if lease.holder(file.parent) is not None:
                     yield cls(lake, file.parent.name, Plan(**json_file.read(file, hint="remove it")))
@@ -134,9 +132,9 @@ class Trial(Shadow):
 
     def clear(self) -> None:
         """Remove all that was built."""
-        self._note.unlink(missing_ok=True)
+        self._store.delete(self._note)
         for part in ("tables", "flows"):
-            shutil.rmtree(self.folder / part, ignore_errors=True)
+            self._store.delete_all(self.folder / part)
 
     def keep(self, generation: int, version: int) -> None:
         """Note that what was built is what the live table was at a version of one of its generations."""
@@ -152,7 +150,7 @@ class Trial(Shadow):
 
     def begin(self) -> None:
         """Go on with what was kept: until it is kept again, a kill leaves what nobody knows."""
-        self._note.unlink(missing_ok=True)
+        self._store.delete(self._note)
 
     @property
     def _note(self) -> Path:
@@ -171,7 +169,7 @@ def generations(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
     for name in tables:
         live = lake.places().get(name)
         newest = live.generation if live else 0
-        for folder in lake.at(name, 1).parent.glob("g[0-9]*"):
+        for folder in store.of(lake.root).find(lake.at(name, 1).parent, "g[0-9]*"):
             newest = max(newest, int(folder.name[1:]))
         found[name] = newest + (1 if live else 2)
     return found

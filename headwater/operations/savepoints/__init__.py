@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from headwater.common import json_file, times
+from headwater.common import times
 from headwater.common.values import plain
 from headwater.errors import ProjectError
 from headwater.operations.savepoints import cut as cuts
@@ -21,7 +21,7 @@ from headwater.operations.savepoints.kept import FILE, Bronze, Held, Savepoint, 
 from headwater.operations.savepoints.restoring import restore
 from headwater.project.load import Project
 from headwater.runtime import failpoints
-from headwater.storage import erasure, summary
+from headwater.storage import erasure, json_file, summary
 from headwater.storage.lake import Lake, Place
 
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from headwater.common import json_file, times
+from headwater.common import times
 from headwater.common.values import plain
 from headwater.errors import ProjectError
 from headwater.operations.savepoints import cut as cuts
@@ -22,7 +22,7 @@ from headwater.operations.savepoints.cut import lakes
 from headwater.operations.savepoints.cut.whole import whole
 from headwater.project.load import Project
 from headwater.runtime import failpoints
-from headwater.storage import erasure
+from headwater.storage import erasure, json_file
 from headwater.storage.lake import Lake
 
 MARK = "_copy.json"

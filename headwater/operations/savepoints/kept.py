@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from headwater.common import json_file
 from headwater.errors import ProjectError
+from headwater.storage import json_file
 from headwater.storage.lake import Lake
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.common import json_file
 from headwater.errors import NOWHERE
 from headwater.planner.analysis.analysed import Analysed
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
+from headwater.storage import json_file
 
 Facts = dict[str, str]
 FILE = "definition.json"

@@ -6,7 +6,6 @@ Each ends in a checksum of what stands before it; one that was written without i
 from __future__ import annotations
 
 import json
-import os
 import re
 import zlib
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import DamageError
+from headwater.storage import store
 
 _CHECKSUM = re.compile(rb', "checksum": "([0-9a-f]{8})"}\Z')
 
@@ -23,9 +23,8 @@ def write(file: Path, content: Mapping[str, Any], indent: int | None = None) -> 
 
     Its folder must be there; one process at a time writes a file.
     """
-    half, text = file.with_name(f"{file.name}.part"), json.dumps(content, indent=indent)
-    half.write_text(f'{text[:-1]}, "checksum": "{zlib.crc32(text.encode()):08x}"}}', encoding="utf-8")
-    os.replace(half, file)
+    text = json.dumps(content, indent=indent)
+    store.of(file).put(file, f'{text[:-1]}, "checksum": "{zlib.crc32(text.encode()):08x}"}}'.encode())
 
 
 def read(file: Path, *, table: str | None = None, hint: str) -> dict[str, Any]:
@@ -40,7 +39,7 @@ def read(file: Path, *, table: str | None = None, hint: str) -> dict[str, Any]:
         FileNotFoundError: it is not there.
         DamageError: it is not what was written.
     """
-    text = file.read_bytes()
+    text = store.of(file).get(file)
     try:
         found: dict[str, Any] = json.loads(text)
         del found["checksum"]
