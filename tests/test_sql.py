@@ -32,7 +32,8 @@ def test_everything_a_statement_says(tmp_path: Path) -> None:
     table = parse(
         tmp_path,
         """CREATE STREAMING TABLE gold.t COMMENT 'Über $%{}' TBLPROPERTIES ('headwater.emit' = 'update',
-        'headwater.publish' = 'out', 'headwater.keys' = 'a, b', 'headwater.parallelism' = '3',
+        'headwater.publish' = 'out', 'headwater.keys' = 'a, b', 'headwater.cluster_by' = 'b, a',
+        'headwater.parallelism' = '3',
         'headwater.max_rows_per_batch' = '10', 'headwater.trigger' = '2s', 'delta.appendOnly' = 'false')
         AS SELECT a, b, count(*) AS n FROM STREAM silver.s WATERMARK at DELAY OF INTERVAL 10 SECONDS
         GROUP BY a, b""",
@@ -41,6 +42,7 @@ def test_everything_a_statement_says(tmp_path: Path) -> None:
     assert table.sql is not None and table.sql.streams == ("silver.s",)
     assert (table.event_time, table.delay) == ("at", "10 seconds")
     assert (table.publish, table.keys, table.emit) == ("out", ("a", "b"), "update")
+    assert table.cluster_by == ("b", "a")
     assert table.limits == Limits(parallelism=3, max_rows_per_batch=10, trigger="2s")
     assert table.properties == {"delta.appendOnly": "false"}
 
