@@ -730,6 +730,25 @@ def test_keys_are_columns(spark: SparkSession, make: Make) -> None:
         analyse(spark, make({"silver/readings.py": silver(more=", keys=['host', 'nope']")}))
 
 
+@pytest.mark.parametrize(
+    ("query", "by", "known"),
+    [
+        ("SELECT host, usage, count(*) AS n FROM STREAM silver.readings GROUP BY ALL", "n", "host"),
+        ("SELECT host, usage, count(*) AS n FROM STREAM silver.readings GROUP BY ALL", "usage", "host"),
+        ("SELECT host, usage FROM STREAM silver.readings", "host", "none"),
+    ],
+    ids=["no key", "no bounds", "no keys"],
+)
+def test_what_rows_are_clustered_by_is_a_key_that_has_bounds(
+    spark: SparkSession, make: Make, query: str, by: str, known: str
+) -> None:
+    text = f"CREATE STREAMING TABLE gold.t TBLPROPERTIES ('headwater.cluster_by' = '{by}') AS {query}"
+    with raises_code(
+        "CLUSTERING_IMPOSSIBLE", table="gold.t", match=f"can't be clustered by {by}; known: {known}"
+    ):
+        analyse(spark, make({"gold/t.sql": text}))
+
+
 def test_keys_of_an_aggregate_are_its_group_by(spark: SparkSession, make: Make) -> None:
     text = "CREATE STREAMING TABLE gold.t TBLPROPERTIES ('headwater.keys' = 'n') AS "
     text += "SELECT host, count(*) AS n FROM STREAM silver.readings GROUP BY host"

@@ -32,7 +32,8 @@ def test_everything_a_statement_says(tmp_path: Path) -> None:
     table = parse(
         tmp_path,
         """CREATE STREAMING TABLE gold.t COMMENT 'Über $%{}' TBLPROPERTIES ('headwater.emit' = 'update',
-        'headwater.publish' = 'out', 'headwater.keys' = 'a, b', 'headwater.parallelism' = '3',
+        'headwater.publish' = 'out', 'headwater.keys' = 'a, b', 'headwater.cluster_by' = 'b, a',
+        'headwater.parallelism' = '3',
         'headwater.max_rows_per_batch' = '10', 'headwater.trigger' = '2s', 'delta.appendOnly' = 'false')
         AS SELECT a, b, count(*) AS n FROM STREAM silver.s WATERMARK at DELAY OF INTERVAL 10 SECONDS
         GROUP BY a, b""",
@@ -40,11 +41,8 @@ def test_everything_a_statement_says(tmp_path: Path) -> None:
     assert (table.name, table.comment, table.sources) == ("gold.t", "Über $%{}", ("silver.s",))
     assert table.sql is not None and table.sql.streams == ("silver.s",)
     assert (table.event_time, table.delay) == ("at", "10 seconds")
-    assert ([sink.target for sink in table.sinks], table.keys, table.emit) == (
-        ["kafka:out"],
-        ("a", "b"),
-        "update",
-    )
+    assert ([sink.target for sink in table.sinks], table.keys) == (["kafka:out"], ("a", "b"))
+    assert (table.emit, table.cluster_by) == ("update", ("b", "a"))
     assert table.limits == Limits(parallelism=3, max_rows_per_batch=10, trigger="2s")
     assert table.properties == {"delta.appendOnly": "false"}
 

@@ -6,7 +6,7 @@ So this process has one for all its own computations, within the limits of `head
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import duckdb
@@ -62,6 +62,14 @@ def parquet(
     connection.register(f"no_{files}", columns.empty_table())
     read = f"read_parquet(${files}, hive_partitioning = false, union_by_name = true{options})"
     return f"(FROM no_{files} UNION ALL BY NAME FROM {read})"
+
+
+def load(connection: duckdb.DuckDBPyConnection, name: str, columns: pa.Schema, files: Sequence[str]) -> None:
+    """Make a temporary table of the rows of Parquet files; see `parquet`."""
+    rows = parquet(connection, columns, name)
+    select = f"SELECT {', '.join(map(quoted, columns.names))} FROM {rows if files else f'no_{name}'}"
+    parameters = {name: list(files)} if files else {}
+    connection.execute(f"CREATE TEMP TABLE {name} AS {select}", parameters)
 
 
 def _database() -> duckdb.DuckDBPyConnection:

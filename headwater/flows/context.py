@@ -89,6 +89,8 @@ class Context:
         if analysed.kind == "rows":
             target.add(analysed.stored)
         target.require(analysed.stored, table.file)
+        if not analysed.appended:
+            target.cluster(table.cluster_by)
         self.opened[table.name] = place.generation
         return target
 

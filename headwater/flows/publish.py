@@ -11,28 +11,23 @@ that), before what another generation has instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
-from headwater.common import scratch
-from headwater.common.diff import same
-from headwater.common.scratch import quoted
 from headwater.connectors import kafka
-from headwater.connectors.sinks import CHANGE, DELETE, UPSERT, Changes, Position, Published
+from headwater.connectors.sinks import Changes, Pieces, Position, Published
 from headwater.connectors.sinks import Sink as Target
 from headwater.errors import FlowError
+from headwater.flows import unsent
 from headwater.flows.context import Context
 from headwater.flows.reporting import Reporting
 from headwater.flows.turns import take_turns
 from headwater.project.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
-from headwater.storage import feed, json_file, log
+from headwater.storage import json_file, log
 from headwater.storage.lake import Lake, Place, files
-from headwater.storage.target import GONE
 
 MOST = 50_000  # changes of one batch, unless one version alone has more
 
@@ -81,14 +76,20 @@ class PublishFlow:
         live, place = place, self._unfinished(place)
         if self._at.version < 0:  # nothing was sent yet
             self._at = Position(place.generation, -1)
-        if self._at.generation == place.generation:
-            changes = self._changes(place, self._at)
-        else:
-            changes = self._difference(place, self._at)
-        if changes is None:
-            return False
+        with ExitStack() as held:
+            if self._at.generation == place.generation:
+                changes = self._changes(place, self._at)
+            else:
+                changes = self._difference(place, self._at, held)
+            if changes is None:
+                return False
+            self._at = self._sent(self._open, changes, place, live)
+        return True
+
+    def _sent(self, target: Target, changes: Changes, place: Place, live: Place) -> Position:
+        """Send the changes of a generation, perhaps one before that which is live."""
         try:
-            self._at = self._send(self._open, changes)
+            return self._send(target, changes)
         except FlowError as e:
             if place == live:
                 raise
@@ -99,7 +100,6 @@ class PublishFlow:
                 file=e.file,
                 hint=f"to pass it over, empty the target, remove {self._begun.parent}, and run again",
             ) from None
-        return True
 
     def _unfinished(self, place: Place) -> Place:
         """The generation that was begun, a part of which may be there: it comes to its end before the next.
@@ -163,10 +163,10 @@ class PublishFlow:
         """The next versions, as many as a batch may have; None where there is none."""
         if at.version < 0 and log.first(place.path) > 0:
             return self._whole(place)
-        parts: list[tuple[Position, pa.Table]] = []
+        parts: list[tuple[Position, Pieces]] = []
         rows = 0
         for commit in log.commits(place.path, after=at.version, upto=log.head(place.path)):
-            changed = self._rows(commit, place.path)
+            changed = unsent.of_commit(commit, place.path, self._columns)
             if parts and rows + len(changed) > MOST:
                 break
             parts.append((Position(place.generation, commit.version), changed))
@@ -176,11 +176,16 @@ class PublishFlow:
     def _whole(self, place: Place) -> Changes:
         """All rows, in one change: the commits that they came with are gone from the log."""
         head = self._goal(place)
-        rows = self._held(place.path, head)
-        return Changes([(Position(place.generation, head), _marked(rows, [UPSERT] * len(rows)))])
+        rows = unsent.whole(files(place.path, head), self._columns)
+        return Changes([(Position(place.generation, head), rows)])
 
-    def _difference(self, place: Place, at: Position) -> Changes:
+    def _difference(self, place: Place, at: Position, held: ExitStack) -> Changes:
         """What is other in this generation than in the one that the sink has, in one change.
+
+        Args:
+            place: the generation.
+            at: what the sink has.
+            held: what is open until the change is sent.
 
         Raises:
             FlowError: that generation was removed, so what the sink has is not known.
@@ -189,21 +194,9 @@ class PublishFlow:
         if not log.exists(before):
             raise self._unknown(f"generation {at.generation}, which was sent last, was removed")
         head = self._goal(place)
-        old, new = self._held(before, at.version), self._held(place.path, head)
-        keys = [quoted(key) for key in self._keys] or [quoted(name) for name in self._columns.names]
-        with scratch.connection() as connection:
-            connection.register("old", old)
-            connection.register("new", new)
-            changed = connection.execute(
-                f"SELECT *, '{UPSERT}' AS {CHANGE} FROM (SELECT * FROM new EXCEPT ALL SELECT * FROM old)"
-            ).to_arrow_table()
-            gone = connection.execute(
-                f"SELECT *, '{DELETE}' AS {CHANGE} FROM old ANTI JOIN new ON {same('new', 'old', keys)}"
-            ).to_arrow_table()
-        columns = self._columns.append(pa.field(CHANGE, pa.string()))
-        parts = [gone.cast(columns)] if self._keys else []
-        found = pa.concat_tables([*parts, changed.cast(columns)])
-        return Changes([(Position(place.generation, head), found)])
+        old, new = files(before, at.version), files(place.path, head)
+        rows = unsent.difference(old, new, self._columns, self._keys, held)
+        return Changes([(Position(place.generation, head), rows)])
 
     def _goal(self, place: Place) -> int:
         """The version to send in one change: the newest, or the one that was begun.
@@ -218,23 +211,6 @@ class PublishFlow:
         elif goal.version < log.first(place.path):
             raise self._unknown(f"version {goal.version}, a part of which was sent, is gone")
         return goal.version
-
-    def _held(self, table: Path, version: int) -> pa.Table:
-        """The rows of a version; columns that it has not are NULL."""
-        return ds.dataset(files(table, version), schema=self._columns).to_table()
-
-    def _rows(self, commit: log.Commit, table: Path) -> pa.Table:
-        """What the commit changed: the table's columns, and `_change`."""
-        parts = []
-        for file in feed.files(commit, table):
-            rows = feed.read(file.path, self._columns)
-            became = pc.if_else(rows[GONE], DELETE, UPSERT)
-            parts.append(rows.drop_columns([GONE]).append_column(CHANGE, became))
-        return (
-            pa.concat_tables(parts)
-            if parts
-            else self._columns.append(pa.field(CHANGE, pa.string())).empty_table()
-        )
 
     def _send(self, target: Target, changes: Changes) -> Position:
         reporting = Reporting(self._context, self.name)
@@ -251,11 +227,6 @@ class PublishFlow:
             reporting.watch.lap("seal")
             reporting.sent(self._sink.table, changes)
         return changes.last
-
-
-def _marked(rows: pa.Table, changes: Sequence[str | None]) -> pa.Table:
-    """Rows, with what became of each."""
-    return rows.append_column(CHANGE, pa.array(changes, pa.string()))
 
 
 def sent(lake: Lake, sink: str) -> Position:

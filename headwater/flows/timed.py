@@ -84,7 +84,9 @@ class TimedFlow(RangedFlow):
     def _open_beside(self, name: str) -> Target:
         if name == state_name(self.name):
             assert self._analysed.state is not None
-            return self._opened(name, self._analysed.state, f"{self.keeps} of {self.name}")
+            target = self._opened(name, self._analysed.state, f"{self.keeps} of {self.name}")
+            target.cluster(self._definition.cluster_by)
+            return target
         assert self._analysed.late is not None
         comment = f"Rows that came too late for {self.name}, with the watermark that they missed"
         return self._opened(name, self._analysed.late, comment)

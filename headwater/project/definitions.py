@@ -130,6 +130,8 @@ class Table(Declaration):
         flows: where several feed the table, they; it has neither function nor query then, and all their
             sources.
         keys: the columns that identify a row.
+        cluster_by: those of the keys by which rows stand together in files, where they change in place; of a
+            process, those of its keys by which what it keeps does.
         event_time: the column that says when a row happened; `delay` how much later rows may come.
         emit: `update`: rows change as their inputs come; `final`: each window is appended once, when it is
             over, and rows that come later go to the table `<name>_late`.
@@ -153,6 +155,7 @@ class Table(Declaration):
     into: str | None = None
     flows: tuple[Table, ...] = ()
     keys: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
     event_time: str | None = None
     delay: str | None = None
     emit: Emit = "update"
@@ -343,6 +346,7 @@ def table(
     source: str | Sequence[str],
     decode: Json | None = None,
     keys: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
     event_time: str | None = None,
     delay: str | None = None,
     emit: Emit = "update",
@@ -368,6 +372,7 @@ def table(
             decode=decode,
             function=function,
             keys=tuple(keys),
+            cluster_by=tuple(cluster_by),
             event_time=event_time,
             delay=delay,
             emit=emit,
@@ -382,12 +387,17 @@ def table(
 
 
 def materialized_view(
-    *, source: str | Sequence[str], keys: Sequence[str] = (), **limits: Any
+    *,
+    source: str | Sequence[str],
+    keys: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
+    **limits: Any,
 ) -> Callable[[Function], Table]:
     """Declare a table by a function from whole tables to its own: it may sort, rank, join and aggregate them.
 
     After commits of a source the function is called again, and what differs is committed. `keys` tell its
-    rows apart; by default all columns do. `trigger` bounds how often that is done.
+    rows apart; by default all columns do. By those of `cluster_by` they stand together in files. `trigger`
+    bounds how often that is done.
     """
     sources = _names(source)
 
@@ -399,6 +409,7 @@ def materialized_view(
             function=function,
             view=True,
             keys=tuple(keys),
+            cluster_by=tuple(cluster_by),
             limits=Limits(**limits),
         )
 
@@ -414,6 +425,7 @@ def process(
     columns: str,
     state: str,
     ttl: str | None = None,
+    cluster_by: Sequence[str] = (),
     idle_timeout: str = "30 seconds",
     **limits: Any,
 ) -> Callable[[ProcessFunction], Table]:
@@ -429,6 +441,7 @@ def process(
         state: what is kept of a key, as Spark DDL.
         ttl: how long, in event time, the state of a key is kept after its last row or timer where no timer is
             set; None: until the function forgets it.
+        cluster_by: those of the keys by which what is kept of them stands together in files.
         idle_timeout: how long a partition of Kafka may be silent before the others no longer wait for it.
         limits: see `Limits`.
 
@@ -443,6 +456,7 @@ def process(
             comment=(function.__doc__ or "").strip(),
             sources=_names(source),
             process=Process(function, tuple(keys), columns, state, ttl),
+            cluster_by=tuple(cluster_by),
             event_time=event_time,
             delay=delay,
             idle_timeout=idle_timeout,

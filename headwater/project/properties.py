@@ -19,6 +19,7 @@ from headwater.project.definitions import (
 
 KNOWN = (
     "headwater.allowed_lateness",
+    "headwater.cluster_by",
     "headwater.emit",
     "headwater.idle_timeout",
     "headwater.keys",
@@ -49,10 +50,10 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
                 where=where,
                 hint=f"known: {', '.join(KNOWN)}, delta.*",
             )
-    keys = tuple(key.strip() for key in properties.get("headwater.keys", "").split(",") if key.strip())
     return replace(
         table,
-        keys=keys,
+        keys=_columns(properties, "headwater.keys"),
+        cluster_by=_columns(properties, "headwater.cluster_by"),
         emit=_emit(where, properties, "headwater.emit"),
         allowed_lateness=properties.get("headwater.allowed_lateness"),
         idle_timeout=properties.get("headwater.idle_timeout", table.idle_timeout),
@@ -93,6 +94,10 @@ _SINKS = {
     "headwater.postgres": _to_postgres,
     "headwater.opensearch": _to_opensearch,
 }
+
+
+def _columns(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in properties.get(key, "").split(",") if name.strip())
 
 
 def _emit(where: Where, properties: Mapping[str, str], key: str) -> Emit:

@@ -6,6 +6,7 @@ files are its changes: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from headwater.storage.target import GONE
 
 _KIND = "_change_type"
 _BEFORE = "update_preimage"
+PIECE = 50_000  # rows
+_BUFFER = 1 << 18  # bytes of a column that are read at a time
 
 
 def files(commit: Commit, table: Path) -> tuple[DataFile, ...]:
@@ -45,7 +48,29 @@ def read(file: str, columns: pa.Schema) -> pa.Table:
         file: its path.
         columns: of the table; what the file lacks is NULL.
     """
-    found = pq.read_table(file, partitioning=None)
+    return _since(pq.read_table(file, partitioning=None), columns)
+
+
+def pieces(file: str, columns: pa.Schema) -> Iterator[pa.Table]:
+    """The same rows in the same order, some at a time."""
+    with pq.ParquetFile(file, buffer_size=_BUFFER) as found:
+        for batch in found.iter_batches(PIECE):
+            yield _since(pa.Table.from_batches([batch]), columns)
+
+
+def count(file: str) -> int:
+    """How many rows those are."""
+    kinds = [name for name in pq.read_schema(file).names if name == _KIND]
+    if not kinds:
+        return int(pq.read_metadata(file).num_rows)
+    with pq.ParquetFile(file, buffer_size=_BUFFER) as found:
+        parts = found.iter_batches(PIECE, columns=kinds)
+        return sum(
+            pc.sum(pc.not_equal(part[_KIND].cast(pa.string()), _BEFORE)).as_py() or 0 for part in parts
+        )
+
+
+def _since(found: pa.Table, columns: pa.Schema) -> pa.Table:
     rows = stored.fitted(found, columns)
     if _KIND not in found.column_names:
         return rows.append_column(GONE, pa.repeat(False, len(rows)))

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 NEWEST = 1_000  # rows of the newest file; each older one has GROWTH times as many
 GROWTH = 8
+CLUSTER = 20_000  # rows of a file of a table that is clustered by columns of its own
 COPIED = 5_000  # rows that a merge may copy: about 2 us each
 SHARE = 4  # times as many as it changes
 

@@ -13,7 +13,7 @@ from deltalake.exceptions import CommitFailedError
 from headwater.errors import CommitError
 from headwater.storage import delta, log
 from headwater.storage.identity import Identity, recorded
-from headwater.storage.lake import Place, readers
+from headwater.storage.lake import NO_HOOKS, Place, readers
 from headwater.storage.parquet import Files
 
 # Commits between two checkpoints of the log, where no environment says another number: a reader replays those
@@ -21,6 +21,7 @@ from headwater.storage.parquet import Files
 # large.
 CHECKPOINT_EVERY = 20
 CHECKPOINT_SHARE = 20
+_CLUSTERED = "headwater.cluster_by"
 
 
 class OpenTable(Files):
@@ -78,6 +79,33 @@ class OpenTable(Files):
         if self.version - last >= max(every, size // CHECKPOINT_SHARE):
             self._store.by_others(self.place.path, delta.opened(self.place.path).create_checkpoint)
             self._checkpoint = log.checkpoint(self.place.path)
+
+    def cluster(self, by: Sequence[str]) -> None:
+        """Have merges and compaction put rows together by these columns; by none: by a time, if there is one.
+
+        Raises:
+            CommitError: the table is not at the version it was left at: another writer was here.
+        """
+        if by or self.clustered:
+            self._set({_CLUSTERED: json.dumps(by)})
+
+    @property
+    def clustered(self) -> list[str]:
+        """The columns by which rows are put together; none where no one has asked for it."""
+        found: list[str] = json.loads(self._table.metadata().configuration.get(_CLUSTERED, "[]"))
+        return found
+
+    def _set(self, wanted: dict[str, str]) -> None:
+        def commit(properties: CommitProperties) -> None:
+            self._table.alter.set_table_properties(
+                wanted,
+                raise_if_not_exists=False,
+                commit_properties=properties,
+                post_commithook_properties=NO_HOOKS,
+            )
+
+        if not wanted.items() <= self._table.metadata().configuration.items():
+            self._commit(commit)
 
     def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity | None = None) -> int:
         """Commit a batch, or what is none; the new version."""

@@ -110,15 +110,7 @@ class Target(OpenTable):
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
-        wanted = {"delta.deletedFileRetentionDuration": f"interval {int(kept.total_seconds())} seconds"}
-
-        def commit(properties: CommitProperties) -> None:
-            self._table.alter.set_table_properties(
-                wanted, commit_properties=properties, post_commithook_properties=NO_HOOKS
-            )
-
-        if not wanted.items() <= self._table.metadata().configuration.items():
-            self._commit(commit)
+        self._set({"delta.deletedFileRetentionDuration": f"interval {int(kept.total_seconds())} seconds"})
 
     def append(self, files: list[str], identity: Identity) -> int:
         """Commit files that `write` wrote; the new version.
@@ -204,7 +196,11 @@ class Target(OpenTable):
 
         version = self._commit(commit, identity)
         copied = int(done["num_target_rows_copied"])
-        if self._layers.due(copied, len(rows)) and (column := layers.column(keys, self.columns)) is not None:
+        if by := self.clustered:
+            self._gather(version, [*by, *(key for key in keys if key not in by)])
+        elif (
+            self._layers.due(copied, len(rows)) and (column := layers.column(keys, self.columns)) is not None
+        ):
             self._part(version, column, copied)
         return version
 
@@ -219,6 +215,30 @@ class Target(OpenTable):
             written = [path for part in parts for path in self.put([part], "parted")]
             if not self.rewrite(files, written, self._next()):
                 self.forget(written)
+
+    def _gather(self, version: int, by: Sequence[str]) -> None:
+        """Part the rows of large files that a commit wrote by the columns that the table is clustered by."""
+        added = log.read(self.place.path, version).added
+        if large := [file.path for file in added if file.rows >= 2 * layers.CLUSTER]:
+            self.put_in_order(large, by, self._next())
+
+    def put_in_order(self, files: Sequence[str], by: Sequence[str], order: int) -> list[str]:
+        """Let files of about `layers.CLUSTER` rows hold what these do, in the order of columns (of those that
+        have bounds). The paths of the new ones below the table; none where one of the old has gone.
+
+        Raises:
+            CommitError: the table is not at the version it was left at: another writer was here.
+        """
+        columns = self.columns
+        sorting = [(name, "ascending") for name in by if pruning.has_bounds(columns.field(name).type)]
+        rows = pa.concat_tables(stored.read(file, columns) for file in files).sort_by(sorting)
+        size = -(-len(rows) // max(1, len(rows) // layers.CLUSTER))
+        parts = (rows[at : at + size] for at in range(0, len(rows), size))
+        written = [path for part in parts for path in self.put([part], "gathered")]
+        if self.rewrite(files, written, order):
+            return written
+        self.forget(written)
+        return []
 
     def rewrite(
         self, before: Sequence[str], after: Sequence[str], order: int, operation: str = "OPTIMIZE"

@@ -9,7 +9,7 @@ own pace, and where the sink is down, it tries again while the tables go on.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -47,6 +47,22 @@ class Position:
     version: int
 
 
+@dataclass(frozen=True)
+class Pieces:
+    """Rows that are not held in memory all at once.
+
+    Attributes:
+        count: how many there are.
+        read: reads them, some at a time; in the same order whenever it is called.
+    """
+
+    count: int
+    read: Callable[[], Iterator[pa.Table]]
+
+    def __len__(self) -> int:
+        return self.count
+
+
 class Changes:
     """What one or more versions in a row changed: a batch of a sink, with its identity.
 
@@ -56,7 +72,7 @@ class Changes:
         rows: how many changes it has.
     """
 
-    def __init__(self, parts: list[tuple[Position, pa.Table]]) -> None:
+    def __init__(self, parts: Sequence[tuple[Position, pa.Table | Pieces]]) -> None:
         self.first, self.last = parts[0][0], parts[-1][0]
         self.rows = sum(len(table) for _, table in parts)
         self._parts = parts
@@ -64,12 +80,16 @@ class Changes:
     def batches(self, after: Position | None = None) -> Iterator[tuple[Position, pa.Table]]:
         """The changes, version by version: the table's columns, and `_change`, `upsert` or `delete`.
 
-        A row with `delete` is as it was before; within a version a key comes once at most.
+        Those of one version may come in several tables, one after the other. A row with `delete` is as it was
+        before; within a version a key comes once at most.
 
         Args:
             after: leave out versions up to this one.
         """
-        return ((at, table) for at, table in self._parts if after is None or at > after)
+        for at, part in self._parts:
+            if after is None or at > after:
+                for table in part.read() if isinstance(part, Pieces) else (part,):
+                    yield at, table
 
 
 class Sink(ABC):

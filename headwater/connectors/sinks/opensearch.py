@@ -212,7 +212,8 @@ class OpenSearchIndex(Sink):
 
     def _actions(self, changes: Changes) -> Iterator[dict[str, Any]]:
         """The last change of each row, in order."""
-        last = {id: at for at, ids, _ in self._pieces(changes) for id in ids} if self._table.keys else {}
+        again = self._table.keys and changes.first != changes.last  # in one version a key comes once
+        last = {id: at for at, ids, _ in self._pieces(changes) for id in ids} if again else {}
         for at, ids, piece in self._pieces(changes):
             rows = piece.to_pylist(maps_as_pydicts="strict")
             for id, row in zip(ids, rows, strict=True):
@@ -225,8 +226,9 @@ class OpenSearchIndex(Sink):
 
     def _pieces(self, changes: Changes) -> Iterator[tuple[Position, list[str], pa.RecordBatch]]:
         """The changes in pieces, with the ids of the rows."""
+        number, before = 0, changes.first
         for at, rows in changes.batches():
-            number = 0
+            number, before = (number if at == before else 0), at
             for piece in rows.to_batches(max_chunksize=PIECE):
                 if self._table.keys:
                     keys = zip(*(piece[key].to_pylist() for key in self._table.keys), strict=True)

@@ -18,6 +18,7 @@ Analysis = Literal[
     "REQUIRED_COLUMN_MISSING",
     "INPUT_COLUMN_UNKNOWN",
     "KEY_UNKNOWN",
+    "CLUSTERING_IMPOSSIBLE",
     "KEYS_MISSING",
     "KEYS_NOT_GROUP_BY",
     "KEYS_NOT_KEPT",
@@ -70,6 +71,11 @@ MEANINGS: dict[Analysis, Meaning] = {
         "Make it a column there, or name another.",
     ),
     "KEY_UNKNOWN": Meaning("ProjectError", "A key is no column of the table.", "Name one of its columns."),
+    "CLUSTERING_IMPOSSIBLE": Meaning(
+        "ProjectError",
+        "A table is to be clustered by a column that is no key of rows which change, or has no bounds.",
+        "Name keys that are whole numbers, texts, dates or times; rows that are only appended have none.",
+    ),
     "KEYS_MISSING": Meaning(
         "ProjectError", "A process does not say which rows belong together.", "Give it keys."
     ),

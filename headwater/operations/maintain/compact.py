@@ -9,14 +9,15 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#add-file-and-remove-fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 
 from headwater.common import times
 from headwater.runtime import failpoints
-from headwater.storage import log, stored
+from headwater.storage import layers, log, stored
 from headwater.storage.log import DataFile
 from headwater.storage.target import Target
 
@@ -50,9 +51,42 @@ def compact(
     files = log.snapshot(target.place.path, target.version)
     if keys is not None:
         files = tuple(file for file in files if file.order / 1000 <= times.now().timestamp() - settled)
+    if by := target.clustered:
+        return _gathered(target, files, [*by, *(key for key in keys or () if key not in by)])
     size = size or (FILE if keys is None else CHANGING)
     part = within.total_seconds() * 1000 if within else float("inf")
     return sum(_together(target, run, keys) for run in list(_runs(files, size, part)))
+
+
+def _gathered(target: Target, files: Sequence[DataFile], by: Sequence[str]) -> int:
+    """Put rows of a table that is clustered in the order of columns, where many files hold what few could."""
+    fewer = 0
+    for crowd in list(_crowds(files, target.ends(by[0]))):
+        order = max(file.order for file in crowd)
+        written = target.put_in_order([file.path for file in crowd], by, order)
+        fewer += len(crowd) - len(written) if written else 0
+    return fewer
+
+
+def _crowds(files: Sequence[DataFile], ends: Mapping[str, tuple[Any, Any]]) -> Iterator[list[DataFile]]:
+    """Files that lie across each other, small ones that lie side by side, and each that is too large.
+
+    Args:
+        files: of the table.
+        ends: {path → the least and the greatest value of the column by which it is clustered}.
+    """
+    crowd: list[DataFile] = []
+    known = [file for file in files if file.path in ends]
+    for file in sorted(known, key=lambda file: ends[file.path]):
+        if file.rows >= 2 * layers.CLUSTER:
+            yield [file]
+            continue
+        across = [each for each in crowd if ends[each.path][1] > ends[file.path][0]]
+        small = [each for each in crowd if each not in across and each.rows < layers.CLUSTER / 2]
+        crowd = [*across, *small, file]
+        if len(crowd) >= FEWEST:
+            yield crowd
+            crowd = []
 
 
 def _runs(files: Sequence[DataFile], size: int, part: float) -> Iterator[list[DataFile]]:

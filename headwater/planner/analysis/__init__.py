@@ -60,7 +60,9 @@ def _analysed(spark: SparkSession, project: Project) -> dict[str, Analysed]:
         if table.flows:
             found |= _of_flows(spark, project, table, found)
         else:
-            found[table.name] = _analyse(spark, project, table, found)
+            found[table.name] = one = _analyse(spark, project, table, found)
+            keys = table.process.keys if table.process else () if one.appended else one.keys
+            checks.clustering(table, one.state if table.process and one.state else one.stored, keys)
     return found
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -11,7 +13,7 @@ from pyspark.sql.types import StructType
 from headwater.errors import ProjectError, Where
 from headwater.project.definitions import Table
 from headwater.runtime import catalyst, jvm
-from headwater.storage import stored
+from headwater.storage import pruning, stored
 from headwater.storage.target import GONE
 
 
@@ -139,6 +141,25 @@ def keys(table: Table, result: DataFrame) -> None:
             where=table.where,
             hint=f"known: {', '.join(result.columns)}",
         )
+
+
+def clustering(table: Table, columns: pa.Schema, keys: Sequence[str]) -> None:
+    """Refuse to put rows together by what are no keys, or have no bounds in a file.
+
+    Args:
+        table: the definition.
+        columns: of the table whose rows are put together.
+        keys: what tells these apart; none where they are only appended.
+    """
+    for name in table.cluster_by:
+        if name not in keys or not pruning.has_bounds(columns.field(name).type):
+            known = [key for key in keys if pruning.has_bounds(columns.field(key).type)]
+            raise ProjectError(
+                f"{table.where}: its rows can't be clustered by {name}",
+                code="CLUSTERING_IMPOSSIBLE",
+                where=table.where,
+                hint=f"known: {', '.join(known) or 'none'}; a key that is a whole number, text, date or time",
+            )
 
 
 def _reads(plan: Any, source: Any) -> bool:
