@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from headwater.errors.causes import first_line
 from headwater.runtime import class_archive, jars, java
+from headwater.runtime.java_names import JavaNames
 
 _LOCK = threading.Lock()
 _gateway: JavaGateway | None = None
@@ -63,6 +63,7 @@ def gateway() -> JavaGateway:
             said, says = os.pipe()
             _gateway = launch_gateway(conf, {"stdout": says, "stderr": says})
             os.close(says)
+            _gateway.jvm = JavaNames(_gateway.jvm)
             _copier = threading.Thread(target=_copy, args=(os.fdopen(said, "rb"),), name="jvm", daemon=True)
             _copier.start()
         return _gateway
@@ -100,13 +101,9 @@ def pid() -> int:
     return int(gateway().jvm.java.lang.ProcessHandle.current().pid())
 
 
-@cache
 def java_class(name: str) -> Any:
     """A class by its full name, for its static methods; py4j asks the JVM for each part of a name."""
-    found: Any = gateway().jvm
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    return getattr(gateway().jvm, name)
 
 
 def items(sequence: Any) -> Iterator[Any]:
