@@ -16,6 +16,7 @@ from headwater import testing
 from headwater.connectors.kafka.broker import EmbeddedBroker
 from headwater.project.conf import Conf
 from headwater.runtime import sessions
+from headwater.testing.session import INTERPRETED
 
 # A worker of pytest-xdist is a `python -c`, whose `__main__` has neither file nor spec. PySpark takes such a
 # process for a run of its doctests, and ends it on an import of pyspark.sql.connect, which Great Expectations
@@ -26,10 +27,12 @@ if not hasattr(sys.modules["__main__"], "__file__"):
 # The tests start dozens of JVMs that live for seconds, half of whose work would be the optimising compiler's.
 # Spark's launcher reads the first two, the embedded broker the third; a value from outside wins. With one
 # compiler Java keeps 48 MB for code; a session of many flows fills that, and is interpreted from then on.
+# Tables of a few files cost delta-rs most where it hands work from thread to thread: it gets one.
 for variable, options in {
     "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1",
     "KAFKA_JVM_PERFORMANCE_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "TOKIO_WORKER_THREADS": "1",
 }.items():
     os.environ.setdefault(variable, options)
 
@@ -71,3 +74,13 @@ def spark() -> SparkSession:
 def interpreted(spark: SparkSession) -> SparkSession:
     """A session that does not compile its queries, which takes longer than a few rows do."""
     return testing.session()
+
+
+@pytest.fixture(scope="module")
+def interpreting(spark: SparkSession) -> Iterator[None]:
+    """Queries that `headwater.query` has Spark run are not compiled either."""
+    for setting, value in INTERPRETED.items():
+        spark.conf.set(setting, value)
+    yield
+    for setting in INTERPRETED:
+        spark.conf.unset(setting)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.errors import ArithmeticException
@@ -276,16 +278,16 @@ def test_any_cut_in_any_order_is_the_batch_query(interpreted: SparkSession, tmp_
     draw = random.Random(seed)
     data = [drawn(draw) for _ in range(240)]
     wanted = table(query(interpreted, sql, data))
+    found, stored = analysed(interpreted, sql)
     for order in range(3):
         draw.shuffle(data)
         cuts = sorted(draw.sample(range(len(data)), 2))
         batches = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
         batches.insert(draw.randrange(len(batches)), [])
-        found = aggregate.find(query(interpreted, sql, []), WHERE)
-        assert found is not None
+        made = list(partials(interpreted, sql, batches, stored))
         if found.merges:
-            assert_same(maintained(interpreted, sql, batches, tmp_path / str(order)), wanted, found)
-        assert_same(combined(interpreted, sql, batches, tmp_path / f"{order}-combined"), wanted, found)
+            assert_same(merged_here(found, stored, made, tmp_path / str(order)), wanted, found)
+        assert_same(combined_here(found, stored, made, tmp_path / f"{order}-combined"), wanted, found)
 
 
 @pytest.mark.parametrize(
@@ -451,34 +453,55 @@ def maintained(
     interpreted: SparkSession, sql: str, batches: list[list[tuple[Any, ...]]], folder: Path
 ) -> list[dict[str, Any]]:
     """The rows of a table to which each batch's partial result was merged."""
-    found = aggregate.find(query(interpreted, sql, []), WHERE)
-    assert found is not None
-    stored = aggregate.schema(query(interpreted, sql, []), WHERE)
-    target = Target(Lake(folder).create("gold.t", stored, properties={}))
-    for sequence, batch in enumerate(batches):
-        partial = computed(query(interpreted, sql, batch), WHERE).cast(stored)
-        merge(found, target, partial, Identity("gold.t", 1, sequence, {}), WHERE)
-    kept = DeltaTable(target.place.path).to_pyarrow_table().to_pylist()
-    for row in kept:
-        row.pop(aggregate.PARTIAL, None)
-    return kept
+    found, stored = analysed(interpreted, sql)
+    return merged_here(found, stored, partials(interpreted, sql, batches, stored), folder)
 
 
 def combined(
     interpreted: SparkSession, sql: str, batches: list[list[tuple[Any, ...]]], folder: Path
 ) -> list[dict[str, Any]]:
     """The rows of a table that each batch's partial result was put together with outside of it."""
-    found = aggregate.find(query(interpreted, sql, []), WHERE)
+    found, stored = analysed(interpreted, sql)
+    return combined_here(found, stored, partials(interpreted, sql, batches, stored), folder)
+
+
+def analysed(interpreted: SparkSession, sql: str) -> tuple[Aggregate, pa.Schema]:
+    """The aggregate that a query is, and the columns of its table."""
+    empty = query(interpreted, sql, [])
+    found = aggregate.find(empty, WHERE)
     assert found is not None
-    stored = aggregate.schema(query(interpreted, sql, []), WHERE)
+    return found, aggregate.schema(empty, WHERE)
+
+
+def partials(
+    interpreted: SparkSession, sql: str, batches: list[list[tuple[Any, ...]]], stored: pa.Schema
+) -> Iterator[pa.Table]:
+    """Each batch's partial result, computed when it is its turn."""
+    return (computed(query(interpreted, sql, batch), WHERE).cast(stored) for batch in batches)
+
+
+def merged_here(
+    found: Aggregate, stored: pa.Schema, made: Iterable[pa.Table], folder: Path
+) -> list[dict[str, Any]]:
     target = Target(Lake(folder).create("gold.t", stored, properties={}))
-    for sequence, batch in enumerate(batches):
-        partial = computed(query(interpreted, sql, batch), WHERE).cast(stored)
+    for sequence, partial in enumerate(made):
+        merge(found, target, partial, Identity("gold.t", 1, sequence, {}), WHERE)
+    return without_partial(DeltaTable(target.place.path).to_pyarrow_table())
+
+
+def combined_here(
+    found: Aggregate, stored: pa.Schema, made: Iterable[pa.Table], folder: Path
+) -> list[dict[str, Any]]:
+    target = Target(Lake(folder).create("gold.t", stored, properties={}))
+    for sequence, partial in enumerate(made):
         changes = regrouped(found, target.held(stored), partial, WHERE)
         target.change(changes, found.keys, Identity("gold.t", 1, sequence, {}))
+    return without_partial(target.held(stored))
+
+
+def without_partial(kept: pa.Table) -> list[dict[str, Any]]:
     return [
-        {name: value for name, value in row.items() if name != aggregate.PARTIAL}
-        for row in target.held(stored).to_pylist()
+        {name: value for name, value in row.items() if name != aggregate.PARTIAL} for row in kept.to_pylist()
     ]
 
 
@@ -486,8 +509,7 @@ def table(frame: DataFrame) -> list[dict[str, Any]]:
     return frame.toArrow().to_pylist()
 
 
-def assert_same(kept: list[dict[str, Any]], wanted: list[dict[str, Any]], found: Aggregate | None) -> None:
-    assert found is not None
+def assert_same(kept: list[dict[str, Any]], wanted: list[dict[str, Any]], found: Aggregate) -> None:
     one, other = ({key_of(row, found): row for row in rows} for rows in (kept, wanted))
     assert len(one) == len(kept) and set(one) == set(other)
     for key, row in one.items():

@@ -17,12 +17,17 @@ from headwater.planner.changes import plan
 from headwater.planner.changes.verdict import judge
 
 
-@pytest.fixture
-def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
-    case = Visits(tmp_path / "project", interpreted)
+@pytest.fixture(scope="module")
+def drained(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) -> Visits:
+    case = Visits(tmp_path_factory.mktemp("plan"), interpreted)
     case.visit(random.Random(3))
     case.drain()
     return case
+
+
+@pytest.fixture
+def case(drained: Visits, tmp_path: Path) -> Visits:
+    return drained.copied(tmp_path / "project")
 
 
 def effects(case: Visits) -> dict[str, str]:

@@ -5,7 +5,6 @@ It ends when this process does: Spark's gateway reads its standard input, which 
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
@@ -24,6 +23,7 @@ from pyspark.sql.types import StructType
 
 from headwater.errors.causes import first_line
 from headwater.runtime import cache, class_archive, jars, java
+from headwater.runtime.java_names import JavaNames
 
 _LOCK = threading.Lock()
 _gateway: JavaGateway | None = None
@@ -66,6 +66,7 @@ def gateway() -> JavaGateway:
             with ThreadPoolExecutor(1) as launcher:
                 _gateway = launcher.submit(launch_gateway, conf, {"stdout": says, "stderr": says}).result()
             os.close(says)
+            _gateway.jvm = JavaNames(_gateway.jvm)
             _copier = threading.Thread(target=_copy, args=(os.fdopen(said, "rb"),), name="jvm", daemon=True)
             _copier.start()
         return _gateway
@@ -103,13 +104,9 @@ def pid() -> int:
     return int(gateway().jvm.java.lang.ProcessHandle.current().pid())
 
 
-@functools.cache
 def java_class(name: str) -> Any:
     """A class by its full name, for its static methods; py4j asks the JVM for each part of a name."""
-    found: Any = gateway().jvm
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    return getattr(gateway().jvm, name)
 
 
 def items(sequence: Any) -> Iterator[Any]:

@@ -279,15 +279,16 @@ class Lake:
     def _write(self, places: Iterable[Place]) -> None:
         """Let these be all tables, in one commit of the catalog; one that can't be read is set aside."""
         rows = [self._row(place) for place in places]
+        catalog: DeltaTable | Path = self.catalog
         if log.exists(self.catalog):
             try:
-                delta.opened(self.catalog)
+                catalog = delta.opened(self.catalog)
             except CommitError:
                 self._store.rename(self.catalog, self.catalog.with_name(f"_catalog.{uuid.uuid4().hex[:8]}"))
         json_file.write(self._noted, {"version": log.head(self.catalog) + 1, "tables": plain(rows)})
         write = partial(
             write_deltalake,
-            self.catalog,
+            catalog,
             pa.Table.from_pylist(rows, schema=_CATALOG),
             mode="overwrite",
             commit_properties=CommitProperties(max_commit_retries=0),

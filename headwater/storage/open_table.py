@@ -46,12 +46,12 @@ class OpenTable(Files):
         self.flows: dict[str, Any] = newest.flows
         self._checkpoint = log.checkpoint(place.path)
         self._mutex = threading.Lock()
+        self._marked = self._mark()
 
     def _is_the_newest(self) -> bool:
         """Whether nobody else has committed to the table, made it anew, or put another in its place."""
         with self._mutex:
-            there = delta.opened(self.place.path)
-            return (there.metadata().id, there.version()) == (self._table.metadata().id, self.version)
+            return log.head(self.place.path) == self.version and self._mark() == self._marked
 
     @property
     def version(self) -> int:
@@ -127,13 +127,23 @@ class OpenTable(Files):
                     file=self.place.path,
                     hint="find that writer, then run again",
                 ) from e
-            self._table.update_incremental()
+            self._follow()
             self.flows = flows
             return self.version
 
     def _put(self, actions: Sequence[Mapping[str, Any]]) -> None:
         log.write(self.place.path, self.version + 1, actions)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Be at the version that was just made."""
         self._table.update_incremental()
+        self._marked = self._mark()
+
+    def _mark(self) -> tuple[int, int]:
+        """What tells the commit of this version from another table's: of a file, not of what it says."""
+        file = delta.entry(self.place.path, self.version).stat()
+        return file.st_ino, file.st_mtime_ns
 
 
 def _anew(place: Place) -> str:

@@ -9,6 +9,8 @@ from pyspark.sql import SparkSession
 from headwater.project.conf import Conf
 from headwater.runtime import sessions
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
 
 @cache
 def session() -> SparkSession:
@@ -17,6 +19,6 @@ def session() -> SparkSession:
     It does not compile its queries, which takes longer than a few rows do, and has one task for each.
     """
     found = sessions.child(sessions.start(Conf()), parallelism=1)
-    found.conf.set("spark.sql.codegen.wholeStage", "false")
-    found.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    for setting, value in INTERPRETED.items():
+        found.conf.set(setting, value)
     return found
