@@ -251,7 +251,7 @@ def _orders(output: Output, best: dict[str, str]) -> list[str]:
 
 
 def _best(output: Output, columns: pa.Schema) -> str:
-    """The k pairs of value and order that come first, of all that the partial results have; NULL: none has."""
+    """The k pairs of value and order that come first, of all partial results; NULL where none has any."""
     parts = _part(output, "by")
     pair = columns.field(PARTIAL).type.field(f"{output.name}_by").type.value_type
     placed = f"lambda one: struct_pack(place := {_placed('one', pair)}, pair := one)"
