@@ -337,6 +337,32 @@ def test_of_equal_orders_one_value_is_taken_whatever_came_first(
         assert [(row["s"], row["none"]) for row in kept] == [(want, None)]
 
 
+@pytest.mark.parametrize("cut", [1, 2])
+@pytest.mark.parametrize("turned", [False, True])
+def test_null_is_the_least_of_what_has_equal_orders(
+    interpreted: SparkSession, tmp_path: Path, turned: bool, cut: int
+) -> None:
+    sql = """SELECT k, max_by(n, x, 1) AS last, min_by(n, x, 2) AS first,
+        max_by(struct(n, array(s)), x, 2) AS pairs FROM rows GROUP BY k"""
+    data = [row(n=n, x=1.0, s=s) for n, s in ((None, "a"), (5, None), (5, "b"))]
+    data = data[::-1] if turned else data
+    (kept,) = combined(interpreted, sql, [data[:cut], data[cut:]], tmp_path)
+    pairs = [{"n": 5, "col2": ["b"]}, {"n": 5, "col2": [None]}]
+    assert kept == {"k": None, "last": [5], "first": [None, 5], "pairs": pairs}
+
+
+def test_of_no_rows_the_best_are_null_as_in_the_batch_query(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    sql = "SELECT k, max_by(n, x, 2) AS none, min_by(n, i, 2) FILTER (WHERE ok) AS later FROM rows GROUP BY k"
+    batches = [[row(n=1)], [row(n=2, i=1), row(n=3, i=2, ok=True)]]
+    for count, later in ((1, None), (2, [3])):
+        wanted = [{"k": None, "none": None, "later": later}]
+        data = [each for batch in batches[:count] for each in batch]
+        assert table(query(interpreted, sql, data)) == wanted
+        assert combined(interpreted, sql, batches[:count], tmp_path / str(count)) == wanted
+
+
 MOST, WIDE, NEAR = 2**63 - 1, f"{'9' * 36}.99", f"6{'0' * 35}"
 NEGATIVE_NAN = -math.nan  # what 0.0 / 0.0 is on many processors
 

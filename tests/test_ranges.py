@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -201,6 +202,21 @@ def test_one_file_is_taken_whatever_its_size(tmp_path: Path) -> None:
     commit(tmp_path, 0, [(1000, 1000), (1, 1)])
     found = take(tmp_path, START, max_rows=1, max_bytes=1)
     assert found is not None and names(found) == ["v0-0.parquet"] and found.rows == 1000
+
+
+def test_a_commit_without_files_is_passed_after_one_that_is_too_large(tmp_path: Path) -> None:
+    asked: list[list[str]] = []
+
+    def parting(files: Sequence[str]) -> set[int]:
+        asked.append([Path(file).name for file in files])
+        return set()
+
+    commit(tmp_path, 0, [(1000, 1)])
+    commit(tmp_path, 1, [])
+    commit(tmp_path, 2, [(1, 1)])
+    found = ranges.take(tmp_path, "silver.t", START, max_rows=10, max_bytes=10**9, parting=parting)
+    assert found is not None and names(found) == ["v0-0.parquet"] and found.upto.newest == 1
+    assert asked == [["v0-0.parquet"], ["v2-0.parquet"]], "files are looked into, so there have to be some"
 
 
 def test_bytes_bound_a_take(tmp_path: Path) -> None:

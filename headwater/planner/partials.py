@@ -124,7 +124,8 @@ def combine(
         connection.register("fresh", fresh)
         kinds = dict(connection.execute("SELECT column_name, column_type FROM (DESCRIBE held)").fetchall())
         values = ", ".join(
-            f"CAST({value} AS {kinds[name]}) AS {quoted(name)}" for name, value in _values(aggregate, kinds)
+            f"CAST({value} AS {kinds[name]}) AS {quoted(name)}"
+            for name, value in _values(aggregate, held.schema, kinds)
         )
         connection.execute(
             f"CREATE TEMP VIEW parts AS SELECT {names} FROM held "
@@ -197,12 +198,16 @@ def _too_large(
     ]
 
 
-def _values(aggregate: Aggregate, kinds: dict[str, str]) -> list[tuple[str, str]]:
+def _values(aggregate: Aggregate, columns: pa.Schema, kinds: dict[str, str]) -> list[tuple[str, str]]:
     """(column, its value over a group), in order."""
-    found = [(output.name, _value(output, kinds[output.name])) for output in aggregate.outputs]
+    best = {output.name: _best(output, columns) for output in aggregate.outputs if output.k}
+    found = [
+        (output.name, _values_of(best[output.name]) if output.k else _value(output, kinds[output.name]))
+        for output in aggregate.outputs
+    ]
     if PARTIAL in kinds:
         averages = [part for output in aggregate.outputs for part in _averages(output)]
-        parts = averages + [part for output in aggregate.outputs for part in _orders(output)]
+        parts = averages + [part for output in aggregate.outputs for part in _orders(output, best)]
         found.append((PARTIAL, f"struct_pack({', '.join(parts)})"))
     bounds = [(_START, f"min({_START})"), (_END, f"max({_END})")]
     return found + (bounds if aggregate.window else [])
@@ -222,8 +227,6 @@ def _value(output: Output, kind: str) -> str:
         return f"last({name} ORDER BY {by} NULLS FIRST, {name} NULLS FIRST)"
     if output.kind == "min_by":
         return f"first({name} ORDER BY {by} NULLS LAST, {name} NULLS FIRST)"
-    if output.k:
-        return f"list_transform({_best(output)}, lambda pair: pair.value)"
     if output.kind == "sum" and kind.startswith("DECIMAL(38,"):
         scale = int(kind.removeprefix("DECIMAL(38,").rstrip(")"))  # DuckDB's own sum goes a digit too far
         most = f"CAST('{'9' * (38 - scale)}.{'9' * scale}' AS {kind})"
@@ -238,19 +241,39 @@ def _averages(output: Output) -> list[str]:
     return [f"{quoted(f'{output.name}_{each}')} := sum({_part(output, each)})" for each in ("sum", "count")]
 
 
-def _orders(output: Output) -> list[str]:
+def _orders(output: Output, best: dict[str, str]) -> list[str]:
     """The field of `_partial` by which a value is chosen."""
     if output.k:
-        return [f"{quoted(f'{output.name}_by')} := {_best(output)}"]
+        return [f"{quoted(f'{output.name}_by')} := {best[output.name]}"]
     if output.kind not in ("max_by", "min_by"):
         return []
     return [f"{quoted(f'{output.name}_by')} := {output.kind[:3]}({_part(output, 'by')})"]
 
 
-def _best(output: Output) -> str:
-    """The k pairs of value and order that come first, of all that the partial results have."""
-    order = "'DESC', 'NULLS LAST'" if output.kind == "max_by_k" else "'ASC', 'NULLS FIRST'"
-    return f"list_sort(flatten(list({_part(output, 'by')})), {order})[1:{output.k}]"
+def _best(output: Output, columns: pa.Schema) -> str:
+    """The k pairs of value and order that come first, of all partial results; NULL where none has any."""
+    parts = _part(output, "by")
+    pair = columns.field(PARTIAL).type.field(f"{output.name}_by").type.value_type
+    placed = f"lambda one: struct_pack(place := {_placed('one', pair)}, pair := one)"
+    order = "DESC" if output.kind == "max_by_k" else "ASC"
+    placed = f"list_sort(list_transform(flatten(list({parts})), {placed}), '{order}')[1:{output.k}]"
+    return f"CASE WHEN bool_or(len({parts}) > 0) THEN list_transform({placed}, lambda one: one.pair) END"
+
+
+def _values_of(best: str) -> str:
+    return f"list_transform({best}, lambda one: one.value)"
+
+
+def _placed(value: str, kind: pa.DataType) -> str:
+    """What orders values as Spark does: NULL comes before all else, in a struct and in an array, too."""
+    inner = value
+    if pa.types.is_struct(kind):
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        each = [_placed(f"{value}.{quoted(field.name)}", field.type) for field in fields]
+        inner = f"struct_pack({', '.join(f'_{at} := {field}' for at, field in enumerate(each))})"
+    elif pa.types.is_list(kind):
+        inner = f"list_transform({value}, lambda each: {_placed('each', kind.value_type)})"
+    return f"struct_pack(seen := {value} IS NOT NULL, value := {inner})"
 
 
 def _part(output: Output, of: str) -> str:

@@ -166,7 +166,7 @@ class _Step:
     ) -> Iterator[tuple[int, tuple[log.DataFile, ...]]]:
         """Its files after a position, as few at a time as may be, and the number of the first of these."""
         every, first = range(len(self.files)), self._first(at)
-        may = every if parting is None else parting([file.path for file in self.files])
+        may = every if parting is None or not self.files else parting([file.path for file in self.files])
         starts = [index for index in every[first:] if index == first or index in may]
         for start, end in pairwise([*starts, len(self.files)]):
             yield start, self.files[start:end]
