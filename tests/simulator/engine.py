@@ -36,13 +36,13 @@ def simulated(world: World) -> Iterator[Medium]:
 
     def reach(step: str, flow: str) -> None:
         fault = world.step(f"- {step}", flow, is_write=True)
-        if flow in flows.COLUMNS and step in failpoints.STEPS and world.process is not None:
-            mine = [
-                path
-                for path, holder in medium.holders.items()
-                if holder is world.process and path.name == "lease"
+        process = world.process
+        if flow in flows.COLUMNS and step in failpoints.STEPS and process is not None:
+            mine = [path for path, by in medium.holders.items() if by is process and path.name == "lease"]
+            halves = [
+                medium.holders.get(path.with_name("lease.jvm")) for path in mine if path.parts[-3] == flow
             ]
-            assert any(path.parent.parent.name == flow for path in mine), f"{flow}: {step} without its lease"
+            assert process.jvm in halves, f"{flow}: {step} without both halves of its lease"
         if fault is not None and fault.kind in DEADLY:
             world.die()
 

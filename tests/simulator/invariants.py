@@ -40,6 +40,7 @@ class View:
         self._lake = Lake(world.root)
         self._places = self._lake.places()
         self._rows: dict[str, list[dict[str, Any]]] = {}
+        self.end: int | None = None  # how many records of the topic silver has taken, where that is known
 
     def check(self) -> None:
         """Find nothing lost, doubled or half there."""
@@ -71,6 +72,7 @@ class View:
         direct = [row["offset"] for row in rows if row["try"] >= 0]
         back = [row["offset"] for row in rows if row["try"] < 0]
         if end is not None:
+            self.end = end
             taken = sorted([*direct, *(at for at in held if at < end)])
             assert taken == list(range(end)), f"silver and its quarantine have {taken}, of {end} records"
         assert _once(back) and {*back} <= {*held}, f"replayed {back}, of {sorted(held)}"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from headwater.errors import HeadwaterError, LeaseError
 from headwater.project.definitions import Limits
-from headwater.storage import lease
 from headwater.storage.lake import Lake
+from headwater.storage.lease import Lease
 
 from . import flows
 from .actors import Running, rebuild, replay
@@ -134,7 +134,9 @@ class _Schedule:
         if shape.restored:
             self._put_back()
         last = self._runs[-1]
-        if not last.is_whole or shape.restored or shape.rebuilds or shape.replays:
+        if last.is_whole and not shape.restored and not shape.replays:
+            check_all(world, project, expired=project.retention is not None)
+        if not last.is_whole or shape.restored or shape.replays or shape.rebuilds:
             last = self._drain()
         if last.refused:
             assert shape.restored not in ("", "lake"), f"refused: {last.refused[0]!r}"
@@ -209,16 +211,19 @@ class _Schedule:
         ]
         for path in held:
             if self._medium.holders.get(path) is paused and paused.until > self._world.seconds:
-                try:
-                    Lease = lease.Lease("other", path.parent)  # noqa: N806
-                except LeaseError:
-                    continue
-                assert paused.until <= self._world.seconds, f"{Lease} of who is paused"
+                with suppress(LeaseError):
+                    Lease("another", path.parent).release()
+                    assert paused.until <= self._world.seconds, f"{path} is held by who is paused"
 
     def _look(self) -> None:
+        seen = 0
         for _ in range(self._draw.randint(1, 3)):
             self._world.sleep(self._draw.choice([0.05, 0.2, 0.5, 2.0]))
-            View(self._world, self._shape.project).check()
+            view = View(self._world, self._shape.project)
+            view.check()
+            end = seen if view.end is None else view.end
+            assert end >= seen, f"a reader has seen {seen} records in silver, and then {end}"
+            seen = end
 
     def _later(self, do: Callable[[World, Project], None]) -> None:
         self._world.sleep(self._draw.choice([0.1, 0.4, 1.0]))
@@ -254,6 +259,7 @@ class _Schedule:
         running = Running(self._world, project, process, upkeep)
         self._world.begin(process, "main", running)
         self._world.run()
+        assert running.is_begun, "all others have ended, and their leases are not free"
         return running
 
 
