@@ -4,7 +4,7 @@ ARGS ?=
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench torture
+.PHONY: help setup demo test check bench torture mutants
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,3 +29,6 @@ bench: setup ## measure throughput and freshness
 
 torture: setup ## run the long tests with real kills, two files at a time: two hours
 	@$(BIN)/pytest -m torture -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+mutants: setup ## plant each defect of tests/mutants in a copy, and see whether the simulator or its test finds it
+	@$(BIN)/python -m tests.mutants $(ARGS)

@@ -40,6 +40,7 @@ for variable, options in {
 def pytest_addoption(parser: pytest.Parser) -> None:
     about = "write what each file took to tests/durations.json, by which the longest run first"
     parser.addoption("--note-durations", action="store_true", help=about)
+    parser.addoption("--seed", type=int, help="run the simulator's schedule of this seed, and no others")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 from raising import raises_code
 
 from headwater.common.report import Account
@@ -307,3 +308,17 @@ def test_checkpoints_are_so_many_commits_apart(tmp_path: Path, every: int, expec
         table.checkpoint(every)
     written = sorted((table.place.path / "_delta_log").glob("*.checkpoint.parquet"))
     assert [int(path.name[:20]) for path in written] == expected
+
+
+def test_a_sum_that_outgrows_its_type_is_not_committed(tmp_path: Path) -> None:
+    columns = pa.schema([("k", pa.string()), ("total", pa.int64())])
+    sums = Aggregate((Output("k", "key"), Output("total", "sum")), window="")
+    table = Target(Lake(tmp_path).create("gold.x", columns, properties={}))
+    for sequence, n in enumerate((2**63 - 1, 10)):
+        rows, identity = pa.table([["a"], [n]], schema=columns), Identity("gold.x", 1, sequence, {})
+        if n == 10:
+            with pytest.raises(DeltaError):
+                table.merge(rows, sums.keys, sums.merged(rows.schema), identity)
+        else:
+            table.merge(rows, sums.keys, sums.merged(rows.schema), identity)
+    assert table.version == 1 and table.held(columns).to_pylist() == [{"k": "a", "total": 2**63 - 1}]

@@ -75,7 +75,7 @@ def forget_uncommitted(
     begun = [intent for file in intents if (intent := file.read()) is not None]
     for staged in (intent.staged or {} for intent in begun):
         known |= {str(table / path) for paths in staged.values() for path in paths}
-    at_work = () if alone else tuple(f"{intent.batch}-" for intent in begun)
+    at_work = () if alone else tuple(f"{intent.batch}-" for intent in begun if not intent.sealed)
     files = size = 0
     for path in store.of(table).below(table, ".parquet"):
         below = path.relative_to(table)

@@ -1,0 +1,92 @@
+"""The store of files: what it promises to those who write logs, notes and locks through it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from raising import raises_code
+
+from headwater.storage import log, store
+from headwater.storage.lake import Lake
+
+COLUMNS = pa.schema([("n", pa.int64())])
+
+
+def test_a_name_is_taken_once(tmp_path: Path) -> None:
+    there, file = store.of(tmp_path), tmp_path / "a.json"
+    there.put_new(file, b"first")
+    with pytest.raises(FileExistsError):
+        there.put_new(file, b"second")
+    assert there.get(file) == b"first" and os.listdir(tmp_path) == ["a.json"]
+    there.put(file, b"third")
+    assert there.get(file) == b"third" and there.entry(file).size == 5
+
+
+def test_what_is_put_is_never_half_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there, file = store.of(tmp_path), tmp_path / "a.json"
+    there.put(file, b"before")
+    seen = []
+    replace = os.replace
+
+    def look(half: Path, path: Path) -> None:
+        seen.append((path.read_bytes(), half.read_bytes()))
+        replace(half, path)
+
+    monkeypatch.setattr(os, "replace", look)
+    there.put(file, b"after")
+    assert seen == [(b"before", b"after")] and file.read_bytes() == b"after"
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    there, file = store.of(tmp_path), tmp_path / "none" / "a"
+    for look in (there.get, there.entry):
+        with pytest.raises(FileNotFoundError):
+            look(file)
+    with pytest.raises(FileNotFoundError):
+        there.rename(file, tmp_path / "b")
+    assert not there.exists(file) and there.names(file.parent) == []
+    assert there.find(file.parent, "*") == there.below(file.parent, "") == []
+    there.delete(file)
+    there.delete_all(file.parent)
+    there.drop_empty(file.parent)
+
+
+def test_what_is_below_a_folder(tmp_path: Path) -> None:
+    there = store.of(tmp_path)
+    there.make(tmp_path / "x" / "y")
+    for name in ("x/a.parquet", "x/y/b.parquet", "x/y/c.json"):
+        there.put(tmp_path / name, b"")
+    assert sorted(there.below(tmp_path, ".parquet")) == [
+        tmp_path / "x/a.parquet",
+        tmp_path / "x/y/b.parquet",
+    ]
+    assert there.find(tmp_path, "*/*.parquet") == [tmp_path / "x/a.parquet"]
+    there.drop_empty(tmp_path / "x")
+    there.rename(tmp_path / "x", tmp_path / "z")
+    assert sorted(there.names(tmp_path / "z")) == ["a.parquet", "y"]
+    there.delete_all(tmp_path / "z")
+    assert there.names(tmp_path) == []
+
+
+def test_a_lock_has_one_holder(tmp_path: Path) -> None:
+    there, path = store.of(tmp_path), tmp_path / "flows" / "lease"
+    with there.lock(path) as mine:
+        assert mine.take()
+        mine.note(b"a long note")
+        mine.note(b"mine")
+        assert path.read_bytes() == b"mine"
+        with there.lock(path) as other:
+            assert not other.take() and not other.take(within=0.02)
+    with there.lock(path) as other:
+        assert other.take()
+
+
+def test_an_entry_of_a_log_is_never_written_over_another(tmp_path: Path) -> None:
+    place = Lake(tmp_path).create("bronze.r", COLUMNS, properties={})
+    before = log.read(place.path, 0)
+    with raises_code("WRITTEN_BY_OTHERS", file=place.path / "_delta_log" / f"{0:020d}.json"):
+        log.write(place.path, 0, [{"commitInfo": {"timestamp": 1, "operation": "WRITE"}}])
+    assert log.read(place.path, 0) == before
