@@ -35,6 +35,7 @@ from headwater.cli import (
     savepoint,
     state,
     status,
+    verify,
 )
 from headwater.common import interrupts
 from headwater.errors import HeadwaterError
@@ -51,6 +52,7 @@ app.command("maintain")(maintain.maintain)
 app.command("backfill")(backfill.backfill)
 app.command("accept-gap")(accept_gap.accept_gap)
 app.command("reconcile")(reconcile.reconcile)
+app.command("verify")(verify.verify)
 app.add_typer(savepoint.app, name="savepoint")
 app.command("copy")(copy.copy)
 app.command("demo")(demo.demo)

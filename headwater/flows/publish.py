@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from headwater.common import json_file, scratch
 from headwater.common.diff import same
@@ -30,7 +29,7 @@ from headwater.flows.context import Context
 from headwater.flows.reporting import Reporting
 from headwater.flows.turns import take_turns
 from headwater.project.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
-from headwater.storage import feed, log
+from headwater.storage import feed, log, stored
 from headwater.storage.lake import Lake, Place, files
 from headwater.storage.target import GONE
 
@@ -221,7 +220,7 @@ class PublishFlow:
 
     def _held(self, table: Path, version: int) -> pa.Table:
         """The rows of a version; columns that it has not are NULL."""
-        return ds.dataset(files(table, version), schema=self._columns).to_table()
+        return stored.rows(files(table, version), self._columns)
 
     def _rows(self, commit: log.Commit, table: Path) -> pa.Table:
         """What the commit changed: the table's columns, and `_change`."""

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from headwater.errors import CommitError
+from headwater.errors import CommitError, DamageError
 from headwater.errors.causes import first_line
 
 LOG = "_delta_log"
@@ -66,9 +66,9 @@ def actions(table: Path, version: int) -> list[dict[str, Any]]:
             hint="rebuild the tables below",
         ) from None
     except ValueError as e:
-        raise _damaged(table, file, first_line(e)) from None
+        raise damaged(table, file, first_line(e)) from None
     if not found:
-        raise _damaged(table, file, "it is empty")
+        raise damaged(table, file, "it is empty")
     return found
 
 
@@ -100,11 +100,11 @@ def _mend(table: Path, version: int | None, why: str) -> None:
         actions(table, oldest)
     checkpoint, hint = entry(table, oldest).with_suffix(_CHECKPOINT), table / LOG / "_last_checkpoint"
     if _is_whole(checkpoint) or not (checkpoint.exists() or hint.exists()):
-        raise _damaged(table, table / LOG, why)
+        raise damaged(table, table / LOG, why)
     for at in range(oldest):
         if not entry(table, at).exists():
             lost = checkpoint if checkpoint.exists() else entry(table, oldest - 1)
-            raise _damaged(table, lost, "it is no Parquet" if lost == checkpoint else "it is gone")
+            raise damaged(table, lost, "it is no Parquet" if lost == checkpoint else "it is gone")
     checkpoint.unlink(missing_ok=True)
     hint.unlink(missing_ok=True)
 
@@ -129,7 +129,8 @@ def _gone(table: Path) -> CommitError:
     )
 
 
-def _damaged(table: Path, file: Path, why: str) -> CommitError:
+def damaged(table: Path, file: Path, why: str) -> CommitError:
+    """That a file of a table's log can't be read, and what to do."""
     name = name_of(table)
     return CommitError(
         f"{name}: {file} can't be read: {why}",
@@ -137,6 +138,19 @@ def _damaged(table: Path, file: Path, why: str) -> CommitError:
         table=name,
         file=file,
         hint=_way_out(name),
+    )
+
+
+def damaged_file(file: Path, why: str) -> DamageError:
+    """That a data file of a table is not what was written, and who says what to do."""
+    table = next((above for above in file.parents if (above / LOG).is_dir()), file.parent)
+    name = name_of(table)
+    return DamageError(
+        f"{name}: {file} {why}",
+        code="FILE_DAMAGED",
+        table=name,
+        file=file,
+        hint=f"headwater verify {name} says what is lost, and the way back",
     )
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from headwater.errors import FlowError
 from headwater.storage import stored
@@ -45,7 +44,7 @@ def read(file: str, columns: pa.Schema) -> pa.Table:
         file: its path.
         columns: of the table; what the file lacks is NULL.
     """
-    found = pq.read_table(file, partitioning=None)
+    found = stored.whole(file)
     rows = stored.fitted(found, columns)
     if _KIND not in found.column_names:
         return rows.append_column(GONE, pa.repeat(False, len(rows)))

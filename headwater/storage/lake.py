@@ -30,7 +30,7 @@ from headwater.common.values import plain
 from headwater.errors import CommitError, DamageError, ProjectError
 from headwater.errors.causes import first_line
 from headwater.runtime import failpoints
-from headwater.storage import delta, log
+from headwater.storage import checksums, delta, log
 from headwater.storage.names import beside
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -188,12 +188,14 @@ class Lake:
                 configuration={"delta.checkpointInterval": "1000000000", **properties},
                 raise_if_key_not_exists=False,
             )
+            checksums.note(place.path, 0)
             return self._register(place)
 
     def begin(self) -> None:
         """Make the catalog of a lake without tables: one that has some, and no catalog, has lost it."""
         if not self.places() and not log.exists(self.catalog):
             DeltaTable.create(self.catalog, schema=Schema.from_arrow(_CATALOG), mode="ignore")
+            checksums.note(self.catalog, 0)
 
     def alone(self) -> AbstractContextManager[None]:
         """Keep other processes from making tables, and from adding to those that several write."""
@@ -232,6 +234,11 @@ class Lake:
                         shutil.rmtree(self.root / folder, ignore_errors=True)
                 file.unlink()
         return found
+
+    def notes(self) -> list[Path]:
+        """The small files of the engine's that end in a checksum: of the lake, and of its flows."""
+        flows = (self.root / "_flows").glob("*/*/*.json")
+        return [*sorted(self.root.glob("*.json")), *sorted(flows)]
 
     def at(self, name: str, generation: int) -> Path:
         """Where a generation of a table lies."""
@@ -275,11 +282,16 @@ class Lake:
                 delta.opened(self.catalog)
             except CommitError:
                 self.catalog.rename(self.catalog.with_name(f"_catalog.{uuid.uuid4().hex[:8]}"))
-        json_file.write(self._noted, {"version": log.head(self.catalog) + 1, "tables": plain(rows)})
+        head = log.head(self.catalog)
+        json_file.write(self._noted, {"version": head + 1, "tables": plain(rows)})
         write_deltalake(
             self.catalog,
             pa.Table.from_pylist(rows, schema=_CATALOG),
             mode="overwrite",
-            commit_properties=CommitProperties(max_commit_retries=0),
+            commit_properties=CommitProperties(
+                custom_metadata={checksums.KEY: checksums.next_says(self.catalog, head, {})},
+                max_commit_retries=0,
+            ),
             post_commithook_properties=NO_HOOKS,
         )
+        checksums.note(self.catalog, head + 1)

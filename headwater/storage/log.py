@@ -94,7 +94,7 @@ def head(table: Path) -> int:
     """
     newest = _heads.get(table, -1)
     if newest < 0 or not delta.entry(table, newest).exists():
-        newest = max(_versions(table), default=-1)
+        newest = max(versions(table), default=-1)
     while newest >= 0 and delta.entry(table, newest + 1).exists():
         newest += 1
     _heads[table] = newest
@@ -103,7 +103,7 @@ def head(table: Path) -> int:
 
 def first(table: Path) -> int:
     """The oldest version whose commit is still in the log; -1 when there is no table."""
-    return min(_versions(table), default=-1)
+    return min(versions(table), default=-1)
 
 
 def commits(table: Path, *, after: int, upto: int) -> Iterator[Commit]:
@@ -221,7 +221,7 @@ def last(flows: Mapping[str, Any], flow: str) -> int:
     return int(flows[flow]["sequence"]) if flow in flows else -1
 
 
-def _versions(table: Path) -> Iterator[int]:
+def versions(table: Path) -> Iterator[int]:
     """The versions whose commits are in the log, in no order."""
     with suppress(FileNotFoundError), os.scandir(table / "_delta_log") as entries:
         for entry in entries:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
-from headwater.storage import delta, stats
+from headwater.storage import delta, stats, stored
 from headwater.storage.lake import Place
 
 _ONE_FILE = "part-00000.parquet"
@@ -60,7 +60,12 @@ class Files:
                 return []
             path.mkdir()
             pq.write_table(
-                rows, path / _ONE_FILE, compression="zstd", use_dictionary=False, store_schema=False
+                rows,
+                path / _ONE_FILE,
+                compression="zstd",
+                use_dictionary=False,
+                store_schema=False,
+                write_page_checksum=True,
             )
             return [_ONE_FILE]
         # Hadoop runs `chmod`, a process, for each folder that it makes itself: make its committer's here.
@@ -79,7 +84,9 @@ class Files:
         path = self.place.path / f"{batch}-{uuid.uuid4().hex}" / _ONE_FILE
         path.parent.mkdir()
         written = 0
-        with pq.ParquetWriter(path, self.columns, compression="zstd", store_schema=False) as writer:
+        with pq.ParquetWriter(
+            path, self.columns, compression="zstd", store_schema=False, write_page_checksum=True
+        ) as writer:
             for group in rows:
                 writer.write_table(group)
                 written += len(group)
@@ -99,12 +106,12 @@ class Files:
 
     def held(self, columns: pa.Schema) -> pa.Table:
         """The rows of the newest version, in memory."""
-        kept = [pq.read_table(file, partitioning=None).cast(columns) for file in self.files()]
+        kept = [stored.whole(file).cast(columns) for file in self.files()]
         return pa.concat_tables(kept) if kept else columns.empty_table()
 
     def read(self, files: list[str]) -> pa.Table:
         """The rows of files that `write` wrote from memory; none of them if there are no files."""
-        found = [pq.read_table(self.place.path / path, partitioning=None) for path in files]
+        found = [stored.whole(str(self.place.path / path)) for path in files]
         return pa.concat_tables(found) if found else pa.table({})
 
     def forget(self, files: list[str]) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -96,6 +97,27 @@ def bounds(rows: pa.Table, keys: Iterable[str]) -> list[str]:
             conditions.append(f"t.{quoted(key)} >= '{_text(ends['min'])}'")
             conditions.append(f"t.{quoted(key)} <= '{_text(ends['max'], up=True)}'")
     return conditions
+
+
+def touched(files: pa.Table, rows: pa.Table, keys: Iterable[str], table: Path) -> list[str]:
+    """The files which a merge of `rows` may write anew, by their bounds: absolute paths.
+
+    Args:
+        files: those of the table, as delta-rs lists them.
+        rows: what is merged.
+        keys: what tells rows apart; those of time leave files out, as in `bounds`.
+        table: the table's folder.
+    """
+    left = files
+    for key in keys:
+        low, high, column = f"min.{key}", f"max.{key}", rows[key]
+        if pa.types.is_timestamp(column.type) and not column.null_count and low in files.column_names:
+            ends, kind = pc.min_max(column), files[low].type
+            apart = pc.or_(
+                pc.greater(left[low], ends["min"].cast(kind)), pc.less(left[high], ends["max"].cast(kind))
+            )
+            left = left.filter(pc.invert(pc.fill_null(apart, False)))
+    return [str(table / unquote(path)) for path in left["path"].to_pylist()]
 
 
 def _end(found: Any, side: str) -> Any:

@@ -137,7 +137,7 @@ class Target(OpenTable):
                 post_commithook_properties=NO_HOOKS,
             )
 
-        return self._commit(commit, identity)
+        return self._commit(commit, identity, [add.path for add in adds if add is not None])
 
     def merge(
         self, rows: pa.Table, keys: tuple[str, ...], merged: Mapping[str, str], identity: Identity
@@ -202,6 +202,9 @@ class Target(OpenTable):
             )
             done.update(whens(merger).execute())
 
+        self.check(
+            stats.touched(pa.table(self._table.get_add_actions(flatten=True)), rows, keys, self.place.path)
+        )
         version = self._commit(commit, identity)
         copied = int(done["num_target_rows_copied"])
         if self._layers.due(copied, len(rows)) and (column := layers.column(keys, self.columns)) is not None:
@@ -211,6 +214,7 @@ class Target(OpenTable):
     def _part(self, version: int, time: str, copied: int) -> None:
         """Part the rows of the files that a commit wrote by a column of time; see `layers`."""
         files, columns = [file.path for file in log.read(self.place.path, version).added], self.columns
+        self.check(files)
         rows = pa.concat_tables(stored.read(file, columns) for file in files).sort_by(time)
         starts = layers.starts(rows[time])
         self._layers.done(copied, len(rows) - starts[-1], len(rows))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from headwater.storage import log
+from headwater.storage import checksums, log
 from headwater.storage.intent import IntentFile
 
 UNCOMMITTED = timedelta(hours=1)
@@ -45,6 +45,7 @@ def clean(table: Path, *, upto: int, before: datetime) -> Cleaned:
     kept = next((v for v in sorted(checkpoints, reverse=True) if log.read(table, v).at <= before), None)
     if kept is None:
         return Cleaned()
+    checksums.ensure(table, kept)  # it says those of the commits that go
     files = size = 0
     for commit in log.commits(table, after=first - 1, upto=kept - 1):
         for path in (*commit.left, *(change.path for change in commit.changes)):
