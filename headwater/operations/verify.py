@@ -127,6 +127,8 @@ def _table(name: str, lake: Lake, places: Mapping[str, Place], checked: Checked)
     """One table, and the notes of its flow."""
     watch = Stopwatch()
     found, owner = _read(places[name].path, checked), _owner(name, places)
+    if found.damages and (now := lake.places().get(name, places[name])) != places[name]:
+        found = _read(now.path, checked)  # it was swapped meanwhile
     damages = [_damaged(one, owner) for one in found.damages]
     notes = _notes(name, lake.root, [file for file in lake.notes() if _flow(lake, file) == name])
     return Verified(

@@ -185,7 +185,7 @@ def ensure(table: Path, version: int) -> None:
     if beside(table, version).exists():
         return
     made = {
-        "checkpoint": of(delta.entry(table, version).with_suffix(".checkpoint.parquet")),
+        "checkpoint": of(delta.checkpoint(table, version)),
         "hint": of(table / delta.LOG / "_last_checkpoint") if log.checkpoint(table)[0] == version else None,
         "files": Kept.read(table, version).files,
     }

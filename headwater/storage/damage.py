@@ -156,8 +156,11 @@ class _Reading:
                     known[0] = checksum if known[0] is None else known[0]
                 if newest is None:
                     newest, hint = Kept(version, beside["files"]), beside["hint"]
-        last = self._log / "_last_checkpoint"
-        if last.exists() and newest is not None and not log.checkpoint(self._table)[0] > newest.version:
+        last, (said, _) = self._log / "_last_checkpoint", log.checkpoint(self._table)
+        is_being_made = (
+            said > newest.version and delta.checkpoint(self._table, said).exists() if newest else True
+        )
+        if newest is not None and not is_being_made:
             self._compare(last, "checkpoint", hint, newest.version)
         return newest
 

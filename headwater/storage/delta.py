@@ -46,6 +46,11 @@ def entry(table: Path, version: int) -> Path:
     return table / LOG / f"{version:020d}.json"
 
 
+def checkpoint(table: Path, version: int) -> Path:
+    """Where the log has a checkpoint of a version, if it has one."""
+    return entry(table, version).with_suffix(_CHECKPOINT)
+
+
 def actions(table: Path, version: int) -> list[dict[str, Any]]:
     """What the commit of a version says.
 
@@ -84,7 +89,7 @@ def _replayed(table: Path, version: int | None) -> Iterator[int]:
         version = max((int(file.stem) for file in (table / LOG).glob(_ENTRIES)), default=-1)
     while entry(table, version).exists():
         yield version
-        if entry(table, version).with_suffix(_CHECKPOINT).exists():
+        if checkpoint(table, version).exists():
             return
         version -= 1
 
@@ -98,14 +103,14 @@ def _mend(table: Path, version: int | None, why: str) -> None:
     oldest = 0
     for oldest in _replayed(table, version):
         actions(table, oldest)
-    checkpoint, hint = entry(table, oldest).with_suffix(_CHECKPOINT), table / LOG / "_last_checkpoint"
-    if _is_whole(checkpoint) or not (checkpoint.exists() or hint.exists()):
+    whole, hint = checkpoint(table, oldest), table / LOG / "_last_checkpoint"
+    if _is_whole(whole) or not (whole.exists() or hint.exists()):
         raise damaged(table, table / LOG, why)
     for at in range(oldest):
         if not entry(table, at).exists():
-            lost = checkpoint if checkpoint.exists() else entry(table, oldest - 1)
-            raise damaged(table, lost, "it is no Parquet" if lost == checkpoint else "it is gone")
-    checkpoint.unlink(missing_ok=True)
+            lost = whole if whole.exists() else entry(table, oldest - 1)
+            raise damaged(table, lost, "it is no Parquet" if lost == whole else "it is gone")
+    whole.unlink(missing_ok=True)
     hint.unlink(missing_ok=True)
 
 
