@@ -73,7 +73,8 @@ def note(table: Path, version: int) -> dict[str, Any]:
     content = delta.entry(table, version).read_bytes()
     actions = [json.loads(line) for line in content.splitlines() if line]
     told = said(actions).get("files", {})
-    files = {path: of(table / path) for path, _ in added(actions) if path not in told}
+    untold = [path for path, _ in added(actions) if path not in told]
+    files = {path: of(table / path) for path in untold if (table / path).exists()}
     made = {"version": version, "entry": zlib.crc32(content), "files": files}
     json_file.write(table / delta.LOG / NEWEST, made)
     return made
@@ -153,10 +154,12 @@ def next_says(
 
     Args:
         table: the table.
-        version: the newest one.
+        version: the newest one; -1: there is none.
         files: the checksums of the files that it adds, as far as they are known.
         before: the note on that version, if it is at hand.
     """
+    if version < 0:
+        return json.dumps({"files": files})
     if before is None:
         with suppress(DamageError):  # `headwater verify` names it
             before = newest(table)
