@@ -121,3 +121,17 @@ def test_a_command_never_ends_in_a_traceback(fails: str, code: str) -> None:
         kept = Path(line.split()[-2])
         assert "ZeroDivisionError" in line and "Traceback" in kept.read_text()
         kept.unlink()
+
+
+def test_a_damaged_file_that_spark_reads_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(1000).coalesce(1).write.parquet(str(tmp_path / "a"))
+    (file,) = (tmp_path / "a").glob("*.parquet")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 3] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(Exception, match="FAILED_READ_FILE") as raised:
+        spark.read.parquet(str(file)).collect()
+    said, text = data_of(raised.value), describe(raised.value)
+    assert said is not None and (said["code"], said["file"]) == ("FILE_DAMAGED", str(file))
+    assert text.startswith(f"{file} can't be read: ParquetDecodingException: could not verify page integrity")
+    assert text.endswith("; headwater verify says whose it is, what is lost, and the way back")

@@ -37,6 +37,7 @@ from headwater.cli import (
     savepoint,
     state,
     status,
+    verify,
 )
 from headwater.common import interrupts
 from headwater.errors import HeadwaterError
@@ -57,6 +58,7 @@ app.command("maintain")(maintain.maintain)
 app.command("backfill")(backfill.backfill)
 app.command("accept-gap")(accept_gap.accept_gap)
 app.command("reconcile")(reconcile.reconcile)
+app.command("verify")(verify.verify)
 app.add_typer(savepoint.app, name="savepoint")
 app.command("copy")(copy.copy)
 app.command("demo")(demo.demo)

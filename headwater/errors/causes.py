@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from headwater.errors import BrokerError, BrokerUnavailable, Data, FlowError, HeadwaterError, SetupError
+from headwater.errors import (
+    BrokerError,
+    BrokerUnavailable,
+    DamageError,
+    Data,
+    FlowError,
+    HeadwaterError,
+    SetupError,
+)
 
 if TYPE_CHECKING:
     from headwater.errors.codes import Code
@@ -79,7 +87,14 @@ _KNOWN = (
         re.compile(r"UnknownHostException|No resolvable bootstrap urls|code=_RESOLVE\b"),
         "mend the name (`bootstrap.servers` in conf/<env>.yaml), or see that names are resolved here",
     ),
+    _Known(
+        DamageError,
+        "FILE_DAMAGED",
+        re.compile(r"FAILED_READ_FILE\.NO_HINT\]"),
+        "headwater verify says whose it is, what is lost, and the way back",
+    ),
 )
+_READ = re.compile(r"while reading file (?:file:/*)?(/.+?)\.\s+SQLSTATE")  # Spark's words
 
 
 def known(error: Exception) -> HeadwaterError | None:
@@ -90,8 +105,10 @@ def known(error: Exception) -> HeadwaterError | None:
     text = "\n".join(f"{kind}: {message}" for kind, message in chain)
     for found in _KNOWN:
         if found.said.search(text):
-            file = getattr(error, "filename", None)
-            return found.kind(_line(*chain[-1]), code=found.code, file=file, hint=found.hint)
+            file, said = getattr(error, "filename", None), _line(*chain[-1])
+            if read := _READ.search(text) if found.code == "FILE_DAMAGED" else None:
+                file, said = read[1], f"{read[1]} can't be read: {said}"
+            return found.kind(said, code=found.code, file=file, hint=found.hint)
     return None
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql.types import StructType
 
@@ -81,7 +80,7 @@ def broken(
 
 def parts(files: Sequence[str], columns: StructType) -> Iterator[pa.Table]:
     """The rows of files, a bounded number at a time."""
-    for batch in ds.dataset(list(files), schema=stored.schema(columns)).to_batches(batch_size=FEW):
+    for batch in stored.dataset(files, stored.schema(columns)).to_batches(batch_size=FEW):
         if batch.num_rows:
             yield pa.Table.from_batches([batch])
 

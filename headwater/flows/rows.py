@@ -20,7 +20,6 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -169,7 +168,7 @@ def are_few(files: Sequence[str], rows: int) -> bool:
 
 def read(files: Sequence[str], columns: StructType) -> pa.Table:
     """The rows of files, in memory."""
-    return ds.dataset(list(files), schema=stored.schema(columns)).to_table()
+    return stored.rows(files, stored.schema(columns))
 
 
 class FewRows:

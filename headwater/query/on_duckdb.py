@@ -24,6 +24,7 @@ from headwater.query import params as parameters
 from headwater.query import past
 from headwater.query.result import Result
 from headwater.query.sources import Source, Sources
+from headwater.storage import checksums
 from headwater.storage.names import PARTIAL
 
 # Table functions that make rows of what they are given, or tell what is in this DuckDB.
@@ -65,6 +66,7 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
 
     Raises:
         QueryError: it is refused, or DuckDB can't do it.
+        DamageError: DuckDB can't do it, and a file that it read is not what was written.
     """
     with _locked(sources) as connection, interrupts.stopping(connection.interrupt):
         statement, named = checked(connection, sources, sql)
@@ -75,6 +77,9 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
             _make_views(connection, named or sources.tables.values(), versions, alone=bool(named))
             rows = connection.execute(statement, dict(params)).fetchall()
         except duckdb.Error as e:
+            for table in named:
+                if table.is_delta:
+                    checksums.check(table.path, versions.get(table.name))
             raise QueryError(reason(e), code="QUERY_FAILED") from None
         return Result(tuple(str(column[0]) for column in connection.description or ()), rows)
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from headwater.errors import CommitError
+from headwater.errors import CommitError, DamageError
 from headwater.errors.causes import first_line
 from headwater.storage import store
 
@@ -56,6 +56,11 @@ def versions(table: Path) -> Iterator[int]:
             yield int(name[:20])
 
 
+def checkpoint(table: Path, version: int) -> Path:
+    """Where the log has a checkpoint of a version, if it has one."""
+    return entry(table, version).with_suffix(_CHECKPOINT)
+
+
 def actions(table: Path, version: int) -> list[dict[str, Any]]:
     """What the commit of a version says.
 
@@ -76,9 +81,9 @@ def actions(table: Path, version: int) -> list[dict[str, Any]]:
             hint="rebuild the tables below",
         ) from None
     except ValueError as e:
-        raise _damaged(table, file, first_line(e)) from None
+        raise damaged(table, file, first_line(e)) from None
     if not found:
-        raise _damaged(table, file, "it is empty")
+        raise damaged(table, file, "it is empty")
     return found
 
 
@@ -95,7 +100,7 @@ def _replayed(table: Path, version: int | None) -> Iterator[int]:
     exists = store.of(table).exists
     while exists(entry(table, version)):
         yield version
-        if exists(entry(table, version).with_suffix(_CHECKPOINT)):
+        if exists(checkpoint(table, version)):
             return
         version -= 1
 
@@ -109,15 +114,15 @@ def _mend(table: Path, version: int | None, why: str) -> None:
     oldest = 0
     for oldest in _replayed(table, version):
         actions(table, oldest)
-    checkpoint, hint = entry(table, oldest).with_suffix(_CHECKPOINT), table / LOG / LAST_CHECKPOINT
+    whole, hint = checkpoint(table, oldest), table / LOG / LAST_CHECKPOINT
     there = store.of(table)
-    if _is_whole(checkpoint) or not (there.exists(checkpoint) or there.exists(hint)):
-        raise _damaged(table, table / LOG, why)
+    if _is_whole(whole) or not (there.exists(whole) or there.exists(hint)):
+        raise damaged(table, table / LOG, why)
     for at in range(oldest):
         if not there.exists(entry(table, at)):
-            lost = checkpoint if there.exists(checkpoint) else entry(table, oldest - 1)
-            raise _damaged(table, lost, "it is no Parquet" if lost == checkpoint else "it is gone")
-    there.delete(checkpoint)
+            lost = whole if there.exists(whole) else entry(table, oldest - 1)
+            raise damaged(table, lost, "it is no Parquet" if lost == whole else "it is gone")
+    there.delete(whole)
     there.delete(hint)
 
 
@@ -141,7 +146,8 @@ def _gone(table: Path) -> CommitError:
     )
 
 
-def _damaged(table: Path, file: Path, why: str) -> CommitError:
+def damaged(table: Path, file: Path, why: str) -> CommitError:
+    """That a file of a table's log can't be read, and what to do."""
     name = name_of(table)
     return CommitError(
         f"{name}: {file} can't be read: {why}",
@@ -149,6 +155,19 @@ def _damaged(table: Path, file: Path, why: str) -> CommitError:
         table=name,
         file=file,
         hint=_way_out(name),
+    )
+
+
+def damaged_file(file: Path, why: str) -> DamageError:
+    """That a data file of a table is not what was written, and who says what to do."""
+    table = next((above for above in file.parents if (above / LOG).is_dir()), file.parent)
+    name = name_of(table)
+    return DamageError(
+        f"{name}: {file} {why}",
+        code="FILE_DAMAGED",
+        table=name,
+        file=file,
+        hint=f"headwater verify {name} says what is lost, and the way back",
     )
 
 

@@ -21,7 +21,6 @@ from headwater.storage.target import GONE
 _KIND = "_change_type"
 _BEFORE = "update_preimage"
 PIECE = 50_000  # rows
-_BUFFER = 1 << 18  # bytes of a column that are read at a time
 
 
 def files(commit: Commit, table: Path) -> tuple[DataFile, ...]:
@@ -48,12 +47,12 @@ def read(file: str, columns: pa.Schema) -> pa.Table:
         file: its path.
         columns: of the table; what the file lacks is NULL.
     """
-    return _since(pq.read_table(file, partitioning=None), columns)
+    return _since(stored.whole(file), columns)
 
 
 def pieces(file: str, columns: pa.Schema) -> Iterator[pa.Table]:
     """The same rows in the same order, some at a time."""
-    with pq.ParquetFile(file, buffer_size=_BUFFER) as found:
+    with stored.opened(file) as found:
         for batch in found.iter_batches(PIECE):
             yield _since(pa.Table.from_batches([batch]), columns)
 
@@ -63,7 +62,7 @@ def count(file: str) -> int:
     kinds = [name for name in pq.read_schema(file).names if name == _KIND]
     if not kinds:
         return int(pq.read_metadata(file).num_rows)
-    with pq.ParquetFile(file, buffer_size=_BUFFER) as found:
+    with stored.opened(file) as found:
         parts = found.iter_batches(PIECE, columns=kinds)
         return sum(
             pc.sum(pc.not_equal(part[_KIND].cast(pa.string()), _BEFORE)).as_py() or 0 for part in parts

@@ -16,6 +16,7 @@ from headwater.errors import DamageError
 from headwater.storage import store
 
 _CHECKSUM = re.compile(rb', "checksum": "([0-9a-f]{8})"}\Z')
+_ALIKE = re.compile(rb': "[0-9a-f]{8}"}\Z')  # of a name that a byte was changed in
 
 
 def write(file: Path, content: Mapping[str, Any], indent: int | None = None) -> None:
@@ -44,7 +45,9 @@ def read(file: Path, *, table: str | None = None, hint: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(text)
         del found["checksum"]
     except KeyError:
-        return found
+        if not _ALIKE.search(text):
+            return found
+        why = "is not what was written: its checksum has another name"
     except (ValueError, TypeError):
         why = "is empty" if not text.strip(b"\0") else "is not JSON"
     else:

@@ -31,7 +31,7 @@ from headwater.common.values import plain
 from headwater.errors import CommitError, DamageError, ProjectError
 from headwater.errors.causes import first_line
 from headwater.runtime import failpoints
-from headwater.storage import delta, json_file, log, store
+from headwater.storage import checksums, delta, json_file, log, store
 from headwater.storage.names import beside
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -193,6 +193,7 @@ class Lake:
                 raise_if_key_not_exists=False,
             )
             self._store.by_others(place.path, make)
+            checksums.note(place.path, 0)
             return self._register(place)
 
     def begin(self) -> None:
@@ -200,6 +201,7 @@ class Lake:
         if not self.places() and not log.exists(self.catalog):
             make = partial(DeltaTable.create, self.catalog, Schema.from_arrow(_CATALOG), mode="ignore")
             self._store.by_others(self.catalog, make)
+            checksums.note(self.catalog, 0)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -241,6 +243,11 @@ class Lake:
                         self._store.delete_all(self.root / folder)
                 self._store.delete(file)
         return found
+
+    def notes(self) -> list[Path]:
+        """The small files of the engine's that end in a checksum: of the lake, and of its flows."""
+        flows = (self.root / "_flows").glob("*/*/*.json")
+        return [*sorted(self.root.glob("*.json")), *sorted(flows)]
 
     def at(self, name: str, generation: int) -> Path:
         """Where a generation of a table lies."""
@@ -285,13 +292,18 @@ class Lake:
                 catalog = delta.opened(self.catalog)
             except CommitError:
                 self._store.rename(self.catalog, self.catalog.with_name(f"_catalog.{uuid.uuid4().hex[:8]}"))
-        json_file.write(self._noted, {"version": log.head(self.catalog) + 1, "tables": plain(rows)})
+        head = log.head(self.catalog)
+        json_file.write(self._noted, {"version": head + 1, "tables": plain(rows)})
         write = partial(
             write_deltalake,
             catalog,
             pa.Table.from_pylist(rows, schema=_CATALOG),
             mode="overwrite",
-            commit_properties=CommitProperties(max_commit_retries=0),
+            commit_properties=CommitProperties(
+                custom_metadata={checksums.KEY: checksums.next_says(self.catalog, head, {})},
+                max_commit_retries=0,
+            ),
             post_commithook_properties=NO_HOOKS,
         )
         self._store.by_others(self.catalog, write)
+        checksums.note(self.catalog, head + 1)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError
 
 from headwater.errors import CommitError
-from headwater.storage import delta, log
+from headwater.storage import checksums, delta, log
+from headwater.storage.checksums import Kept
 from headwater.storage.identity import Identity, recorded
 from headwater.storage.lake import NO_HOOKS, Place, readers
 from headwater.storage.parquet import Files
@@ -47,6 +49,8 @@ class OpenTable(Files):
         self._checkpoint = log.checkpoint(place.path)
         self._mutex = threading.Lock()
         self._marked = self._mark()
+        self._kept: Kept | None = None
+        self._noted: dict[str, Any] | None = None  # of the newest version
 
     def _is_the_newest(self) -> bool:
         """Whether nobody else has committed to the table, made it anew, or put another in its place."""
@@ -77,8 +81,25 @@ class OpenTable(Files):
         """
         last, size = self._checkpoint
         if self.version - last >= max(every, size // CHECKPOINT_SHARE):
-            self._store.by_others(self.place.path, delta.opened(self.place.path).create_checkpoint)
+            checksums.checkpoint(self.place.path)
             self._checkpoint = log.checkpoint(self.place.path)
+
+    def check(self, files: Iterable[str]) -> None:
+        """Check that files of the table are what was written, before what they hold is written anew.
+
+        Args:
+            files: their absolute paths.
+
+        Raises:
+            DamageError: one is not.
+        """
+        table = self.place.path
+        with self._mutex:
+            if self._kept is None or self._kept.version + 1 < log.first(table):  # what it lacks is gone
+                self._kept = Kept.read(table, self.version)
+            self._kept.follow(table, self.version)
+            known = self._kept.known(os.path.relpath(file, table) for file in files)
+        checksums.compare(table, known)
 
     def cluster(self, by: Sequence[str]) -> None:
         """Have merges and compaction put rows together by these columns; by none: by a time, if there is one.
@@ -107,12 +128,17 @@ class OpenTable(Files):
         if not wanted.items() <= self._table.metadata().configuration.items():
             self._commit(commit)
 
-    def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity | None = None) -> int:
-        """Commit a batch, or what is none; the new version."""
+    def _commit(
+        self,
+        commit: Callable[[CommitProperties], None],
+        identity: Identity | None = None,
+        files: Sequence[str] = (),
+    ) -> int:
+        """Commit a batch, which adds these files below the table, or what is none; the new version."""
         with self._mutex:  # maintenance commits, too, and says what has expired
             flows = recorded(self.flows, identity) if identity else self.flows
             properties = CommitProperties(
-                custom_metadata={log.IDENTITY_KEY: json.dumps(flows)},
+                custom_metadata={log.IDENTITY_KEY: json.dumps(flows), checksums.KEY: self._says(files)},
                 app_transactions=[Transaction(identity.flow, identity.sequence)] if identity else [],
                 max_commit_retries=0,
             )
@@ -129,11 +155,18 @@ class OpenTable(Files):
                 ) from e
             self._follow()
             self.flows = flows
+            self._noted = checksums.note(self.place.path, self.version)
             return self.version
 
     def _put(self, actions: Sequence[Mapping[str, Any]]) -> None:
-        log.write(self.place.path, self.version + 1, actions)
+        said, *others = actions
+        info = {
+            **said["commitInfo"],
+            checksums.KEY: self._says([path for path, _ in checksums.added(others)]),
+        }
+        log.write(self.place.path, self.version + 1, [{"commitInfo": info}, *others])
         self._follow()
+        self._noted = checksums.note(self.place.path, self.version)
 
     def _follow(self) -> None:
         """Be at the version that was just made."""
@@ -144,6 +177,12 @@ class OpenTable(Files):
         """What tells the commit of this version from another table's: of a file, not of what it says."""
         file = delta.entry(self.place.path, self.version).stat()
         return file.st_ino, file.st_mtime_ns
+
+    def _says(self, files: Sequence[str]) -> str:
+        """What the next commit says of checksums, if it adds these files."""
+        table = self.place.path
+        found = {path: checksums.of(table / path) for path in files}
+        return checksums.next_says(table, self.version, found, self._noted)
 
 
 def _anew(place: Place) -> str:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
-from headwater.storage import delta, pruning, stats, store
+from headwater.storage import delta, pruning, stats, store, stored
 from headwater.storage.lake import Place
 from headwater.storage.pruning import Reach
 
@@ -62,7 +62,12 @@ class Files:
                 return []
             path.mkdir()
             pq.write_table(
-                rows, path / _ONE_FILE, compression="zstd", use_dictionary=False, store_schema=False
+                rows,
+                path / _ONE_FILE,
+                compression="zstd",
+                use_dictionary=False,
+                store_schema=False,
+                write_page_checksum=True,
             )
             return [_ONE_FILE]
         # Hadoop runs `chmod`, a process, for each folder that it makes itself: make its committer's here.
@@ -119,12 +124,12 @@ class Files:
             wanted: {column → where its value is to lie}: rows of files that have none such are left out.
         """
         files = self.files() if wanted is None else self.near(wanted)
-        kept = [pq.read_table(file, partitioning=None).cast(columns) for file in files]
+        kept = [stored.whole(file).cast(columns) for file in files]
         return pa.concat_tables(kept) if kept else columns.empty_table()
 
     def read(self, files: list[str]) -> pa.Table:
         """The rows of files that `write` wrote from memory; none of them if there are no files."""
-        found = [pq.read_table(self.place.path / path, partitioning=None) for path in files]
+        found = [stored.whole(str(self.place.path / path)) for path in files]
         return pa.concat_tables(found) if found else pa.table({})
 
     def forget(self, files: list[str]) -> None:
@@ -151,7 +156,9 @@ class Files:
 def _streamed(path: Path, columns: pa.Schema, rows: Iterable[pa.Table]) -> int:
     """Write rows as they come; how many there were."""
     written = 0
-    with pq.ParquetWriter(path, columns, compression="zstd", store_schema=False) as writer:
+    with pq.ParquetWriter(
+        path, columns, compression="zstd", store_schema=False, write_page_checksum=True
+    ) as writer:
         for group in rows:
             writer.write_table(group)
             written += len(group)

@@ -1,11 +1,27 @@
-"""How Spark's columns are stored: timestamps in UTC, and everything nullable, however deep."""
+"""How Spark's columns are stored: timestamps in UTC, and everything nullable, however deep.
+
+And how files are read by Arrow: the checksums of their pages are looked at, as far as they have some.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+
+from headwater.errors.causes import first_line
+from headwater.storage import delta
+
+_CHECKED = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+_BUFFER = 1 << 18  # bytes of a column that are read at a time
 
 
 def schema(columns: StructType) -> pa.Schema:
@@ -18,8 +34,55 @@ def schema(columns: StructType) -> pa.Schema:
 
 
 def read(file: str, columns: pa.Schema) -> pa.Table:
-    """The rows of a file by a table's columns, see `fitted`."""
-    return fitted(pq.read_table(file, partitioning=None), columns)
+    """The rows of a file by a table's columns, see `fitted`.
+
+    Raises:
+        DamageError: it is not what was written.
+    """
+    return fitted(whole(file), columns)
+
+
+def whole(file: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a file as it has them; only some columns, where they are named.
+
+    Raises:
+        DamageError: it is not what was written.
+    """
+    with _damage(file):
+        return pq.read_table(file, columns=columns, partitioning=None, page_checksum_verification=True)
+
+
+@contextmanager
+def opened(file: str) -> Iterator[pq.ParquetFile]:
+    """A file, to be read piece by piece.
+
+    Raises:
+        DamageError: it is not what was written.
+    """
+    with (
+        _damage(file),
+        pq.ParquetFile(file, buffer_size=_BUFFER, page_checksum_verification=True) as found,
+    ):
+        yield found
+
+
+def rows(files: Sequence[str], columns: pa.Schema) -> pa.Table:
+    """The rows of files by a table's columns: NULL in those that a file has not.
+
+    Raises:
+        DamageError: one is not what was written.
+    """
+    try:
+        return dataset(files, columns).to_table()
+    except (OSError, pa.ArrowException):
+        for file in files:
+            whole(file)
+        raise
+
+
+def dataset(files: Sequence[str], columns: pa.Schema) -> ds.Dataset:
+    """The same, to be read in any way."""
+    return ds.dataset(list(files), schema=columns, format=_CHECKED)
 
 
 def fitted(rows: pa.Table, columns: pa.Schema) -> pa.Table:
@@ -43,3 +106,14 @@ def _type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(kind.key_type, _type(kind.item_type))
     return kind
+
+
+@contextmanager
+def _damage(file: str) -> Iterator[None]:
+    """Say which file it is that can't be read."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as e:
+        if isinstance(e, FileNotFoundError) or getattr(e, "errno", None) is not None:  # what the machine says
+            raise
+        raise delta.damaged_file(Path(file), f"can't be read: {first_line(e)}") from None

@@ -129,7 +129,7 @@ class Target(OpenTable):
                 post_commithook_properties=NO_HOOKS,
             )
 
-        return self._commit(commit, identity)
+        return self._commit(commit, identity, [add.path for add in adds if add is not None])
 
     def merge(
         self, rows: pa.Table, keys: tuple[str, ...], merged: Mapping[str, str], identity: Identity
@@ -194,6 +194,7 @@ class Target(OpenTable):
             )
             done.update(whens(merger).execute())
 
+        self.check(self.near(pruning.reaches(rows, keys)))
         version = self._commit(commit, identity)
         copied = int(done["num_target_rows_copied"])
         if by := self.clustered:
@@ -207,6 +208,7 @@ class Target(OpenTable):
     def _part(self, version: int, time: str, copied: int) -> None:
         """Part the rows of the files that a commit wrote by a column of time; see `layers`."""
         files, columns = [file.path for file in log.read(self.place.path, version).added], self.columns
+        self.check(files)
         rows = pa.concat_tables(stored.read(file, columns) for file in files).sort_by(time)
         starts = layers.starts(rows[time])
         self._layers.done(copied, len(rows) - starts[-1], len(rows))
@@ -230,6 +232,7 @@ class Target(OpenTable):
             CommitError: the table is not at the version it was left at: another writer was here.
         """
         columns = self.columns
+        self.check(files)
         sorting = [(name, "ascending") for name in by if pruning.has_bounds(columns.field(name).type)]
         rows = pa.concat_tables(stored.read(file, columns) for file in files).sort_by(sorting)
         size = -(-len(rows) // max(1, len(rows) // layers.CLUSTER))

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headwater.connectors.files.file import File
-from headwater.storage import lake, log
+from headwater.storage import lake, log, stored
 from headwater.storage.lake import Lake
 from headwater.storage.names import ledger_name
 
@@ -92,7 +91,7 @@ class Ledger:
         """The ledger of a table as it is now; empty where there is none."""
         place = lakes.places().get(ledger_name(table))
         files = lake.files(place.path) if place and log.exists(place.path) else []
-        parts = [pq.read_table(file, partitioning=None).cast(LINES) for file in files]
+        parts = [stored.whole(file).cast(LINES) for file in files]
         return cls(pa.concat_tables(parts) if parts else LINES.empty_table())
 
     def add(self, lines: Iterable[dict[str, Any]]) -> None:

@@ -189,9 +189,9 @@ MEANINGS: dict[Operations, Meaning] = {
         "That is a defect; `headwater erase` tries again.",
     ),
     "FILE_DAMAGED": Meaning(
-        "FlowError",
-        "A file is no whole Parquet file, so nobody knows what it has.",
-        "Restore it, or remove it if no table has it.",
+        "FlowError or DamageError",
+        "A file of a table is not what was written, or is no whole Parquet file.",
+        "`headwater verify` says what is lost and the way back; remove it if no table has it.",
     ),
     "TABLE_DEFINED": Meaning(
         "ProjectError", "A table that is to be dropped has a definition.", "Remove that first."

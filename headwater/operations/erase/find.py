@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headwater.common import scratch
 from headwater.connectors import decode
@@ -161,7 +160,7 @@ def _rows(lake: Lake, raw: str, columns: Sequence[str] = _COLUMNS.names) -> Iter
     place = lake.places().get(raw)
     kept = pa.schema([_COLUMNS.field(name) for name in columns])
     for file in files(place.path) if place else ():
-        with pq.ParquetFile(file) as opened:
+        with stored.opened(file) as opened:
             for batch in opened.iter_batches(AT_ONCE, columns=list(columns)):
                 yield stored.fitted(pa.Table.from_batches([batch]), kept)
 

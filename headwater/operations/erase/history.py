@@ -7,12 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headwater.common import times
 from headwater.operations.maintain.clean import clean, forget_uncommitted, remove
 from headwater.runtime import failpoints
-from headwater.storage import delta, log, stored
+from headwater.storage import checksums, log, stored
 from headwater.storage.places import KEYS, within, without
 from headwater.storage.target import Target
 
@@ -29,8 +28,9 @@ def take_out(target: Target, places: pa.Table) -> int:
     """
     written = 0
     for file in log.snapshot(target.place.path, target.version):
-        if not len(within(pq.read_table(file.path, columns=KEYS, partitioning=None), places)):
+        if not len(within(stored.whole(file.path, KEYS), places)):
             continue
+        target.check([file.path])
         left = target.put(_left(file.path, target.columns, places), "erased")
         failpoints.reach("written", "erase")
         target.rewrite([file.path], left, file.order, operation="DELETE")
@@ -41,7 +41,7 @@ def take_out(target: Target, places: pa.Table) -> int:
 def forget_past(target: Target) -> None:
     """Remove what only older versions have; readers begin with a snapshot of the newest."""
     table, head = target.place.path, target.version
-    delta.opened(table).create_checkpoint()
+    checksums.checkpoint(table)
     clean(table, upto=head, before=times.now() + timedelta(seconds=1))
     for path in log.read(table, head).left:
         remove(Path(path))
@@ -49,6 +49,6 @@ def forget_past(target: Target) -> None:
 
 
 def _left(file: str, columns: pa.Schema, places: pa.Table) -> Iterator[pa.Table]:
-    with pq.ParquetFile(file) as opened:
+    with stored.opened(file) as opened:
         for batch in opened.iter_batches(_AT_ONCE):
             yield without(stored.fitted(pa.Table.from_batches([batch]), columns), places)

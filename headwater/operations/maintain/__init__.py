@@ -24,7 +24,7 @@ from headwater.operations.maintain.horizon import Hold, holds
 from headwater.planner.changes import facts as definitions
 from headwater.project.conf import Maintenance
 from headwater.project.load import Project
-from headwater.storage import delta, erasure, lease, log, mailbox, store, summary
+from headwater.storage import checksums, erasure, lease, log, mailbox, summary
 from headwater.storage.intent import intents_of
 from headwater.storage.lake import Lake, Place, is_engines
 from headwater.storage.lease import Lease
@@ -110,8 +110,7 @@ def engines(project: Project, lake: Lake, names: Sequence[str] = ()) -> list[Mai
         targets = [Target(place) for place in own if log.read(place.path, log.head(place.path)).ours]
         found = [_maintain(project, lake, target.place.name, target, ()) for target in targets]
         if (version := log.head(lake.catalog)) - log.checkpoint(lake.catalog)[0] >= policy.checkpoint:
-            write = delta.opened(lake.catalog).create_checkpoint
-            store.of(lake.catalog).by_others(lake.catalog, write)
+            checksums.checkpoint(lake.catalog)
         clean(lake.catalog, upto=version, before=times.now() - _kept(policy))
     return found
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from headwater.common import times
-from headwater.storage import delta, log, store
+from headwater.storage import checksums, delta, log, store
 from headwater.storage.intent import IntentFile
 
 UNCOMMITTED = timedelta(hours=1)
@@ -44,6 +44,7 @@ def clean(table: Path, *, upto: int, before: datetime) -> Cleaned:
     kept = next((v for v in sorted(checkpoints, reverse=True) if log.read(table, v).at <= before), None)
     if kept is None:
         return Cleaned()
+    checksums.ensure(table, kept)  # it says those of the commits that go
     files = size = 0
     for commit in log.commits(table, after=first - 1, upto=kept - 1):
         for path in (*commit.left, *(change.path for change in commit.changes)):

@@ -46,6 +46,7 @@ def compact(
         within: the time of which rows may stand in one file, where they shall go by their age.
 
     Raises:
+        DamageError: a file is not what was written.
         CommitError: something else writes the table.
     """
     files = log.snapshot(target.place.path, target.version)
@@ -106,6 +107,7 @@ def _runs(files: Sequence[DataFile], size: int, part: float) -> Iterator[list[Da
 
 def _together(target: Target, run: list[DataFile], keys: Sequence[str] | None) -> int:
     """Make one file of several; how many that leaves fewer, or none where one of them has gone meanwhile."""
+    target.check(file.path for file in run)
     columns = target.columns
     written = target.put(_sorted(run, columns, keys) if keys else _groups(run, columns), "together")
     failpoints.reach("compacted", target.place.name)

@@ -26,9 +26,9 @@ from headwater.errors import FlowError, ProjectError
 from headwater.operations.rebuild.build import Builder, Now, Progress
 from headwater.operations.rebuild.compare import Difference
 from headwater.operations.rebuild.cut import Cut
+from headwater.operations.rebuild.differences import differences, unprovable
 from headwater.operations.rebuild.shadow import Plan, Shadow, generations
 from headwater.operations.rebuild.since import begin_of, check_whole, history_of, positions
-from headwater.operations.rebuild.verify import differences, unprovable
 from headwater.operations.rebuild.versions import choose
 from headwater.planner.event_time import EventTime
 from headwater.project.load import Project

@@ -22,9 +22,9 @@ from headwater.operations.rebuild import proofs
 from headwater.operations.rebuild.build import Builder, Progress
 from headwater.operations.rebuild.compare import Difference
 from headwater.operations.rebuild.cut import Cut
+from headwater.operations.rebuild.differences import differences, unprovable
 from headwater.operations.rebuild.proofs import Proof
 from headwater.operations.rebuild.shadow import Plan, Trial
-from headwater.operations.rebuild.verify import differences, unprovable
 from headwater.operations.rebuild.versions import choose
 from headwater.operations.rebuild.window import Part, Window
 from headwater.planner import analysis

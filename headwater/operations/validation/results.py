@@ -17,7 +17,7 @@ from headwater import query
 from headwater.errors import QualityError
 from headwater.project.load import Project
 from headwater.project.rule import Action
-from headwater.storage import delta, log
+from headwater.storage import checksums, log
 from headwater.storage.lake import NO_HOOKS, Lake
 from headwater.storage.open_table import CHECKPOINT_EVERY
 
@@ -108,14 +108,16 @@ def append(lake: Lake, run_id: str, validations: Sequence[Validation]) -> int:
     with lake.alone():
         found = [row for validation in validations for row in rows(run_id, validation)]
         added = pa.Table.from_pylist(found, schema=COLUMNS)
-        ours = CommitProperties(custom_metadata={log.IDENTITY_KEY: "{}"})  # and of no flow
+        says = checksums.next_says(place.path, log.head(place.path), {})
+        ours = CommitProperties(custom_metadata={log.IDENTITY_KEY: "{}", checksums.KEY: says})  # of no flow
         write_deltalake(
             place.path, added, mode="append", commit_properties=ours, post_commithook_properties=NO_HOOKS
         )
-        table = delta.opened(place.path)
-        if table.version() % CHECKPOINT_EVERY == 0:
-            table.create_checkpoint()
-    return int(table.version())
+        version = log.head(place.path)
+        checksums.note(place.path, version)
+        if version % CHECKPOINT_EVERY == 0:
+            checksums.checkpoint(place.path)
+    return version
 
 
 def rows(run_id: str, validation: Validation) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from deltalake import DeltaTable
 
 from headwater.errors import CommitError
 from headwater.planner.changes.facts import FILE as DEFINITION
-from headwater.storage import delta, log
+from headwater.storage import checksums, delta, log
 from headwater.storage.lake import Lake, files
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -40,7 +41,7 @@ def take(
         flows: what the newest commit is to say of the flows, where that is something else.
 
     Raises:
-        CommitError: a file of the version is gone.
+        CommitError: a file of the version is gone, or its entry in the log is not what was written.
     """
     needed = {Path(path) for path in files(table, version)}
     logs = table / "_delta_log"
@@ -63,8 +64,14 @@ def take(
             (into / "_delta_log" / name).write_text(_saying(logs / name, flows), encoding="utf-8")
         else:
             _bring(logs / name, into / "_delta_log" / name, full)
+    for number in checkpoints.values():
+        with suppress(FileNotFoundError):
+            _bring(checksums.beside(table, number), checksums.beside(into, number), full)
     if checkpoints:
-        _point(into / "_delta_log", max(checkpoints, key=lambda name: checkpoints[name]))
+        newest = max(checkpoints, key=lambda name: checkpoints[name])
+        _point(into / "_delta_log", newest)
+        checksums.take_beside(table, checkpoints[newest], into)
+    checksums.take(table, version, into)
 
 
 def empty(table: Path, into: Path) -> None:
@@ -79,6 +86,7 @@ def empty(table: Path, into: Path) -> None:
         configuration=dict(about.configuration),
         raise_if_key_not_exists=False,
     )
+    checksums.note(into, 0)
 
 
 def definition(lake: Lake, name: str, generation: int, into: Path) -> None:

@@ -1,0 +1,298 @@
+"""What of a Delta table is not what was written: files, entries and checkpoints of its log, and notes.
+
+Each is read once and compared with its checksum (`storage.checksums`). An entry of the log is known by the
+one after it, so they are read from the newest on; one that is not what was written says nothing that is
+believed. What has no checksum, as it was written before there were any, is only read as Parquet. Nothing is
+changed, and a flow may go on meanwhile: what it removes is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
+
+from headwater.errors import DamageError, HeadwaterError
+from headwater.errors.causes import first_line
+from headwater.storage import checksums, delta, json_file, log
+from headwater.storage.checksums import OTHER, Kept
+
+Kind = Literal["data", "past", "entry", "checkpoint", "note"]
+Checked = dict[tuple[int, int], tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A file that is not what was written, or is gone.
+
+    Attributes:
+        file: its path.
+        kind: `data` of the newest version, or of `past` ones alone; an `entry` or a `checkpoint` of the log;
+            a `note` of the engine's.
+        why: what is wrong with it, in words.
+        version: the commit that it is, or that added it; None where that is not known.
+        rows: how many rows it has; None where it has none, or that is not known.
+        range: which rows these are, as far as the log says: times, and Kafka's partitions and offsets.
+    """
+
+    file: Path
+    kind: Kind
+    why: str
+    version: int | None = None
+    rows: int | None = None
+    range: str = ""
+
+
+@dataclass
+class Found:
+    """What a table consists of.
+
+    Attributes:
+        files: how many files were read.
+        bytes: their size.
+        rows: of the newest version; None where that is not known.
+        unknown: how many of the files have no checksum.
+        damages: those that are not what was written.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    rows: int | None = None
+    unknown: int = 0
+    damages: list[Damage] = field(default_factory=list)
+
+
+def read(table: Path, checked: Checked | None = None) -> Found:
+    """Read a table through.
+
+    Args:
+        table: where it lies.
+        checked: what was read of other tables, and is not again where a file is the same by a link.
+    """
+    return _Reading(table, {} if checked is None else checked).read()
+
+
+class _Reading:
+    def __init__(self, table: Path, checked: Checked) -> None:
+        self._table, self._log, self._checked = table, table / delta.LOG, checked
+        self._found = Found()
+        self._known: dict[str, list[Any]] = {}  # as `Kept.files`, of all versions that are there
+        self._sound: dict[int, list[dict[str, Any]]] = {}  # what entries say that are what was written
+
+    def read(self) -> Found:
+        self._entries()
+        live = self._live(self._checkpoints())
+        counts = [rows for _, rows, _ in live.values()]
+        self._found.rows = None if None in counts else sum(counts)
+        for path, known in {**self._known, **live}.items():
+            self._data(path, known, is_live=path in live)
+        return self._found
+
+    def _entries(self) -> None:
+        """Read the log, the newest entry first."""
+        note = self._note(self._log / checksums.NEWEST)
+        versions = sorted(delta.versions(self._table), reverse=True)
+        newest = max([*versions[:1], *([note["version"]] if note else [])], default=-1)
+        if not versions:
+            self._damaged(self._log, "entry", "holds no entry: the table is gone")
+        says = note
+        for version in range(newest, versions[-1] - 1 if versions else newest, -1):
+            told = says if says and says["version"] == version else None
+            if told:
+                self._learn(told["files"], version)
+            actions = self._entry(version, told["entry"] if told else None)
+            says = None
+            if actions is not None:
+                self._sound[version] = actions
+                said = checksums.said(actions)
+                for path, rows in checksums.added(actions):
+                    self._known.setdefault(path, [None, None, None])[1:] = [rows, version]
+                self._learn(said.get("files", {}), version)
+                says = said.get("before")
+
+    def _entry(self, version: int, checksum: int | None) -> list[dict[str, Any]] | None:
+        file = delta.entry(self._table, version)
+        try:
+            content = file.read_bytes()
+        except FileNotFoundError:
+            if version >= log.first(self._table):  # else it was just cleaned away
+                self._damaged(file, "entry", "is gone", version)
+            return None
+        self._count(len(content), checksum)
+        if checksum is not None and zlib.crc32(content) != checksum:
+            self._damaged(file, "entry", OTHER, version)
+            return None
+        try:
+            actions = [json.loads(line) for line in content.splitlines() if line]
+            list(checksums.added(actions)), checksums.said(actions)
+            if not actions:
+                raise ValueError("it is empty")
+        except (ValueError, TypeError, KeyError, AttributeError) as e:
+            self._damaged(file, "entry", f"can't be read: {first_line(e)}", version)
+            return None
+        return actions
+
+    def _checkpoints(self) -> Kept | None:
+        """Read the log's checkpoints; the files that the newest of them has, as its checksums say."""
+        newest: Kept | None = None
+        hint: int | None = None
+        for file in sorted(self._log.glob("*.checkpoint.parquet"), reverse=True):
+            version = int(file.name[:20])
+            beside = self._note(checksums.beside(self._table, version))
+            self._compare(file, "checkpoint", beside["checkpoint"] if beside else None, version)
+            if beside is not None:
+                for path, (checksum, *about) in beside["files"].items():
+                    known = self._known.setdefault(path, [None, *about])
+                    known[0] = checksum if known[0] is None else known[0]
+                if newest is None:
+                    newest, hint = Kept(version, beside["files"]), beside["hint"]
+        last, (said, _) = self._log / "_last_checkpoint", log.checkpoint(self._table)
+        is_being_made = (
+            said > newest.version and delta.checkpoint(self._table, said).exists() if newest else True
+        )
+        if newest is not None and not is_being_made:
+            self._compare(last, "checkpoint", hint, newest.version)
+        return newest
+
+    def _live(self, kept: Kept | None) -> dict[str, list[Any]]:
+        """The files of the newest version, as `Kept.files`."""
+        first, head = min(self._sound, default=0), max(self._sound, default=-1)
+        if kept is None and first > 0 and self._is_whole:
+            try:
+                kept = Kept.read(self._table, head)
+            except (HeadwaterError, DeltaError, OSError) as e:
+                self._damaged(self._log, "entry", f"can't be read: {first_line(e)}")
+        kept = kept or Kept()
+        for version in range(kept.version + 1, head + 1):
+            kept.add(version, self._sound.get(version, []))
+        return {path: self._known.get(path, known) for path, known in kept.files.items()}
+
+    def _data(self, path: str, known: list[Any], *, is_live: bool) -> None:
+        file, (checksum, rows, version) = self._table / path, known
+        if file.exists():
+            self._compare(file, "data" if is_live else "past", checksum, version, path, rows)
+        elif is_live and path in _files(self._table):  # else it went meanwhile
+            self._damaged(file, "data", "is gone", version, path, rows)
+
+    def _compare(
+        self,
+        file: Path,
+        kind: Kind,
+        checksum: int | None,
+        version: int | None,
+        path: str = "",
+        rows: int | None = None,
+    ) -> None:
+        """Read a file, and see whether it is what was written."""
+        try:
+            about = file.stat()
+            self._count(about.st_size, checksum)
+            inode = (about.st_dev, about.st_ino)
+            if checksum is None:
+                why = "" if file.name == "_last_checkpoint" else _as_parquet(file, rows)
+            elif inode in self._checked and self._checked[inode][0] == checksum:
+                why = self._checked[inode][1]
+            else:
+                why = "" if checksums.of(file) == checksum else OTHER
+                self._checked[inode] = (checksum, why)
+        except FileNotFoundError:
+            return
+        except OSError as e:
+            why = f"can't be read: {first_line(e)}"
+        if why:
+            self._damaged(file, kind, why, version, path, rows)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether others may read the log."""
+        return not any(one.kind in ("entry", "checkpoint") for one in self._found.damages)
+
+    def _note(self, file: Path) -> dict[str, Any] | None:
+        with suppress(FileNotFoundError):
+            try:
+                found = json_file.read(file, hint="")
+                self._count(file.stat().st_size, 0)
+                return found
+            except DamageError as e:
+                self._damaged(file, "note", e.message.removeprefix(f"{file} "))
+        return None
+
+    def _learn(self, files: Mapping[str, int], version: int) -> None:
+        for path, checksum in files.items():
+            self._known.setdefault(path, [None, None, version])[0] = checksum
+
+    def _count(self, size: int, checksum: int | None) -> None:
+        self._found.files += 1
+        self._found.bytes += size
+        self._found.unknown += checksum is None
+
+    def _damaged(
+        self,
+        file: Path,
+        kind: Kind,
+        why: str,
+        version: int | None = None,
+        path: str = "",
+        rows: int | None = None,
+    ) -> None:
+        which = _range(self._stats(path)) if path else ""
+        self._found.damages.append(Damage(file, kind, why, version, rows, which))
+
+    def _stats(self, path: str) -> dict[str, Any]:
+        """What the log says of a file's rows."""
+        for actions in self._sound.values():
+            for action in actions:
+                if "add" in action and unquote(action["add"]["path"]) == path:
+                    return dict(json.loads(action["add"].get("stats") or "{}"))
+        with suppress(HeadwaterError, DeltaError):
+            files = delta.opened(self._table).get_add_actions(flatten=True) if self._is_whole else None
+            for row in pa.table(files).to_pylist() if files is not None else []:
+                if unquote(row["path"]) == path:
+                    ends = {"minValues": "min.", "maxValues": "max."}
+                    return {
+                        side: {name.removeprefix(of): row[name] for name in row if name.startswith(of)}
+                        for side, of in ends.items()
+                    }
+        return {}
+
+
+def _files(table: Path) -> set[str]:
+    """The paths of the files that a table has now, below it; empty where its log can't be read."""
+    with suppress(HeadwaterError, DeltaError, OSError):
+        return set(Kept.read(table, log.head(table)).files)
+    return set()
+
+
+def _as_parquet(file: Path, rows: int | None) -> str:
+    """What is wrong with a Parquet file whose checksum nobody knows; "" where nothing is found."""
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            held = sum(len(batch) for batch in opened.iter_batches())
+    except (OSError, pa.ArrowException) as e:
+        if isinstance(e, FileNotFoundError):
+            raise
+        return f"can't be read: {first_line(e)}"
+    return "" if rows is None or held == rows else f"has {held:,} rows, of which the log says {rows:,}"
+
+
+def _range(stats: Mapping[str, Any]) -> str:
+    """Which rows a file has, in words, as far as its bounds say."""
+    low, high = stats.get("minValues") or {}, stats.get("maxValues") or {}
+
+    def ends(name: str) -> Iterator[str]:
+        if low.get(name) is not None and high.get(name) is not None:
+            ends = (str(low[name]), str(high[name]))
+            yield f"{name} {ends[0]}" if ends[0] == ends[1] else f"{name} {ends[0]} to {ends[1]}"
+
+    times = [name for name in low if isinstance(low[name], str) and low[name][10:11] == "T"]
+    times += [name for name in low if hasattr(low[name], "year")]
+    return ", ".join(part for name in ("partition", "offset", *times) for part in ends(name))
