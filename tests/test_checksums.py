@@ -234,16 +234,16 @@ def test_what_is_damaged_is_not_written_anew(made: Made) -> None:
         compact(made.bronze, None)
     assert made.bronze.version == before and not damages(made.lake).keys() - {str(file)}
 
-    file, before = oldest(made.gold), made.gold.version
+    file = oldest(made.gold)
+    held = pq.read_table(file).to_pylist()[0]
     flip(file)
     with raises_code("FILE_DAMAGED", table="gold.counts", file=file):
-        for minute in range(4):
-            merge(made.gold, minute)
+        merge(made.gold, (held["since"] - EPOCH) // timedelta(minutes=1), held["user"])
     assert file.exists() and damages(made.lake, "gold.counts").keys() == {str(file)}
 
 
-def merge(target: Target, minute: int) -> None:
-    rows = pa.table([["z"], [EPOCH + timedelta(minutes=minute)], [1]], schema=COUNTS)
+def merge(target: Target, minute: int, user: str = "z") -> None:
+    rows = pa.table([[user], [EPOCH + timedelta(minutes=minute)], [1]], schema=COUNTS)
     name = target.place.name
     target.merge(rows, ("user", "since"), MERGED, Identity(name, 1, target.last(name) + 1, {}))
 
