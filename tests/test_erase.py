@@ -75,14 +75,19 @@ mine = hw.sink("gold.counts", Mine, name="mine")
 }
 
 
-@pytest.fixture
-def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
-    case = Visits(tmp_path / "project", interpreted, FILES)
+@pytest.fixture(scope="module")
+def drained(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) -> Visits:
+    case = Visits(tmp_path_factory.mktemp("erase"), interpreted, FILES)
     draw = random.Random(7)
     for _ in range(4):
         case.visit(draw)
     case.drain(*DERIVED, SINK)
     return case
+
+
+@pytest.fixture
+def case(drained: Visits, tmp_path: Path) -> Visits:
+    return drained.copied(tmp_path / "project")
 
 
 def erase(case: Visits, where: str = "user = 'b'", table: str = VISITS, **options: Any) -> Erased:

@@ -61,9 +61,11 @@ VALUES = [
 
 
 @pytest.fixture
-def work(spark: SparkSession, tmp_path: Path) -> Callable[..., tuple[Work, str]]:
+def work(interpreted: SparkSession, tmp_path: Path) -> Callable[..., tuple[Work, str]]:
     def make(
-        rules: tuple[Rule, ...], function: Callable[[DataFrame], DataFrame] = lambda rows: rows
+        rules: tuple[Rule, ...],
+        function: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+        spark: SparkSession = interpreted,
     ) -> tuple[Work, str]:
         rows = [
             {
@@ -113,8 +115,10 @@ def both(work: Work, file: str) -> Taken:
     return few
 
 
-def test_each_row_goes_where_its_strongest_action_says(work: Callable[..., tuple[Work, str]]) -> None:
-    passed, held, counts = both(*work(RULES))
+def test_each_row_goes_where_its_strongest_action_says(
+    spark: SparkSession, work: Callable[..., tuple[Work, str]]
+) -> None:
+    passed, held, counts = both(*work(RULES, spark=spark))  # whose queries are compiled, as a run's are
     assert [row["_source"]["offset"] for row in passed] == [0, 5, 8]
     assert {row["offset"]: row["rules"] for row in held} == {
         1: ["values_to_be_between(usage)"],
@@ -189,7 +193,7 @@ UNIQUE = Rule("host", "expect_column_values_to_be_unique", {"column": "host"}, "
 def test_of_rows_with_one_key_the_first_stays(
     spark: SparkSession, tmp_path: Path, work: Callable[..., tuple[Work, str]]
 ) -> None:
-    made, file = work((RULES[2], UNIQUE))
+    made, file = work((RULES[2], UNIQUE), spark=spark)
     passed, held, counts = both(made, file)
     assert {row["_source"]["offset"] for row in passed} == {0, 2, 5, 7, 8}
     assert {row["offset"]: row["rules"] for row in held} == {1: ["host"], 6: ["malformed"]}
@@ -217,7 +221,7 @@ def test_of_equal_rows_of_one_record_the_first_stays(work: Callable[..., tuple[W
 
 
 def test_one_rule_about_keys_may_keep_rows_out_and_others_warn(
-    spark: SparkSession, work: Callable[..., tuple[Work, str]]
+    work: Callable[..., tuple[Work, str]],
 ) -> None:
     usage = Rule("usage", UNIQUE.type, {"column": "usage"}, "drop", Where("q.json: expectation 2"))
     with raises_code(

@@ -33,14 +33,19 @@ from headwater.storage.target import Target
 STEPS = ("planned", "committed", "rebuilt")
 
 
-@pytest.fixture
-def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
-    case = Visits(tmp_path / "project", interpreted)
+@pytest.fixture(scope="module")
+def drained(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) -> Visits:
+    case = Visits(tmp_path_factory.mktemp("rebuild"), interpreted)
     draw = random.Random(3)
     for _ in range(4):
         case.visit(draw)
     case.drain()
     return case
+
+
+@pytest.fixture
+def case(drained: Visits, tmp_path: Path) -> Visits:
+    return drained.copied(tmp_path / "project")
 
 
 def test_unchanged_definitions_give_the_same_rows(case: Visits) -> None:

@@ -37,13 +37,31 @@ maintain:
 """
 
 
-@pytest.fixture
-def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
-    case = Visits(tmp_path / "project", interpreted)
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory: pytest.TempPathFactory, interpreted: SparkSession) -> Visits:
+    case = Visits(tmp_path_factory.mktemp("retention"), interpreted)
     draw = random.Random(5)
     for _ in range(4):
         case.visit(draw)
     return case
+
+
+@pytest.fixture(scope="module")
+def read(sent: Visits, tmp_path_factory: pytest.TempPathFactory) -> Visits:
+    """The same, of which every table has read all."""
+    case = sent.copied(tmp_path_factory.mktemp("retention") / "read")
+    case.drain()
+    return case
+
+
+@pytest.fixture
+def case(sent: Visits, tmp_path: Path) -> Visits:
+    return sent.copied(tmp_path / "project")
+
+
+@pytest.fixture
+def drained(read: Visits, tmp_path: Path) -> Visits:
+    return read.copied(tmp_path / "project")
 
 
 def expire(case: Visits) -> dict[str, int]:
@@ -85,8 +103,8 @@ def _source(case: Visits, name: str) -> Source:
     return of_project(case.root, "local").named([name])[0]
 
 
-def test_a_rebuild_that_would_lose_rows_has_to_be_told(case: Visits) -> None:
-    case.drain()
+def test_a_rebuild_that_would_lose_rows_has_to_be_told(drained: Visits) -> None:
+    case = drained
     assert not any(one.verdict.effect != "unchanged" for one in plan(case.definitions))
     expire(case)
     case.visit(random.Random(8))
@@ -109,8 +127,8 @@ def test_a_rebuild_that_would_lose_rows_has_to_be_told(case: Visits) -> None:
     assert case.everything() == of_new_lake(case) != before
 
 
-def test_a_rebuild_reads_what_came_since(case: Visits) -> None:
-    case.drain()
+def test_a_rebuild_reads_what_came_since(drained: Visits) -> None:
+    case = drained
     files = log.snapshot(case.bronze.place.path, case.bronze.version)
     since = datetime.fromtimestamp(files[2].order / 1000, UTC).isoformat()
     assert not case.rebuild(VISITS, since=since, swap=False).swapped
@@ -142,9 +160,9 @@ def test_a_rebuild_reads_what_came_since(case: Visits) -> None:
     ],
 )
 def test_from_when_on_it_can_not_be_is_said(
-    case: Visits, table: str, since: str, code: Code, why: str
+    drained: Visits, table: str, since: str, code: Code, why: str
 ) -> None:
-    case.drain()
+    case = drained
     with raises_code(code, match=f"--from {since}.*{why}"):
         case.rebuild(table, since=since)
     with raises_code("NO_REBUILD"):

@@ -111,7 +111,8 @@ def assert_consistent(project: Any, cut: cuts.Cut) -> None:
                 assert theirs <= ours, (name, other)
 
 
-def test_savepoints_made_while_batches_are_committed_are_consistent(case: Lakes) -> None:
+@pytest.mark.parametrize("count", [3, pytest.param(20, marks=pytest.mark.torture)])
+def test_savepoints_made_while_batches_are_committed_are_consistent(case: Lakes, count: int) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     draw, flows, made, errors = random.Random(seed), case.flows(), [], []
@@ -128,9 +129,9 @@ def test_savepoints_made_while_batches_are_committed_are_consistent(case: Lakes)
 
     worker = threading.Thread(target=work)
     worker.start()
-    while len(made) < 5 and worker.is_alive():
+    while len(made) < count and worker.is_alive():
         assert_consistent(case.definitions, cuts.choose(case.definitions, case.lake))
-        made.append(savepoints.create(case.definitions, f"live{len(made)}"))
+        made.append(savepoints.create(case.definitions, f"live{count}-{len(made)}"))
     stop.set()
     worker.join()
     assert not errors

@@ -75,7 +75,7 @@ def test_what_is_maintained_has_the_rows_that_it_would_have(case: Visits) -> Non
     draw = random.Random(seed)
     for turn in range(2):
         live = Live(case)
-        for _ in range(12):
+        for _ in range(8):
             case.visit(draw, 10)
             if draw.random() < 0.7:
                 live.step()
@@ -236,6 +236,7 @@ def test_a_savepoint_of_a_table_that_is_part_way_through_a_snapshot(case: Visits
 def test_a_run_maintains_its_tables_between_batches(case: Visits) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")
+    case.write({"conf/local.yaml": "kafka: embedded\nmaintain: {keep: 0s, every: 1s, checkpoint: 3}\n"})
     draw, live = random.Random(seed), Live(case)
     keeper = threading.Thread(target=live.upkeep.run, daemon=True)
     keeper.start()
