@@ -4,7 +4,7 @@ ARGS ?=
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench torture mutants
+.PHONY: help setup demo test check bench fuzz torture mutants
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ check: setup ## format, lint, types and layers, as in CI
 
 bench: setup ## measure throughput and freshness
 	@$(BIN)/python -m bench $(ARGS)
+
+fuzz: setup ## compare random projects with Spark and DuckDB: ten minutes, or ARGS="--minutes 60"
+	@PYTHONPATH=tests $(BIN)/python -m fuzz $(ARGS)
 
 torture: setup ## run the long tests with real kills, two files at a time: two hours
 	@$(BIN)/pytest -m torture -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)

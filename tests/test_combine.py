@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from datetime import UTC, datetime, timedelta
 
@@ -55,3 +56,18 @@ def test_a_view_that_comes_again_is_of_the_visit_that_it_was_of(users: int, each
         told = {user for user, _ in again}
         want = [(user, at, 30, 1 + ((user, at) in again)) for user, at in visits if user in told]
         assert found == sorted(want)
+
+
+PAIR = pa.struct([("n", pa.int64()), ("s", pa.list_(pa.string()))])
+PAIRS = [None, {"n": None, "s": ["z"]}, {"n": 1, "s": None}, {"n": 1, "s": [None]}, {"n": 1, "s": ["a"]}]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_structs_null_is_the_least_in_their_fields(turned: bool) -> None:
+    bounds = Aggregate((Output("k", "key"), Output("least", "min"), Output("most", "max")), "")
+    columns = pa.schema([("k", pa.string()), ("least", PAIR), ("most", PAIR)])
+    for least, most in itertools.combinations(PAIRS, 2):
+        given = (most, least) if turned else (least, most)
+        one, other = (pa.Table.from_pylist([{"k": "a", "least": v, "most": v}], columns) for v in given)
+        (found,) = combine(bounds, one, other, NEVER, NOWHERE)[0].to_pylist()
+        assert (found["least"], found["most"]) == (most if least is None else least, most)

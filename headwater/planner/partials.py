@@ -201,10 +201,17 @@ def _too_large(
 def _values(aggregate: Aggregate, columns: pa.Schema, kinds: dict[str, str]) -> list[tuple[str, str]]:
     """(column, its value over a group), in order."""
     best = {output.name: _best(output, columns) for output in aggregate.outputs if output.k}
-    found = [
-        (output.name, _values_of(best[output.name]) if output.k else _value(output, kinds[output.name]))
-        for output in aggregate.outputs
-    ]
+    found = []
+    for output in aggregate.outputs:
+        name = output.name
+        if output.k:
+            value = f"list_transform({best[name]}, lambda one: one.value)"
+        elif output.kind in ("min", "max") and pa.types.is_nested(columns.field(name).type):
+            placed = _placed(quoted(name), columns.field(name).type)
+            value = f"arg_{output.kind}({quoted(name)}, {placed}) FILTER ({quoted(name)} IS NOT NULL)"
+        else:
+            value = _value(output, kinds[name])
+        found.append((name, value))
     if PARTIAL in kinds:
         averages = [part for output in aggregate.outputs for part in _averages(output)]
         parts = averages + [part for output in aggregate.outputs for part in _orders(output, best)]
@@ -258,10 +265,6 @@ def _best(output: Output, columns: pa.Schema) -> str:
     order = "DESC" if output.kind == "max_by_k" else "ASC"
     placed = f"list_sort(list_transform(flatten(list({parts})), {placed}), '{order}')[1:{output.k}]"
     return f"CASE WHEN bool_or(len({parts}) > 0) THEN list_transform({placed}, lambda one: one.pair) END"
-
-
-def _values_of(best: str) -> str:
-    return f"list_transform({best}, lambda one: one.value)"
 
 
 def _placed(value: str, kind: pa.DataType) -> str:

@@ -1,0 +1,244 @@
+"""A random case, from its seed alone: definitions, records, and what is done in which order."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from fuzz.values import COLUMNS, MALFORMED, drawn
+from fuzz.words import Table
+
+Case = dict[str, Any]
+
+WHERE = [
+    "n > 0",
+    "ok",
+    "NOT ok",
+    "x > 1",
+    "x <> 0",
+    "f < 0",
+    "k <> 'a'",
+    "s IS NOT NULL",
+    "d >= 0",
+    "w < 1",
+    "i % 2 = 0",
+    "dy > DATE '2026-01-01'",
+    "coalesce(x, 0) = 0",
+]
+_SUMS = ["n", "i", "t", "x", "f", "d", "w", "CAST(n AS DECIMAL(38,0))", "x * 2", "coalesce(i, 1)"]
+_MEANS = ["x", "f", "n", "i", "t"]
+_FLOATING = ("x", "f", "x * 2")
+_STEPS = ["step", "some", "crash", "maintain", "restart", "rebuild", "reconcile", "check"]
+
+
+def case(seed: int) -> Case:
+    """The case of a seed."""
+    draw = random.Random(seed)
+    tables = _tables(draw)
+    topics = [table["source"].split(".")[1] for table in tables if table["kind"] == "decoded"]
+    partitions, nasty = draw.randint(1, 4), draw.choice((0.0, 0.02, 0.1))
+    spread, bad = draw.choice((0.0, 20.0, 200.0)), draw.choice((0.0, 0.05, 0.2))
+    names, steps, second = [table["name"] for table in tables], list[dict[str, Any]](), 0.0
+    for _ in range(draw.randint(2, 5)):
+        for topic in draw.sample(topics, draw.randint(1, len(topics))):
+            records = []
+            for _ in range(draw.choice((1, 4, 10, 20))):
+                second += draw.choice((0.0, 1.0, 5.0))
+                part = draw.randrange(partitions)
+                if draw.random() < bad:
+                    value = draw.choice(MALFORMED)
+                    records.append({"part": part, "bad": None if value is None else value.decode("latin-1")})
+                    continue
+                records.append({"part": part, "row": drawn(draw, nasty, second - part * spread / 4, spread)})
+                if draw.random() < 0.05:
+                    records.append(records[-1])
+            steps.append({"do": "send", "topic": topic, "records": records})
+        steps += [_step(draw, names) for _ in range(draw.randint(0, 2))]
+    return {
+        "seed": seed,
+        "partitions": partitions,
+        "many": draw.random() < 0.06,
+        "tables": tables,
+        "steps": steps,
+    }
+
+
+def _step(draw: random.Random, names: list[str]) -> dict[str, Any]:
+    what = draw.choices(_STEPS, (6, 4, 8, 3, 2, 1, 1, 2))[0]
+    if what == "some":
+        return {"do": "some", "tables": draw.sample(names, draw.randint(1, len(names)))}
+    if what == "crash":
+        return {"do": "crash", "table": draw.choice(names), "after": draw.randint(1, 9)}
+    if what in ("maintain", "rebuild"):
+        after = draw.choice((None, draw.randint(1, 12)))
+        return {"do": what, "table": draw.choice(names), "after": after}
+    return {"do": what, "table": draw.choice(names)} if what == "reconcile" else {"do": what}
+
+
+def _tables(draw: random.Random) -> list[Table]:
+    found: list[Table] = []
+    for topic in draw.choice(("a", "a", "ab")):
+        rules = [
+            {
+                "column": draw.choice("int"),
+                "least": draw.randrange(-4, 3),
+                "action": draw.choice(("warn", "drop", "quarantine", "quarantine")),
+            }
+            for _ in range(draw.choice((0, 0, 1, 2)))
+        ]
+        found.append(
+            {
+                "name": f"silver.{topic}",
+                "kind": "decoded",
+                "source": f"bronze.{topic}",
+                "where": _maybe(draw, 0.2),
+                "rules": [
+                    rule
+                    for at, rule in enumerate(rules)
+                    if rule["column"] not in [r["column"] for r in rules[:at]]
+                ],
+                "rows": _limit(draw),
+            }
+        )
+    if len(found) == 2 and draw.random() < 0.7:
+        of = [[table["name"], _maybe(draw, 0.3)] for table in found]
+        found.append({"name": "silver.both", "kind": "union", "of": of, "rows": _limit(draw)})
+    if draw.random() < 0.3:
+        source = draw.choice(found)["name"]
+        found.append(
+            {
+                "name": "silver.some",
+                "kind": "rows",
+                "source": source,
+                "where": _maybe(draw, 0.8),
+                "rows": _limit(draw),
+            }
+        )
+    rows = [table["name"] for table in found]
+    groups = [_groups(draw, f"gold.g{at}", draw.choice(rows)) for at in range(draw.randint(1, 3))]
+    found += groups
+    for at in range(draw.choice((0, 1, 1, 2))):
+        made = _derived(draw, f"gold.v{at}", rows, groups)
+        found += [made] if made else []
+    return found
+
+
+def _groups(draw: random.Random, name: str, source: str) -> Table:
+    view = draw.random() < 0.2
+    kind = draw.choice((None, None, "time", "time", "session", "cumulative"))
+    window: dict[str, Any] | None = None
+    if kind:
+        size = draw.choice((20, 60, 90))
+        slide = {"time": draw.choice((size, size, size // 2, size // 5 * 2)), "cumulative": size // 5 or size}
+        shown = draw.choice((["since"], ["upto"], ["since", "upto"], ["since"] if view else ["whole"]))
+        if kind == "session" and not view:  # they grow, so both ends tell them
+            shown = draw.choice((["since", "upto"], ["whole"]))
+        if kind == "cumulative":
+            size, shown = (
+                slide["cumulative"] * 5,
+                draw.choice((["since", "upto"], ["since", "upto"] if view else ["whole"])),
+            )
+        window = {"kind": kind, "size": size, "slide": slide.get(kind, size), "shown": shown}
+    keys = draw.sample(
+        ["k", "j", "t", "x", "f", "d", "w", "s", "ok", "dy", "i"], draw.choice((0, 1, 1, 1, 2))
+    )
+    final = bool(window) and not view and draw.random() < 0.5
+    lateness = draw.choice((None, 0, 30)) if window and not view and not final else None
+    return {
+        "name": name,
+        "kind": "groups",
+        "source": source,
+        "view": view,
+        "window": window,
+        "keys": keys,
+        "where": _maybe(draw, 0.25),
+        "final": final,
+        "lateness": lateness,
+        "delay": draw.choice((0, 5, 30)) if window and not view else None,
+        "outputs": [_output(draw, f"c{at}", view) for at in range(draw.randint(1, 4))],
+        "rows": _limit(draw),
+    }
+
+
+def _output(draw: random.Random, name: str, view: bool) -> dict[str, Any]:
+    known = ("count", "sum", "sum", "min", "max", "avg", "max_by", "min_by")
+    # A view that is computed anew, as of sessions, leaves it to Spark which of equal orders is taken.
+    fn = draw.choice(known[:6] if view else known)
+    anything = list(COLUMNS)
+    of = {"count": ["*", *anything], "sum": _SUMS, "avg": _MEANS}.get(fn, anything)
+    out = {"name": name, "fn": fn, "of": draw.choice(of), "filter": _maybe(draw, 0.25)}
+    if fn in ("max_by", "min_by"):
+        out["by"] = draw.choice(anything)
+        if draw.random() < 0.35:
+            out["most"] = draw.randint(1, 3)
+    return out
+
+
+def exact(table: Table) -> list[str]:
+    """The columns of a table of groups that no order of addition changes, and that are no lists."""
+    shown = [each for each in (table["window"] or {}).get("shown", ()) if each != "whole"]
+    plain = [
+        out["name"]
+        for out in table["outputs"]
+        if "most" not in out and out["fn"] != "avg" and not (out["fn"] == "sum" and out["of"] in _FLOATING)
+    ]
+    return [*shown, *table["keys"], *plain]
+
+
+def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table]) -> Table | None:
+    kind = draw.choice(("changed", "distinct", "ranked", "having", "joined"))
+    updated = [table for table in groups if not table["final"]]
+    if kind == "changed":
+        among = [table for table in updated if "whole" not in (table["window"] or {}).get("shown", ())]
+        among = [table for table in among if table["keys"] or table["window"]]
+        if not among:
+            return None
+        source = draw.choice(among)
+        kept = [*(source["window"] or {}).get("shown", ()), *source["keys"]]
+        columns = list(dict.fromkeys([*kept, *exact(source)]))
+        counts = [out["name"] for out in source["outputs"] if out["fn"] == "count"]
+        wheres = [f"{each} > 1" for each in counts] + [f"{each} IS NOT NULL" for each in columns]
+        where = draw.choice(wheres)
+        return {
+            "name": name,
+            "kind": kind,
+            "source": source["name"],
+            "columns": columns,
+            "where": where,
+            "rows": None,
+        }
+    if kind == "joined":
+        pairs = [
+            (a, b)
+            for a in groups
+            for b in groups
+            if a["name"] != b["name"] and not a["window"] and not b["window"]
+        ]
+        pairs = [(a, b) for a, b in pairs if set(a["keys"]) == set(b["keys"])]
+        if not pairs:
+            return None
+        left, right = draw.choice(pairs)
+        sides = [[each for each in exact(table) if each not in table["keys"]] for table in (left, right)]
+        return {
+            "name": name,
+            "kind": kind,
+            "sources": [left["name"], right["name"]],
+            "keys": left["keys"],
+            "left": sides[0],
+            "right": sides[1],
+            "join": draw.choice(("INNER", "LEFT", "FULL")) if left["keys"] else "CROSS",
+        }
+    source_name, columns = draw.choice(rows), draw.sample(list(COLUMNS), 2)
+    if updated and draw.random() < 0.5:
+        source = draw.choice(updated)
+        if exact(source):
+            source_name, columns = source["name"], draw.sample(exact(source), min(2, len(exact(source))))
+    return {"name": name, "kind": kind, "source": source_name, "columns": columns, "where": None}
+
+
+def _maybe(draw: random.Random, share: float) -> str | None:
+    return draw.choice(WHERE) if draw.random() < share else None
+
+
+def _limit(draw: random.Random) -> int | None:
+    return draw.choice((None, None, None, 5, 20))

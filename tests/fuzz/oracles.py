@@ -1,0 +1,187 @@
+"""The tables of a case computed from its records alone, by Spark's batch engine and by DuckDB.
+
+Neither reads what the engine wrote. Spark decodes the records with its own `from_json`; DuckDB is given the
+values that they were made of. Which records are malformed the case says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from pyspark.errors import ArithmeticException
+from pyspark.sql import SparkSession
+
+from fuzz import groups
+from fuzz.make import Case
+from fuzz.values import COLUMNS, DDL, NOW, ODD, SCHEMA, Row, json_of, typed
+from fuzz.words import Table, name, query, sources
+
+Place = tuple[str, int, int]  # topic, partition, offset
+SKEW = 300  # seconds after it was read from which on the time of a row is in the future
+
+
+class Sent:
+    """Records that were sent, by their places; None: one that is malformed."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Place, Row | None] = {}
+        self._ends: dict[tuple[str, int], int] = {}
+
+    def add(self, topic: str, part: int, row: Row | None) -> None:
+        """One more."""
+        off = self._ends.get((topic, part), 0)
+        self._ends[topic, part] = off + 1
+        self.rows[topic, part, off] = row
+
+    @property
+    def good(self) -> dict[Place, Row]:
+        """Those that are rows."""
+        return {place: row for place, row in self.rows.items() if row is not None}
+
+    def bad(self, topic: str) -> list[Place]:
+        """The places of those that are malformed."""
+        return [place for place, row in self.rows.items() if row is None and place[0] == topic]
+
+    @property
+    def partitions(self) -> set[tuple[str, int]]:
+        """All that have had a record."""
+        return set(self._ends)
+
+
+def in_duckdb(case: Case, sent: Sent) -> dict[str, pa.Table]:
+    """{table → its rows}, groups as `groups.in_duckdb` has them; beside it `<table>_late` and `<table>_held`,
+    the places of rows that come too late and of well-formed records in quarantine, and `<table>_reached`, how
+    far each partition has come."""
+    found: dict[str, pa.Table] = {}
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        given = pa.Table.from_pylist([typed(row, *place) for place, row in sent.good.items()], SCHEMA)
+        connection.register("given", given)
+        connection.execute("CREATE TABLE input AS SELECT * FROM given")
+        for table in case["tables"]:
+            sql = _sql(case, table, "TIMESTAMPTZ")
+            if table["kind"] == "groups":
+                said = groups.in_duckdb(table)
+                found[table["name"]] = connection.execute(said.groups).to_arrow_table()
+                if said.late:
+                    found[f"{table['name']}_late"] = connection.execute(said.late).to_arrow_table()
+                columns = [c for c in found[table["name"]].column_names if not c.startswith("_")]
+                sql = f"SELECT {', '.join(columns)} FROM ({said.groups})"
+            if table["kind"] == "decoded":
+                held = connection.execute(_held(case, table, "TIMESTAMPTZ")).to_arrow_table()
+                found[f"{table['name']}_held"] = held
+            connection.execute(f"CREATE TABLE {name(table['name'])} AS {sql}")
+            if table["kind"] != "groups":
+                found[table["name"]] = connection.execute(f"FROM {name(table['name'])}").to_arrow_table()
+            elif table["final"]:
+                reached = (
+                    f"SELECT topic, part, max(epoch_us(ts)) AS at FROM {name(table['source'])} GROUP BY ALL"
+                )
+                found[f"{table['name']}_reached"] = connection.execute(reached).to_arrow_table()
+    return found
+
+
+def in_spark(case: Case, sent: Sent, spark: SparkSession) -> dict[str, pa.Table]:
+    """{table → its rows}; those are left out of which a sum does not fit its type, and what reads them."""
+    found: dict[str, pa.Table] = {}
+    kinds = pa.schema(
+        [
+            *((column, SCHEMA.field(column).type) for column in ("topic", "part", "off")),
+            ("value", pa.binary()),
+        ]
+    )
+    lines = [dict(zip(kinds.names, (*place, json_of(row)), strict=True)) for place, row in sent.good.items()]
+    raw = (
+        spark.createDataFrame(pa.Table.from_pylist(lines, kinds))
+        if lines
+        else spark.createDataFrame([], "topic STRING, part INT, off BIGINT, value BINARY")
+    )
+    raw.selectExpr(
+        "topic", "part", "off", f"from_json(CAST(value AS STRING), '{DDL}') AS v"
+    ).createOrReplaceTempView("raw_input")
+    odd = "CASE WHEN v.{0} IN ('NaN', 'Infinity', '-Infinity') THEN CAST(v.{0} AS {1}) ELSE v.{2} END AS {2}"
+    columns = [odd.format(ODD, COLUMNS[c], c) if c in ("x", "f") else f"v.{c}" for c in COLUMNS]
+    spark.sql(f"SELECT {', '.join(columns)}, topic, part, off FROM raw_input").createOrReplaceTempView(
+        "input"
+    )
+    lost = set[str]()
+    for table in case["tables"]:
+        if lost & set(sources(table)):
+            lost.add(table["name"])
+            continue
+        sql = groups.in_spark(table).groups if table["kind"] == "groups" else _sql(case, table, "TIMESTAMP")
+        try:
+            rows = spark.sql(sql)
+            found[table["name"]] = arrow = rows.toArrow()
+        except ArithmeticException:
+            lost.add(table["name"])
+            continue
+        kept = (
+            spark.createDataFrame(arrow, rows.schema)
+            if len(arrow)
+            else spark.createDataFrame([], rows.schema)
+        )
+        kept.createOrReplaceTempView(name(table["name"]))
+    return found
+
+
+def _sql(case: Case, table: Table, timestamp: str) -> str:
+    """What a table that is no table of groups is made of."""
+    if table["kind"] == "decoded":
+        rules = [
+            f"coalesce({r['column']} >= {r['least']}, true)" for r in table["rules"] if r["action"] != "warn"
+        ]
+        return f"SELECT * FROM {_taken(table)} AND {' AND '.join([*rules, _told(case, table, timestamp)])}"
+    if table["kind"] == "rows":
+        return f"SELECT * FROM {name(table['source'])}" + (
+            f" WHERE {table['where']}" if table["where"] else ""
+        )
+    if table["kind"] == "union":
+        each = [f"SELECT * FROM {name(source)} WHERE {where or 'true'}" for source, where in table["of"]]
+        return " UNION ALL ".join(each)
+    return "" if table["kind"] == "groups" else query(table)
+
+
+def _taken(table: Table) -> str:
+    """The rows that the function of a decoded table gives."""
+    return f"input WHERE topic = '{table['source'].split('.')[1]}' AND ({table['where'] or 'true'})"
+
+
+def _told(case: Case, table: Table, timestamp: str) -> str:
+    """Which rows are not of the future, where somebody tells the time by them."""
+    if not _is_timed(case, table["name"]):
+        return "true"
+    most = int(NOW.timestamp() + SKEW)
+    epoch = f"CAST('1970-01-01 00:00:00+00:00' AS {timestamp})"
+    return f"coalesce(ts <= {epoch} + INTERVAL {most} SECONDS, true)"
+
+
+def _held(case: Case, table: Table, timestamp: str) -> str:
+    rules = [
+        f"coalesce({r['column']} >= {r['least']}, true)"
+        for r in table["rules"]
+        if r["action"] == "quarantine"
+    ]
+    passed = " AND ".join([*rules, _told(case, table, timestamp)])
+    return f"SELECT topic, part, off FROM {_taken(table)} AND NOT ({passed})"
+
+
+def _is_timed(case: Case, above: str) -> bool:
+    """Whether a table of rows, or one below it, tells the time."""
+    for table in case["tables"]:
+        if above in sources(table):
+            if table["kind"] == "groups" and table["delay"] is not None:
+                return True
+            if table["kind"] in ("rows", "union") and _is_timed(case, table["name"]):
+                return True
+    return False
+
+
+def topics(case: Case, of: str) -> set[str]:
+    """The topics that a table's rows come from."""
+    tables: dict[str, Any] = {table["name"]: table for table in case["tables"]}
+    if of not in tables:
+        return {of.split(".")[1]}
+    return set[str]().union(*(topics(case, source) for source in sources(tables[of])))

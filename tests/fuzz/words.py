@@ -1,0 +1,185 @@
+"""The definitions of a case as a project has them: its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fuzz.values import COLUMNS, DDL
+
+Table = Mapping[str, Any]
+Output = Mapping[str, Any]
+
+_NAMES = ", ".join(COLUMNS)
+
+
+def name(table: str) -> str:
+    """What the oracles call a table."""
+    return table.replace(".", "_")
+
+
+def files(case: Mapping[str, Any]) -> dict[str, str]:
+    """The project of a case."""
+    topics = sorted({table["source"] for table in case["tables"] if table["kind"] == "decoded"})
+    bronze = "\n".join(
+        f"{each.split('.')[1]} = hw.topic('{each.split('.')[1]}', partitions={case['partitions']})"
+        for each in topics
+    )
+    found = {
+        "bronze/topics.py": f"import headwater as hw\n{bronze}\n",
+        "conf/local.yaml": "kafka: embedded\nmaintain: {keep: 0s, checkpoint: 3}\n",
+    }
+    for table in case["tables"]:
+        found |= _WRITTEN[table["kind"]](table)
+    return found
+
+
+def suite(table: Table) -> dict[str, str]:
+    """The suite of a decoded table, if it has one."""
+    if not table["rules"]:
+        return {}
+    rules = ", ".join(
+        f'{{"type": "expect_column_values_to_be_between", "kwargs": {{"column": "{rule["column"]}", '
+        f'"min_value": {rule["least"]}}}, "meta": {{"action": "{rule["action"]}"}}}}'
+        for rule in table["rules"]
+    )
+    return {f"quality/{table['name']}.json": f'{{"name": "{table["name"]}", "expectations": [{rules}]}}'}
+
+
+def _decoded(table: Table) -> dict[str, str]:
+    own = table["name"].split(".")[1]
+    limits = f", max_rows_per_batch={table['rows']}" if table["rows"] else ""
+    where = f'.where("{table["where"]}")' if table["where"] else ""
+    text = f'''import headwater as hw
+from pyspark.sql import functions as F
+
+ODD = "CASE WHEN odd IN ('NaN', 'Infinity', '-Infinity') THEN CAST(odd AS {{0}}) ELSE {{1}} END"
+
+@hw.table(source="{table["source"]}", decode=hw.json("{DDL}"){limits})
+def {own}(raw):
+    """Rows of a topic."""
+    made = {{name: F.expr(ODD.format(kind, name)) for name, kind in (("x", "DOUBLE"), ("f", "FLOAT"))}}
+    return raw.withColumns(made).drop("odd", "_rescued"){where}
+'''
+    return {f"{table['name'].replace('.', '/')}.py": text, **suite(table)}
+
+
+def _rows(table: Table) -> dict[str, str]:
+    where = f" WHERE {table['where']}" if table["where"] else ""
+    text = f"SELECT {_NAMES}, _source, ingested_at FROM STREAM {table['source']}{where}"
+    return _file(table, f"CREATE STREAMING TABLE {table['name']} {_properties(table)} AS {text}")
+
+
+def _union(table: Table) -> dict[str, str]:
+    found = _file(table, f"CREATE STREAMING TABLE {table['name']} {_properties(table)}")
+    for at, (source, where) in enumerate(table["of"]):
+        flow = f"{table['name']}_{at}"
+        text = f"SELECT {_NAMES}, _source, ingested_at FROM STREAM {source}"
+        text = f"CREATE FLOW {flow} AS INSERT INTO {table['name']} BY NAME {text}"
+        found[f"{flow.replace('.', '/')}.sql"] = text + (f" WHERE {where}" if where else "")
+    return found
+
+
+def _groups(table: Table) -> dict[str, str]:
+    window, where = table["window"], f" WHERE {table['where']}" if table["where"] else ""
+    marked = f" WATERMARK ts DELAY OF INTERVAL {table['delay']} SECONDS" if table["delay"] is not None else ""
+    stream = "" if table["view"] else "STREAM "
+    source, groups, own = f"{stream}{table['source']}{marked}", list(table["keys"]), "window"
+    if window and window["kind"] == "cumulative":
+        size, step = (f"INTERVAL {window[each]} SECONDS" for each in ("size", "slide"))
+        source = f"(SELECT *, cumulative_windows(ts, {size}, {step}) AS windows FROM {source}{where})"
+        source, where = f"{source} LATERAL VIEW explode(windows) AS window", ""
+        groups.append("window")
+    elif window and window["kind"] == "session":
+        groups.append(f"session_window(ts, '{window['size']} seconds')")
+        own = "session_window"
+    elif window:
+        groups.append(f"window(ts, '{window['size']} seconds', '{window['slide']} seconds')")
+    columns = [*heads(table, own), *(f"{plain(out)} AS {out['name']}" for out in table["outputs"])]
+    text = f"SELECT {', '.join(columns)} FROM {source}{where}"
+    text += f" GROUP BY {', '.join(groups)}" if groups else ""
+    what = "MATERIALIZED VIEW" if table["view"] else "STREAMING TABLE"
+    return _file(table, f"CREATE {what} {table['name']} {_properties(table)} AS {text}")
+
+
+def _query(table: Table) -> dict[str, str]:
+    what = "STREAMING TABLE" if table["kind"] == "changed" else "MATERIALIZED VIEW"
+    stream = "STREAM " if table["kind"] == "changed" else ""
+    text = query(table, lambda source: stream + source)
+    return _file(table, f"CREATE {what} {table['name']} {_properties(table)} AS {text}")
+
+
+def query(table: Table, said: Callable[[str], str] = name) -> str:
+    """The query of a table that is the same in all languages; `said` gives its sources' names."""
+    where = f" WHERE {table['where']}" if table.get("where") else ""
+    if table["kind"] == "changed":
+        return f"SELECT {', '.join(table['columns'])} FROM {said(table['source'])}{where}"
+    if table["kind"] == "distinct":
+        return f"SELECT DISTINCT {', '.join(table['columns'])} FROM {said(table['source'])}{where}"
+    if table["kind"] == "ranked":
+        columns = ", ".join(table["columns"])
+        by = ", ".join(f"{column} NULLS LAST" for column in table["columns"])
+        ranks = f"row_number() OVER (ORDER BY {by}) AS place"
+        rows = f"SELECT DISTINCT {columns} FROM {said(table['source'])}{where}"
+        return f"SELECT {columns}, {ranks} FROM ({rows}) q"
+    if table["kind"] == "having":
+        column = table["columns"][0]
+        counts = f"count(*) AS many, count(DISTINCT {table['columns'][-1]}) AS kinds"
+        rows = f"{said(table['source'])}{where} GROUP BY {column} HAVING count(*) > 1"
+        return f"SELECT {column}, {counts} FROM {rows}"
+    left, right = (said(source) for source in table["sources"])
+    on = " AND ".join(f"a.{key} IS NOT DISTINCT FROM b.{key}" for key in table["keys"])
+    columns = ", ".join([f"a.{key}" for key in table["keys"]] + [f"a.{c} AS l_{c}" for c in table["left"]])
+    columns += "".join(f", b.{c} AS r_{c}" for c in table["right"])
+    return f"SELECT {columns} FROM {left} a {table['join']} JOIN {right} b ON {on}"
+
+
+def sources(table: Table) -> list[str]:
+    """What a table reads."""
+    if table["kind"] == "union":
+        return [source for source, _ in table["of"]]
+    return list(table["sources"]) if table["kind"] == "joined" else [table["source"]]
+
+
+def _file(table: Table, text: str) -> dict[str, str]:
+    return {f"{table['name'].replace('.', '/')}.sql": text}
+
+
+def _properties(table: Table) -> str:
+    said = {"headwater.max_rows_per_batch": table["rows"]} if table.get("rows") else {}
+    if table.get("final"):
+        said["headwater.emit"] = "final"
+    if table.get("lateness") is not None:
+        said["headwater.allowed_lateness"] = f"{table['lateness']} seconds"
+    return (
+        "TBLPROPERTIES (" + ", ".join(f"'{key}' = '{value}'" for key, value in said.items()) + ")"
+        if said
+        else ""
+    )
+
+
+_WRITTEN = {"decoded": _decoded, "rows": _rows, "union": _union, "groups": _groups}
+_WRITTEN |= dict.fromkeys(("changed", "distinct", "ranked", "having", "joined"), _query)
+
+
+def heads(table: Table, window: str) -> list[str]:
+    """The keys of a table of groups, as they are selected."""
+    ends = {"since": f"{window}.start", "upto": f"{window}.end", "whole": window}
+    shown = (table["window"] or {}).get("shown", ())
+    return [*(f"{ends[each]} AS {each}" for each in shown), *table["keys"]]
+
+
+def plain(out: Output) -> str:
+    """An aggregate as a definition has it."""
+    arguments = [
+        out["of"],
+        *([out["by"]] if "by" in out else []),
+        *([str(out["most"])] if "most" in out else []),
+    ]
+    return f"{out['fn']}({', '.join(arguments)}){filtered(out['filter'])}"
+
+
+def filtered(*conditions: str | None) -> str:
+    """The FILTER of an aggregate."""
+    said = [f"({condition})" for condition in conditions if condition]
+    return f" FILTER (WHERE {' AND '.join(said)})" if said else ""

@@ -1,0 +1,42 @@
+"""Random projects, and those that once went wrong, are what Spark and DuckDB make of the same records."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from fuzz import kept, make
+from fuzz.compare import differences, group_differences
+from fuzz.drive import run
+
+KEPT = sorted((Path(__file__).parent / "fuzz_cases").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_what_once_went_wrong_is_right(path: Path) -> None:
+    run(kept.read(path))
+
+
+@pytest.mark.torture
+def test_random_projects_are_what_spark_and_duckdb_make_of_their_records() -> None:
+    first = random.randrange(2**32)
+    for seed in range(first, first + 100):
+        print(f"seed {seed}")
+        run(make.case(seed))
+
+
+def test_a_case_follows_from_its_seed(tmp_path: Path) -> None:
+    case = make.case(7)
+    assert case == make.case(7) != make.case(8)
+    assert kept.read(kept.write(case, "why", tmp_path)).items() >= case.items()
+
+
+def test_a_row_too_few_is_seen() -> None:
+    assert differences([(1,), (1,)], [(1,)]) and not differences([(1,), (2,)], [(2,), (1,)])
+    one, other = {1: {"a": 1.0}}, {1: {"a": 1.0 + 1e-6}}
+    assert group_differences(one, other, {}) and group_differences(one, other, {1: {"a": 1.0}})
+    assert not group_differences(one, {1: {"a": 1.0 + 1e-12}}, {1: {"a": 1.0}})
+    assert group_differences(one, {}, {}) and not group_differences(
+        one, {1: {"a": 1.0 - 1e-12}}, {1: {"a": 1e3}}
+    )
