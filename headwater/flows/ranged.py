@@ -31,6 +31,10 @@ from headwater.storage.ranges import Position, Range
 from headwater.storage.target import Target
 
 
+class _Outrun(Exception):  # noqa: N818 (nothing is wrong)
+    """Maintenance has removed what a first batch would go on from, before that was pinned."""
+
+
 class RangedFlow(TableFlow):
     """The flow of one table that is derived from another; a subclass says what a batch becomes.
 
@@ -105,9 +109,8 @@ class RangedFlow(TableFlow):
             return False
         wants = self._context.bounds.wants
         found = replace(found, files=tuple(file for file in found.files if wants(self._stream, file)))
-        if found.files:
-            self._carry_out(self._intent(found, self._told(found)))
-        self._position = found.upto
+        if not found.files or self._carry_out(self._intent(found, self._told(found))):
+            self._position = found.upto
         return True
 
     def _goes_on(self, source: Place) -> bool:
@@ -190,11 +193,28 @@ class RangedFlow(TableFlow):
             bytes_read=intent.size,
         )
 
-    def _carry_out(self, intent: Intent) -> None:
+    def _carry_out(self, intent: Intent) -> bool:
+        """Do a batch; False: it is none, and the next is to be taken from what the input's log has now."""
         reporting = Reporting(self._context, self._place.name)
-        done = self.committer.carry_out(intent, self._build)
+        first = self._consumed() == Position(generation=0)
+        try:
+            done = self.committer.carry_out(intent, self._build_first if first else self._build)
+        except _Outrun:
+            return False
         self._position = self._consumed()
         reporting.committed(intent, done)
+        return True
+
+    def _build_first(self, intent: Intent) -> Built:
+        """What the first batch becomes, which holds what it has not read from when it was pinned on.
+
+        Raises:
+            _Outrun: maintenance has removed the beginning before.
+        """
+        source, upto = self._input(), Position.parse(intent.consumed[self._stream])
+        if source is not None and upto.snapshot is None and log.first(source.path) > 0:
+            raise _Outrun
+        return self._build(intent)
 
     def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
         work = self._work(intent)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from deltalake import CommitProperties, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from headwater.errors import CommitError
 from headwater.storage import delta, log
@@ -76,7 +76,13 @@ class OpenTable(Files):
         """
         last, size = self._checkpoint
         if self.version - last >= max(every, size // CHECKPOINT_SHARE):
-            self._store.by_others(self.place.path, delta.opened(self.place.path).create_checkpoint)
+            try:
+                self._store.by_others(self.place.path, delta.opened(self.place.path).create_checkpoint)
+            except (
+                DeltaError
+            ):  # if maintenance has written one meanwhile, it may have removed what came before
+                if log.checkpoint(self.place.path)[0] <= last:
+                    raise
             self._checkpoint = log.checkpoint(self.place.path)
 
     def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity | None = None) -> int:
