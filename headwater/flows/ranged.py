@@ -9,6 +9,7 @@ takes all that is new, within its bounds.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -109,7 +110,8 @@ class RangedFlow(TableFlow):
             return False
         wants = self._context.bounds.wants
         found = replace(found, files=tuple(file for file in found.files if wants(self._stream, file)))
-        if not found.files or self._carry_out(self._intent(found, self._told(found))):
+        begins = self._position == Position(source.generation) and log.first(source.path) == 0
+        if not found.files or self._carry_out(self._intent(found, self._told(found)), begins=begins):
             self._position = found.upto
         return True
 
@@ -193,26 +195,32 @@ class RangedFlow(TableFlow):
             bytes_read=intent.size,
         )
 
-    def _carry_out(self, intent: Intent) -> bool:
-        """Do a batch; False: it is none, and the next is to be taken from what the input's log has now."""
+    def _carry_out(self, intent: Intent, *, begins: bool = False) -> bool:
+        """Do a batch; False: it is none, and the next is to be taken from what the input's log has now.
+
+        Args:
+            intent: the batch.
+            begins: whether it begins where the input's log did.
+        """
         reporting = Reporting(self._context, self._place.name)
         first = self._consumed() == Position(generation=0)
         try:
-            done = self.committer.carry_out(intent, self._build_first if first else self._build)
+            build = partial(self._build_first, begins=begins) if first else self._build
+            done = self.committer.carry_out(intent, build)
         except _Outrun:
             return False
         self._position = self._consumed()
         reporting.committed(intent, done)
         return True
 
-    def _build_first(self, intent: Intent) -> Built:
-        """What the first batch becomes, which holds what it has not read from when it was pinned on.
+    def _build_first(self, intent: Intent, *, begins: bool) -> Built:
+        """What the first batch becomes, which holds what comes after it from when it was pinned on.
 
         Raises:
-            _Outrun: maintenance has removed the beginning before.
+            _Outrun: maintenance has removed that before, or is about to.
         """
         source, upto = self._input(), Position.parse(intent.consumed[self._stream])
-        if source is not None and upto.snapshot is None and log.first(source.path) > 0:
+        if source is not None and log.first(source.path) > (0 if begins else upto.holds + 1):
             raise _Outrun
         return self._build(intent)
 

@@ -78,9 +78,7 @@ class OpenTable(Files):
         if self.version - last >= max(every, size // CHECKPOINT_SHARE):
             try:
                 self._store.by_others(self.place.path, delta.opened(self.place.path).create_checkpoint)
-            except (
-                DeltaError
-            ):  # if maintenance has written one meanwhile, it may have removed what came before
+            except DeltaError:  # maintenance has written one meanwhile, and removed what came before?
                 if log.checkpoint(self.place.path)[0] <= last:
                     raise
             self._checkpoint = log.checkpoint(self.place.path)

@@ -37,7 +37,7 @@ def clean(
     """Remove what only versions hold that are older than a checkpoint.
 
     Who reads a table from its beginning holds it once a first batch is pinned, and then looks whether the log
-    still begins there (`headwater.flows.ranged`). So that entry goes first, and who holds what is asked again.
+    still begins there (`headwater.flows.ranged`). So that entry goes first; then it is asked again who holds.
 
     Args:
         table: the Delta table.
