@@ -9,6 +9,7 @@ takes all that is new, within its bounds.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -29,6 +30,10 @@ from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Place
 from headwater.storage.ranges import Position, Range
 from headwater.storage.target import Target
+
+
+class _Outrun(Exception):  # noqa: N818 (nothing is wrong)
+    """Maintenance has removed what a first batch would go on from, before that was pinned."""
 
 
 class RangedFlow(TableFlow):
@@ -105,9 +110,9 @@ class RangedFlow(TableFlow):
             return False
         wants = self._context.bounds.wants
         found = replace(found, files=tuple(file for file in found.files if wants(self._stream, file)))
-        if found.files:
-            self._carry_out(self._intent(found, self._told(found)))
-        self._position = found.upto
+        begins = self._position == Position(source.generation) and log.first(source.path) == 0
+        if not found.files or self._carry_out(self._intent(found, self._told(found)), begins=begins):
+            self._position = found.upto
         return True
 
     def _goes_on(self, source: Place) -> bool:
@@ -190,11 +195,34 @@ class RangedFlow(TableFlow):
             bytes_read=intent.size,
         )
 
-    def _carry_out(self, intent: Intent) -> None:
+    def _carry_out(self, intent: Intent, *, begins: bool = False) -> bool:
+        """Do a batch; False: it is none, and the next is to be taken from what the input's log has now.
+
+        Args:
+            intent: the batch.
+            begins: whether it begins where the input's log did.
+        """
         reporting = Reporting(self._context, self._place.name)
-        done = self.committer.carry_out(intent, self._build)
+        first = self._consumed() == Position(generation=0)
+        try:
+            build = partial(self._build_first, begins=begins) if first else self._build
+            done = self.committer.carry_out(intent, build)
+        except _Outrun:
+            return False
         self._position = self._consumed()
         reporting.committed(intent, done)
+        return True
+
+    def _build_first(self, intent: Intent, *, begins: bool) -> Built:
+        """What the first batch becomes, which holds what comes after it from when it was pinned on.
+
+        Raises:
+            _Outrun: maintenance has removed that before, or is about to.
+        """
+        source, upto = self._input(), Position.parse(intent.consumed[self._stream])
+        if source is not None and log.first(source.path) > (0 if begins else upto.holds + 1):
+            raise _Outrun
+        return self._build(intent)
 
     def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
         work = self._work(intent)

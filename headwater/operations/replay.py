@@ -6,7 +6,7 @@ from typing import Literal
 
 from headwater.common.progress import Board
 from headwater.errors import ProjectError
-from headwater.flows.context import Context
+from headwater.flows.context import Context, Moved
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.replay import Resolution
 from headwater.planner import analysis
@@ -64,13 +64,16 @@ def resolve(
 
 
 def _here(project: Project, lake: Lake, table: str, request: Request) -> Answer:
-    mine = Lease(table, lake.flow_folder(table))
-    try:
-        spark = sessions.start(project.conf)
-        context = Context(project, analysis.analyse(spark, project), spark, lake, Board(None))
-        flow = DerivedFlow(context, project.tables[table])
-        with context.turn(table):
-            flow.recover()  # a record whose batch is half committed is in the table already
-            return flow.resolve(request)
-    finally:
-        mine.release()
+    while True:
+        mine = Lease(table, lake.flow_folder(table))
+        try:
+            spark = sessions.start(project.conf)
+            context = Context(project, analysis.analyse(spark, project), spark, lake, Board(None))
+            flow = DerivedFlow(context, project.tables[table])
+            with context.turn(table):
+                flow.recover()  # a record whose batch is half committed is in the table already
+                return flow.resolve(request)
+        except Moved:  # a rebuild has put another generation in its place
+            continue
+        finally:
+            mine.release()

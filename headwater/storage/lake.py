@@ -142,6 +142,8 @@ class Lake:
                 why = e
         if why is None and not self._store.find(self.root, f"*/*/g[0-9]*/{delta.LOG}"):
             return []  # nothing was ever written
+        if version < 0 and log.exists(self.catalog):  # it was made just now, with the first tables
+            return self._rows(log.head(self.catalog))
         raise CommitError(
             f"{self.catalog} {f'can not be read: {first_line(why)}' if why else 'is gone'}",
             code="CATALOG_MISSING",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,12 @@ class Lease:
                 file=path,
                 hint=f"stop that one first (kill {pid})",
             )
-        try:
+        with ExitStack() as undone:
+            undone.callback(self._lock.release)
             self._in_jvm = _locked_in_jvm(table, path)
-        except LeaseError:
-            self._lock.release()
-            raise
-        self._lock.note(json.dumps({"pid": os.getpid(), "jvm": jvm.pid()}).encode())
+            undone.callback(self._in_jvm.close)
+            self._lock.note(json.dumps({"pid": os.getpid(), "jvm": jvm.pid()}).encode())
+            undone.pop_all()
 
     def release(self) -> None:
         """Give the lease back; nothing may be written after."""

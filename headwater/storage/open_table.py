@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from deltalake import CommitProperties, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from headwater.errors import CommitError
 from headwater.storage import checksums, delta, log
@@ -81,7 +81,14 @@ class OpenTable(Files):
         """
         last, size = self._checkpoint
         if self.version - last >= max(every, size // CHECKPOINT_SHARE):
-            checksums.checkpoint(self.place.path)
+            try:
+                checksums.checkpoint(self.place.path)
+            except (
+                CommitError,
+                DeltaError,
+            ):  # maintenance has written one meanwhile, and removed what came before?
+                if log.checkpoint(self.place.path)[0] <= last:
+                    raise
             self._checkpoint = log.checkpoint(self.place.path)
 
     def check(self, files: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-SEED, SCHEDULES = 1, 2_000  # of the simulator, at most
+SEED, SCHEDULES = 1, 2_000
 AT_ONCE = 2
 LONGEST = 1_800.0  # seconds
 

@@ -64,7 +64,7 @@ class Running:
             for name in self.project.names()
         ]
         if self._upkeep:
-            self.world.begin(self.process, "upkeep", lambda: self._maintain(context))
+            tasks.append(self.world.begin(self.process, "upkeep", lambda: self._maintain(context)))
         while not all(task.is_done for task in tasks):
             self._passing(self._keep_house)
             self.world.sleep(0.2)

@@ -34,6 +34,7 @@ from headwater.planner.aggregate import Aggregate, Output
 from headwater.project.conf import KeptFor, Maintenance
 from headwater.project.definitions import Json, Limits, Table
 from headwater.quality.quarantine import HELD
+from headwater.quality.quarantine import RESOLVED as NOTED
 from headwater.storage import stored
 from headwater.storage.commit import Built, Committer
 from headwater.storage.identity import Identity
@@ -53,6 +54,7 @@ COUNTS = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("last", pa.int64())])
 COLUMNS = {BRONZE: NUMBERS, SILVER: ROWS, GOLD: COUNTS, COPY: COUNTS}
 KEYS = 3
 _HELD = stored.schema(HELD)
+BESIDE = {QUARANTINE: _HELD, LATE: ROWS, RESOLVED: NOTED}
 AGGREGATE = Aggregate((Output("k", "key"), Output("n", "count"), Output("last", "max")), window="")
 
 

@@ -60,17 +60,17 @@ def shape_of(draw: random.Random, lake: Path) -> Shape:
     """Draw one."""
     chain = draw.choices([(SILVER,), (SILVER, GOLD), (SILVER, GOLD, COPY)], [50, 40, 10])[0]
     restored = draw.choices(["", "lake", BRONZE, SILVER, GOLD], [86, 5, 3, 3, 3])[0]
-    upkeep = tuple(draw.choice([0.05, 3 * HOURS]) for _ in range(draw.choice([0, 0, 1, 2])))
+    upkeep = tuple(draw.choice([0.05, 3 * HOURS]) for _ in range(draw.choice([0, 0, 0, 0, 1, 2])))
     rebuilds = draw.choices([0, 1], [85, 15])[0] if not restored else 0
     expires = bool(upkeep) and not rebuilds and not restored and draw.random() < 0.3
     limits = Limits(max_rows_per_batch=draw.choice([None, 3]))
     project = Project(
-        draw.randint(4, 12),
+        draw.randint(3, 10),
         chain,
         limits,
         lake=lake,
         retention="2 hours" if expires else None,
-        checkpoint=draw.choice([2, 20]),
+        checkpoint=draw.choice([2, 3, 20, 20]),
     )
     return Shape(
         project,
@@ -162,7 +162,7 @@ class _Schedule:
         except OSError:
             if not process.struck:
                 raise
-            self._world.die()
+        self._world.kill(process)  # it has ended, and so do its locks
 
     def _attend(self, process: Process) -> None:
         """Have a process's locks freed when it is killed, and its JVM's a little later."""
@@ -185,7 +185,7 @@ class _Schedule:
         if draw.random() < 0.8:
             kind = draw.choice([*DEADLY, *DEADLY, "lost", "again"])
             process.writes[draw.randint(1, draw.choice([10, 40, 90]))] = Fault(kind)
-        for _ in range(draw.choice([0, 0, 1, 2])):
+        for _ in range(draw.choice([0, 0, 0, 0, 1, 2])):
             kind = draw.choice(["pause", "delay", "delay"])
             process.steps[draw.randint(1, 250)] = Fault(kind, draw.choice([0.02, 0.5, 20.0, 4 * HOURS]))
 
@@ -257,7 +257,7 @@ class _Schedule:
         process = Process("last")
         self._attend(process)
         running = Running(self._world, project, process, upkeep)
-        self._world.begin(process, "main", running)
+        self._world.begin(process, "main", partial(self._until_error, process, running))
         self._world.run()
         assert running.is_begun, "all others have ended, and their leases are not free"
         return running
@@ -277,7 +277,7 @@ def _template() -> Path:
     """A lake whose tables are there, and empty."""
     made = _folder() / "template"
     with simulated(World(made, random.Random(0))):
-        for name, columns in flows.COLUMNS.items():
+        for name, columns in {**flows.COLUMNS, **flows.BESIDE}.items():
             properties = {"delta.enableChangeDataFeed": "true"} if columns is flows.COUNTS else {}
             Lake(made).create(name, columns, properties=properties)
     return made

@@ -201,7 +201,7 @@ class World(Clock):
         """End a process: nothing that it was at goes on."""
         if process.is_alive:
             process.is_alive = False
-            self.note("is killed:", process.name)
+            self.note("ends:", process.name)
             for task in self._tasks:
                 if task.process is process:
                     task.wakes = 0.0

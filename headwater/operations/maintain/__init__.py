@@ -125,10 +125,14 @@ def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Seq
     kept = _kept(policy, place.name)
     target.keep(kept)
     target.checkpoint(policy.checkpoint)
-    mine = [hold for hold in held if (hold.table, hold.generation) == (place.name, place.generation)]
-    slowest = min(mine, key=lambda hold: hold.version, default=None)
-    before = times.now() - kept
-    done = clean(place.path, upto=target.version if slowest is None else slowest.version, before=before)
+    slowest, before = _slowest(place, held), times.now() - kept
+
+    def held_now() -> int | None:
+        found = _slowest(place, holds(project, lake))
+        return None if found is None else found.version
+
+    upto = target.version if slowest is None else slowest.version
+    done = clean(place.path, upto=upto, before=before, held=held_now)
     left = forget_uncommitted(place.path, intents_of(lake))
     return Maintained(
         table=place.name,
@@ -140,6 +144,12 @@ def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Seq
         first=log.first(place.path),
         held=slowest.who if slowest is not None and _is_held(place.path, slowest.version, before) else "",
     )
+
+
+def _slowest(place: Place, held: Sequence[Hold]) -> Hold | None:
+    """Who has read least of a table, of those who read on from there."""
+    mine = [hold for hold in held if (hold.table, hold.generation) == (place.name, place.generation)]
+    return min(mine, key=lambda hold: hold.version, default=None)
 
 
 def _sorting(lake: Lake, owner: str, place: Place) -> list[str] | None:

@@ -8,7 +8,7 @@ the next time goes on. Readers that begin later begin with a snapshot.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -31,13 +31,19 @@ class Cleaned:
     bytes: int = 0
 
 
-def clean(table: Path, *, upto: int, before: datetime) -> Cleaned:
+def clean(
+    table: Path, *, upto: int, before: datetime, held: Callable[[], int | None] = lambda: None
+) -> Cleaned:
     """Remove what only versions hold that are older than a checkpoint.
+
+    Who reads a table from its beginning holds it once a first batch is pinned, and then looks whether the log
+    still begins there (`headwater.flows.ranged`). So that entry goes first; then it is asked again who holds.
 
     Args:
         table: the Delta table.
         upto: the checkpoint is of this version, or an older one.
         before: it was made before this time (UTC).
+        held: the oldest version that somebody holds now; None: nobody does.
     """
     first = log.first(table)
     checkpoints = [version for version in _checkpoints(table) if first < version <= upto]
@@ -46,7 +52,12 @@ def clean(table: Path, *, upto: int, before: datetime) -> Cleaned:
         return Cleaned()
     checksums.ensure(table, kept)  # it says those of the commits that go
     files = size = 0
-    for commit in log.commits(table, after=first - 1, upto=kept - 1):
+    if first == 0:
+        store.of(table).delete(delta.entry(table, 0))  # it made the table, and took no file away
+        by_now = held()
+        if by_now is not None and by_now < kept:
+            return Cleaned(1)
+    for commit in log.commits(table, after=max(first - 1, 0), upto=kept - 1):
         for path in (*commit.left, *(change.path for change in commit.changes)):
             size += remove(Path(path))
             files += 1

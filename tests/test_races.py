@@ -1,0 +1,152 @@
+"""What the simulator has found, each by itself: two who do something at the same moment."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from raising import raises_code
+from simulator import flows
+from simulator.engine import simulated
+from simulator.flows import BRONZE, NUMBERS, QUARANTINE, ROWS, SILVER, Project
+from simulator.invariants import files_of
+from simulator.world import World
+
+from headwater.common import times
+from headwater.operations.maintain.clean import clean
+from headwater.runtime import failpoints
+from headwater.storage import lease, log, store
+from headwater.storage.identity import Identity
+from headwater.storage.lake import Lake
+from headwater.storage.lease import Lease
+from headwater.storage.target import Target
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A world without processes, in which everything is done in order."""
+    made = World(tmp_path / "lake", random.Random(0))
+    with simulated(made):
+        yield made
+
+
+def topic(world: World, records: int = 6) -> Target:
+    """A table of the topic, of one commit for each record, the newest of which has a checkpoint."""
+    table = Target(Lake(world.root).create(BRONZE, NUMBERS, properties={}))
+    for at in range(records):
+        rows = pa.table([[at], [0]], schema=NUMBERS)
+        table.append(table.write(rows, f"{at:012d}"), Identity(BRONZE, 1, at, {}))
+        world.sleep(1.0)
+    table.checkpoint(1)
+    return table
+
+
+def soon() -> dict[str, object]:
+    return {"before": times.now() + timedelta(hours=1)}
+
+
+def test_a_first_batch_is_taken_anew_where_the_beginning_went_before_it_was_pinned(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = topic(world)
+    project = Project(6, (SILVER,), flows.Limits(max_rows_per_batch=2), lake=world.root)
+    context = flows.context_of(world, project, Lake(world.root), ended=(BRONZE,))
+    steps = []
+
+    def reach(step: str, flow: str) -> None:
+        steps.append(step)
+        if steps == ["pinned"]:
+            clean(table.place.path, upto=table.version, **soon())  # type: ignore[arg-type]
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    flows.flow_of(context, SILVER).run()
+    assert log.first(table.place.path) == table.version  # nothing but the checkpoint is left
+    places = Lake(world.root).places()
+    taken = [
+        row["offset"]
+        for name, columns in ((SILVER, ROWS), (QUARANTINE, flows.BESIDE[QUARANTINE]))
+        for file in files_of(places[name].path, log.head(places[name].path))
+        for row in pa.table(flows.stored.read(file, columns)).to_pylist()
+    ]
+    assert sorted(taken) == list(range(6))
+
+
+def test_what_is_held_since_is_kept(world: World) -> None:
+    table = topic(world)
+    path = table.place.path
+    assert clean(path, upto=table.version, held=lambda: -1, **soon()).commits == 1  # type: ignore[arg-type]
+    assert log.first(path) == 1 and len(files_of(path, table.version)) == 6
+    assert clean(path, upto=table.version, **soon()).commits == 5  # type: ignore[arg-type]
+
+
+def test_a_checkpoint_is_not_written_where_maintenance_wrote_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Target(Lake(tmp_path).create(BRONZE, NUMBERS, properties={}))
+    other = Target(table.place)
+    for at in range(4):
+        table.append([], Identity(BRONZE, 1, at, {}))
+
+    class Meanwhile(store.Files):
+        def by_others(self, path: Path, write):  # type: ignore[no-untyped-def]
+            store.use(before)
+            again.checkpoint(1)
+            before_now = times.now() + timedelta(hours=1)
+            clean(path, upto=again.version, before=before_now)
+            return write()
+
+    again = Target(table.place)
+    before = store.use(Meanwhile())
+    try:
+        other = Target(table.place)
+        other.checkpoint(1)
+    finally:
+        store.use(before)
+    assert log.checkpoint(table.place.path)[0] == log.first(table.place.path) == 4
+
+
+def test_a_lake_that_is_just_being_made_has_not_lost_its_catalog(tmp_path: Path) -> None:
+    class Meanwhile(store.Files):
+        def find(self, folder: Path, pattern: str) -> list[Path]:
+            store.use(before)
+            Lake(tmp_path).create(BRONZE, NUMBERS, properties={})
+            (tmp_path / "_catalog.json").unlink()
+            return super().find(folder, pattern)
+
+    before = store.use(Meanwhile())
+    try:
+        assert list(Lake(tmp_path).places()) == [BRONZE]
+    finally:
+        store.use(before)
+
+
+def test_a_lease_that_can_not_be_noted_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Channel:
+        is_open = True
+
+        def tryLock(self) -> object:  # noqa: N802
+            return self
+
+        def close(self) -> None:
+            self.is_open = False
+
+    made: list[Channel] = []
+    monkeypatch.setattr(lease, "_channel", lambda path: made.append(Channel()) or made[-1])
+    monkeypatch.setattr(lease.jvm, "pid", lambda: 0)
+
+    def full(self: object, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(store._Flock, "note", full)
+        with pytest.raises(OSError, match="No space"):
+            Lease(SILVER, tmp_path)
+    assert not made[0].is_open
+    mine = Lease(SILVER, tmp_path)
+    with raises_code("LEASE_HELD", table=SILVER, file=tmp_path / "lease"):
+        Lease(SILVER, tmp_path)
+    mine.release()
