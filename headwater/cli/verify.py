@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -27,7 +28,7 @@ def verify(
     found = list(verifying.verify(Lake(conf.load(find_project(project), env).lake), tables or ()))
     damages = [damaged for one in found for damaged in one.damages]
     if as_json:
-        print_json([one.data() for one in found])
+        print_json([asdict(one) for one in found])
     else:
         titles = ["table", "files", "bytes", "rows", "without checksum", "seconds", "damaged"]
         listing = listings.table(titles, right=[1, 2, 3, 4, 5, 6])

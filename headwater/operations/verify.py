@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headwater.common.report import Stopwatch
-from headwater.errors import CommitError, DamageError, HeadwaterError, ProjectError
+from headwater.errors import DamageError, HeadwaterError, ProjectError
 from headwater.errors.causes import describe
 from headwater.storage import damage, json_file
 from headwater.storage.damage import Checked, Damage, Found
@@ -83,10 +82,6 @@ class Verified:
     seconds: float
     damages: Sequence[Damaged] = ()
 
-    def data(self) -> dict[str, Any]:
-        """The same as data."""
-        return asdict(self)
-
 
 def verify(lake: Lake, tables: Sequence[str] = ()) -> Iterator[Verified]:
     """Read tables through, and what the engine keeps beside them; by default the whole lake.
@@ -95,15 +90,9 @@ def verify(lake: Lake, tables: Sequence[str] = ()) -> Iterator[Verified]:
 
     Raises:
         ProjectError: an unknown table.
-        CommitError: the catalog can't be read.
+        CommitError: nothing says which tables there are.
     """
-    try:
-        places = lake.places()
-    except CommitError as e:
-        yield Verified(
-            "_catalog", 0, 0, None, 0, 0.0, [Damaged(lake.catalog, e.message, None, None, "", str(e.hint))]
-        )
-        return
+    places = lake.places()
     for name in tables:
         if name not in places:
             known = ", ".join(sorted(places)) or "none"
@@ -128,17 +117,9 @@ def _table(name: str, lake: Lake, places: Mapping[str, Place], checked: Checked)
     found, owner = _read(places[name].path, checked), _owner(name, places)
     if found.damages and (now := lake.places().get(name, places[name])) != places[name]:
         found = _read(now.path, checked)  # it was swapped meanwhile
-    damages = [_damaged(one, owner) for one in found.damages]
     notes = _notes(name, lake.root, [file for file in lake.notes() if _flow(lake, file) == name])
-    return Verified(
-        name,
-        found.files + notes.files,
-        found.bytes + notes.bytes,
-        found.rows,
-        found.unknown,
-        watch.seconds,
-        [*damages, *notes.damages],
-    )
+    found.files, found.bytes = found.files + notes.files, found.bytes + notes.bytes
+    return _verified(name, watch, found, [*(_damaged(one, owner) for one in found.damages), *notes.damages])
 
 
 def _catalog(lake: Lake, checked: Checked) -> Verified:
@@ -146,8 +127,7 @@ def _catalog(lake: Lake, checked: Checked) -> Verified:
     way = (
         "_catalog.json says the same, and is read; the next table that is made or rebuilt writes the catalog"
     )
-    damages = [_as(one, way) for one in found.damages]
-    return Verified("_catalog", found.files, found.bytes, found.rows, found.unknown, watch.seconds, damages)
+    return _verified("_catalog", watch, found, [_as(one, way) for one in found.damages])
 
 
 def _savepoint(folder: Path, checked: Checked) -> Iterator[Verified]:
@@ -162,16 +142,12 @@ def _savepoint(folder: Path, checked: Checked) -> Iterator[Verified]:
         return
     for name, place in sorted(places.items()):
         watch, found = Stopwatch(), _read(place.path, checked)
-        yield Verified(
-            f"{folder.name}: {name}",
-            found.files,
-            found.bytes,
-            found.rows,
-            found.unknown,
-            watch.seconds,
-            [_as(one, way) for one in found.damages],
-        )
+        yield _verified(f"{folder.name}: {name}", watch, found, [_as(one, way) for one in found.damages])
     yield _notes(f"{folder.name}: _notes", folder, notes + [f for f in saved.notes() if f not in notes])
+
+
+def _verified(name: str, watch: Stopwatch, found: Found, damages: Sequence[Damaged]) -> Verified:
+    return Verified(name, found.files, found.bytes, found.rows, found.unknown, watch.seconds, damages)
 
 
 def _read(table: Path, checked: Checked) -> Found:
@@ -194,6 +170,7 @@ def _notes(name: str, root: Path, files: Sequence[Path]) -> Verified:
                 parts = file.relative_to(root).parts
                 whose = parts[1] if parts[0] == "_flows" else root.name
                 way = _NOTES.get(file.name, "remove it, if nothing is under way").format(whose)
+                way = "put it back from a copy" if f"rebuild {whose}" in way and _is_history(whose) else way
                 damages.append(Damaged(file, e.message.removeprefix(f"{file} "), None, None, "", way))
     return Verified(name, len(files), size, None, 0, watch.seconds, damages)
 
@@ -211,17 +188,23 @@ def _owner(name: str, places: Mapping[str, Place]) -> str:
 
 def _damaged(one: Damage, owner: str) -> Damaged:
     """A damage of a table, and the way back from it."""
-    is_history = owner.startswith(("bronze.", "ops."))
-    anew = _COPY if is_history else f"headwater rebuild {owner}"
+    anew = _COPY if _is_history(owner) else f"headwater rebuild {owner}"
     if one.kind == "note":
         return _as(one, "remove it: the next commit, or the next checkpoint, writes it anew")
     if one.kind == "checkpoint":
         return _as(one, f"remove it if the log begins at version 0, whose entries say the same; else {anew}")
     if one.kind == "past":
         return _as(
-            one, "the newest version does not have it: it goes with the versions that do (headwater maintain)"
+            one,
+            "the newest version does not have it: it goes with older ones (headwater maintain); a table "
+            "whose flow has yet to read it is built anew (headwater rebuild)",
         )
     return _as(one, anew)
+
+
+def _is_history(table: str) -> bool:
+    """Whether nothing else has a table's rows."""
+    return table.startswith(("bronze.", "ops."))
 
 
 def _as(one: Damage, way: str) -> Damaged:

@@ -18,12 +18,11 @@ from typing import Any, Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from headwater.errors import DamageError, HeadwaterError
 from headwater.errors.causes import first_line
-from headwater.storage import checksums, delta, json_file, log
+from headwater.storage import checksums, delta, json_file, log, stored
 from headwater.storage.checksums import OTHER, Kept
 
 Kind = Literal["data", "past", "entry", "checkpoint", "note"]
@@ -86,21 +85,22 @@ class _Reading:
         self._table, self._log, self._checked = table, table / delta.LOG, checked
         self._found = Found()
         self._known: dict[str, list[Any]] = {}  # as `Kept.files`, of all versions that are there
-        self._sound: dict[int, list[dict[str, Any]]] = {}  # what entries say that are what was written
+        self._changes: dict[int, tuple[list[str], list[str]]] = {}  # of entries: what goes, and comes
 
     def read(self) -> Found:
-        self._entries()
-        live = self._live(self._checkpoints())
+        note = self._note(self._log / checksums.NEWEST)
+        versions = sorted(delta.versions(self._table), reverse=True)
+        kept = self._checkpoints()
+        self._entries(note, versions, -1 if kept is None else kept.version)
+        live = self._live(kept, versions)
         counts = [rows for _, rows, _ in live.values()]
         self._found.rows = None if None in counts else sum(counts)
         for path, known in {**self._known, **live}.items():
             self._data(path, known, is_live=path in live)
         return self._found
 
-    def _entries(self) -> None:
-        """Read the log, the newest entry first."""
-        note = self._note(self._log / checksums.NEWEST)
-        versions = sorted(delta.versions(self._table), reverse=True)
+    def _entries(self, note: dict[str, Any] | None, versions: list[int], kept: int) -> None:
+        """Read the log, the newest entry first; its changes are needed after the version `kept`."""
         newest = max([*versions[:1], *([note["version"]] if note else [])], default=-1)
         if not versions:
             self._damaged(self._log, "entry", "holds no entry: the table is gone")
@@ -112,7 +112,10 @@ class _Reading:
             actions = self._entry(version, told["entry"] if told else None)
             says = None
             if actions is not None:
-                self._sound[version] = actions
+                if version > kept:
+                    gone = [unquote(one["remove"]["path"]) for one in actions if "remove" in one]
+                    come = [path for path, _ in checksums.added(one for one in actions if "add" in one)]
+                    self._changes[version] = gone, come
                 said = checksums.said(actions)
                 for path, rows in checksums.added(actions):
                     self._known.setdefault(path, [None, None, None])[1:] = [rows, version]
@@ -143,38 +146,36 @@ class _Reading:
 
     def _checkpoints(self) -> Kept | None:
         """Read the log's checkpoints; the files that the newest of them has, as its checksums say."""
-        newest: Kept | None = None
-        hint: int | None = None
+        newest: dict[str, Any] | None = None
         for file in sorted(self._log.glob("*.checkpoint.parquet"), reverse=True):
             version = int(file.name[:20])
             beside = self._note(checksums.beside(self._table, version))
             self._compare(file, "checkpoint", beside["checkpoint"] if beside else None, version)
             if beside is not None:
-                for path, (checksum, *about) in beside["files"].items():
-                    known = self._known.setdefault(path, [None, *about])
-                    known[0] = checksum if known[0] is None else known[0]
-                if newest is None:
-                    newest, hint = Kept(version, beside["files"]), beside["hint"]
-        last, (said, _) = self._log / "_last_checkpoint", log.checkpoint(self._table)
-        is_being_made = (
-            said > newest.version and delta.checkpoint(self._table, said).exists() if newest else True
-        )
-        if newest is not None and not is_being_made:
-            self._compare(last, "checkpoint", hint, newest.version)
-        return newest
+                for path, known in beside["files"].items():
+                    self._known.setdefault(path, list(known))
+                newest = newest or {**beside, "version": version}
+        if newest is None:
+            return None
+        hint, (said, _) = self._log / "_last_checkpoint", log.checkpoint(self._table)
+        if said <= newest["version"] or not delta.checkpoint(self._table, said).exists():  # else it is new
+            self._compare(hint, "checkpoint", newest["hint"], newest["version"])
+        return Kept(newest["version"], newest["files"])
 
-    def _live(self, kept: Kept | None) -> dict[str, list[Any]]:
+    def _live(self, kept: Kept | None, versions: list[int]) -> dict[str, list[Any]]:
         """The files of the newest version, as `Kept.files`."""
-        first, head = min(self._sound, default=0), max(self._sound, default=-1)
-        if kept is None and first > 0 and self._is_whole:
+        if kept is None and versions and versions[-1] > 0 and self._is_whole:
             try:
-                kept = Kept.read(self._table, head)
+                kept = Kept.read(self._table, versions[-1])
             except (HeadwaterError, DeltaError, OSError) as e:
                 self._damaged(self._log, "entry", f"can't be read: {first_line(e)}")
-        kept = kept or Kept()
-        for version in range(kept.version + 1, head + 1):
-            kept.add(version, self._sound.get(version, []))
-        return {path: self._known.get(path, known) for path, known in kept.files.items()}
+        live = dict(kept.files) if kept else {}
+        for version in sorted(self._changes):
+            gone, come = self._changes[version]
+            for path in gone:
+                live.pop(path, None)
+            live.update({path: [None, None, version] for path in come})
+        return {path: self._known.get(path, known) for path, known in live.items()}
 
     def _data(self, path: str, known: list[Any], *, is_live: bool) -> None:
         file, (checksum, rows, version) = self._table / path, known
@@ -249,8 +250,9 @@ class _Reading:
 
     def _stats(self, path: str) -> dict[str, Any]:
         """What the log says of a file's rows."""
-        for actions in self._sound.values():
-            for action in actions:
+        version = self._known.get(path, [None, None, None])[2]
+        with suppress(HeadwaterError):
+            for action in delta.actions(self._table, version) if version is not None else []:
                 if "add" in action and unquote(action["add"]["path"]) == path:
                     return dict(json.loads(action["add"].get("stats") or "{}"))
         with suppress(HeadwaterError, DeltaError):
@@ -275,12 +277,9 @@ def _files(table: Path) -> set[str]:
 def _as_parquet(file: Path, rows: int | None) -> str:
     """What is wrong with a Parquet file whose checksum nobody knows; "" where nothing is found."""
     try:
-        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            held = sum(len(batch) for batch in opened.iter_batches())
-    except (OSError, pa.ArrowException) as e:
-        if isinstance(e, FileNotFoundError):
-            raise
-        return f"can't be read: {first_line(e)}"
+        held = stored.count(str(file))
+    except DamageError as e:
+        return e.message.partition(f"{file} ")[2]
     return "" if rows is None or held == rows else f"has {held:,} rows, of which the log says {rows:,}"
 
 

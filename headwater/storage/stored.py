@@ -66,6 +66,16 @@ def opened(file: str) -> Iterator[pq.ParquetFile]:
         yield found
 
 
+def count(file: str) -> int:
+    """The rows of a file, of which all pages are read.
+
+    Raises:
+        DamageError: it is not what was written.
+    """
+    with opened(file) as found:
+        return sum(len(batch) for batch in found.iter_batches())
+
+
 def rows(files: Sequence[str], columns: pa.Schema) -> pa.Table:
     """The rows of files by a table's columns: NULL in those that a file has not.
 
