@@ -24,7 +24,7 @@ from headwater.operations.rebuild.reconcile import Reconciled, reconcile
 from headwater.operations.rebuild.window import Window
 from headwater.runtime import failpoints
 from headwater.storage import log
-from headwater.storage.lake import files
+from headwater.storage.delta import files
 
 SESSIONS, RUNS = "gold.sessions", "gold.runs"
 SUMS, MINUTES = "gold.sums", "gold.minutes"

@@ -25,7 +25,7 @@ from headwater.project.load import load_project
 from headwater.run.supervisor import Options, Run
 from headwater.runtime import failpoints
 from headwater.storage import log
-from headwater.storage.lake import files
+from headwater.storage.delta import files
 
 NAMED, RUNS, SENT = "gold.named", "gold.runs", f"{COUNTS}->mine"
 STEPS = ["pin", "build", "commit", "seal"]

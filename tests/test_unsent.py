@@ -15,8 +15,9 @@ import pytest
 from headwater.connectors.sinks import CHANGE, Changes, Pieces, Position
 from headwater.flows import unsent
 from headwater.storage import feed, log
+from headwater.storage.delta import files
 from headwater.storage.identity import Identity
-from headwater.storage.lake import Lake, files
+from headwater.storage.lake import Lake
 from headwater.storage.target import GONE, Target
 
 COLUMNS = pa.schema([("id", pa.int64()), ("text", pa.string())])

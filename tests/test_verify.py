@@ -23,8 +23,8 @@ from headwater.operations.rebuild.cut import Cut
 from headwater.operations.rebuild.versions import choose
 from headwater.runtime import failpoints
 from headwater.storage import log
+from headwater.storage.delta import files
 from headwater.storage.identity import Identity
-from headwater.storage.lake import files
 from headwater.storage.target import Target
 
 IDLE = FILES["gold/ended.sql"].replace(

@@ -27,7 +27,8 @@ from headwater.flows.reporting import Reporting
 from headwater.flows.turns import take_turns
 from headwater.project.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
 from headwater.storage import json_file, log
-from headwater.storage.lake import Lake, Place, files
+from headwater.storage.delta import files
+from headwater.storage.lake import Lake, Place
 
 MOST = 50_000  # changes of one batch, unless one version alone has more
 

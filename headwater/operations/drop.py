@@ -19,9 +19,9 @@ from headwater.operations.rebuild.shadow import Plan
 from headwater.project.load import Project
 from headwater.runtime import failpoints
 from headwater.storage import log, summary
-from headwater.storage.lake import Lake, Place, is_engines
+from headwater.storage.lake import Lake, Place
 from headwater.storage.lease import Lease
-from headwater.storage.names import beside, replay_name
+from headwater.storage.names import beside, is_engines, replay_name
 from headwater.storage.summary import Summary
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,6 +43,15 @@ def opened(table: Path, version: int | None = None) -> DeltaTable:
         ):  # read as a version without changes: its rows would miss
             actions(table, at)
     return found
+
+
+def files(table: Path, version: int | None = None) -> list[str]:
+    """The absolute paths of the files that a version of a table has; by default the newest.
+
+    Raises:
+        CommitError: it is gone, or something of its log can't be read.
+    """
+    return [unquote(path) for path in opened(table, version).file_uris()]
 
 
 def entry(table: Path, version: int) -> Path:

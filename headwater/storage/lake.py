@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, write_deltalake
@@ -65,11 +64,6 @@ class Place:
     id: str = ""
 
 
-def is_engines(name: str) -> bool:
-    """Whether a table is the engine's own, to which several processes add: `ops.*`."""
-    return name.startswith("ops.")
-
-
 def readers(place: Place) -> list[str]:
     """The tables whose flows have read a table, as the lake that it lies in says."""
     exists = store.of(place.path).exists
@@ -83,11 +77,6 @@ def readers(place: Place) -> list[str]:
         for name, other in others.items()
         if any(place.name in flow["consumed"] for flow in log.flows(other.path).values())
     )
-
-
-def files(table: Path, version: int | None = None) -> list[str]:
-    """The absolute paths of the files that a version of a Delta table has; by default the newest."""
-    return [unquote(path) for path in delta.opened(table, version).file_uris()]
 
 
 class Lake:

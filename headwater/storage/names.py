@@ -57,3 +57,8 @@ def beside(table: str) -> dict[str, str]:
         ledger_name(table): "ledger",
         gaps_name(table): "gaps",
     }
+
+
+def is_engines(name: str) -> bool:
+    """Whether a table is the engine's own, to which several processes add: `ops.*`."""
+    return name.startswith("ops.")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from headwater.connectors.files.file import File
-from headwater.storage import lake, log, stored
+from headwater.storage import delta, log, stored
 from headwater.storage.lake import Lake
 from headwater.storage.names import ledger_name
 
@@ -90,7 +90,7 @@ class Ledger:
     def of(cls, lakes: Lake, table: str) -> Ledger:
         """The ledger of a table as it is now; empty where there is none."""
         place = lakes.places().get(ledger_name(table))
-        files = lake.files(place.path) if place and log.exists(place.path) else []
+        files = delta.files(place.path) if place and log.exists(place.path) else []
         parts = [stored.whole(file).cast(LINES) for file in files]
         return cls(pa.concat_tables(parts) if parts else LINES.empty_table())
 

@@ -15,7 +15,8 @@ from headwater.errors import ProjectError
 from headwater.project.bronze import BRONZE
 from headwater.project.load import Project
 from headwater.storage import stored
-from headwater.storage.lake import Lake, files
+from headwater.storage.delta import files
+from headwater.storage.lake import Lake
 from headwater.storage.places import KEYS, PLACE, once, within
 
 AT_ONCE = 50_000  # rows in memory

@@ -26,10 +26,10 @@ from headwater.project.conf import Maintenance
 from headwater.project.load import Project
 from headwater.storage import checksums, erasure, lease, log, mailbox, summary
 from headwater.storage.intent import intents_of
-from headwater.storage.lake import Lake, Place, is_engines
+from headwater.storage.lake import Lake, Place
 from headwater.storage.lease import Lease
 from headwater.storage.mailbox import Request
-from headwater.storage.names import beside
+from headwater.storage.names import beside, is_engines
 from headwater.storage.target import Target
 
 KIND = "maintenance"  # of requests, see `headwater.storage.mailbox`

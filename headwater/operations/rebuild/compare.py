@@ -15,7 +15,8 @@ from headwater.common.scratch import quoted
 from headwater.errors import FlowError
 from headwater.errors.causes import first_line
 from headwater.storage import delta, log
-from headwater.storage.lake import Lake, Place, files
+from headwater.storage.delta import files
+from headwater.storage.lake import Lake, Place
 from headwater.storage.names import (
     PARTIAL,
     late_name,

@@ -18,8 +18,8 @@ from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.runtime import sessions
 from headwater.storage import delta, log, summary
-from headwater.storage.lake import Lake, Place, is_engines
-from headwater.storage.names import beside, state_name
+from headwater.storage.lake import Lake, Place
+from headwater.storage.names import beside, is_engines, state_name
 
 __all__ = ["Planned", "accept", "follow", "plan", "shortened", "verdict"]
 

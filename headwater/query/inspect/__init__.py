@@ -10,8 +10,8 @@ from headwater.project.definitions import Files, Table
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK
 from headwater.storage import summary
-from headwater.storage.lake import Lake, Place, is_engines
-from headwater.storage.names import beside
+from headwater.storage.lake import Lake, Place
+from headwater.storage.names import beside, is_engines
 from headwater.storage.summary import Summary
 
 

@@ -21,7 +21,8 @@ from headwater.planner.changes import facts
 from headwater.query import past
 from headwater.query.sources import Sources
 from headwater.storage import delta, log, summary
-from headwater.storage.lake import Lake, files
+from headwater.storage.delta import files
+from headwater.storage.lake import Lake
 from headwater.storage.names import PARTIAL
 
 Kind = Literal["added", "removed", "changed"]

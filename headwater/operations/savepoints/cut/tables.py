@@ -18,7 +18,8 @@ from deltalake import DeltaTable
 from headwater.errors import CommitError
 from headwater.planner.changes.facts import FILE as DEFINITION
 from headwater.storage import checksums, delta, log
-from headwater.storage.lake import Lake, files
+from headwater.storage.delta import files
+from headwater.storage.lake import Lake
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
