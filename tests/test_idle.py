@@ -54,15 +54,15 @@ class Busy(Visits):
 
 
 @pytest.mark.parametrize(
-    ("second", "restarts"),
-    [(EMPTY, False), (EMPTY, True), (FILTERED, False), (TIMELESS, False)],
+    ("second", "restarts", "turns"),
+    [(EMPTY, False, 8), (EMPTY, True, 5), (FILTERED, False, 5), (TIMELESS, False, 5)],
     ids=["malformed", "in many runs", "filtered", "without time"],
 )
 def test_a_partition_whose_records_have_no_time_is_idle_after_the_idle_timeout(
-    interpreted: SparkSession, tmp_path: Path, second: Any, restarts: bool
+    interpreted: SparkSession, tmp_path: Path, second: Any, restarts: bool, turns: int
 ) -> None:
     case = Busy(tmp_path / "project", interpreted)
-    for number in range(1, 9):
+    for number in range(1, turns + 1):
         case.turn(second)
         if restarts:
             case.restart()
