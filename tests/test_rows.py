@@ -162,10 +162,17 @@ def bronze(file: Path, values: list[bytes | None]) -> None:
 
 
 @pytest.mark.parametrize("values", [VALUES, VALUES[:1], VALUES[1:2]], ids=["mixed", "good", "malformed"])
-@pytest.mark.parametrize("contract", ["evolve", "quarantine"])
+@pytest.mark.parametrize(("contract", "most"), [("evolve", 10_000), ("quarantine", 10_000), ("evolve", 1)])
 def test_decoded_rows_and_rejects_are_the_same_both_ways(
-    spark: SparkSession, tmp_path: Path, values: list[bytes | None], contract: Contract
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    values: list[bytes | None],
+    contract: Contract,
+    most: int,
 ) -> None:
+    """Malformed rows are told one by one, or where they are more than that, decoded once more."""
+    monkeypatch.setattr(decode, "MOST", most)
     bronze(tmp_path / "in.parquet", values)
     schema = decode.fields(Json("a BIGINT", contract), NOWHERE)
     table = target(tmp_path / "lake", stored.schema(decode.columns(schema, BRONZE)))

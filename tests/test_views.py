@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.classic.dataframe import DataFrame
 from raising import raises_code
 
 from headwater.errors import ProjectError
+from headwater.flows import view
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.view import ViewFlow
 from headwater.storage import log
+from headwater.storage.parquet import Files
 from headwater.testing import Project
 
 SALES, TOTALS, TOP = "silver.sales", "gold.totals", "gold.top"
@@ -75,11 +78,20 @@ class Sold(Project):
         return sorted((row.get("_change_type", "insert"), row["item"]) for row in found)
 
 
-@pytest.mark.parametrize("seed", range(2))
+def no_result(frame: DataFrame, arrow: Callable[[DataFrame], pa.Table] = DataFrame.toArrow) -> pa.Table:
+    """As rows come into this process, but those of the view."""
+    assert "place" not in frame.columns
+    return arrow(frame)
+
+
+@pytest.mark.parametrize(("seed", "large"), [(0, False), (1, True)], ids=["few rows", "many rows"])
 def test_after_each_step_it_is_what_the_query_gives(
-    interpreted: SparkSession, tmp_path: Path, seed: int
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, large: bool
 ) -> None:
+    """Also where neither what the query gives nor what the table holds is in this process."""
     print(f"seed {seed}")
+    if large:
+        monkeypatch.setattr(view, "FEW", -1)
     draw = random.Random(seed)
     case = Sold(tmp_path, interpreted, {"gold/top.sql": TOP_SQL})
     totals, top = case.flow(TOTALS), case.flow(TOP)
@@ -91,8 +103,15 @@ def test_after_each_step_it_is_what_the_query_gives(
             pass
         if draw.random() < 0.3:
             top = case.flow(TOP)  # as after a restart
-        assert top.step() and case.rows(TOP) == case.best()
+        with monkeypatch.context() as none:
+            if large:
+                none.setattr(Files, "held", None)
+                none.setattr(DataFrame, "toArrow", no_result)
+            assert top.step()
+        assert case.rows(TOP) == case.best()
         assert not top.step()
+    assert large == (log.read(case.lake.place(TOP).path, 1).operation == "WRITE")  # its first rows
+    assert len(list(case.lake.place(TOP).path.glob("*-whole-*"))) == large
 
 
 PER_ITEM = """CREATE MATERIALIZED VIEW gold.per_item AS

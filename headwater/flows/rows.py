@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -275,7 +275,7 @@ class ManyRows:
         if work.schema is not None:
             self._decoded = Observation()
             found = decode.decoded(self._raw, work.schema)
-            found = found.observe(self._decoded, F.count("*").alias("all"), decode.found().alias("malformed"))
+            found = found.observe(self._decoded, F.count("*").alias("all"), *decode.found())
             well_formed = found.where(F.col(MALFORMED).isNull()).drop(MALFORMED)
         self.result = work.function(well_formed)
 
@@ -306,27 +306,26 @@ class ManyRows:
 
     def counts(self) -> Counts:
         """What the batch came to; known once `passed` is written."""
-        broken, malformed = len(self._broken), self._malformed()
-        taken = self._rows if self._decoded is None else int(self._decoded.get["all"]) + broken
-        if self._work.schema is not None:
-            self._work.schema.enforce(malformed)
+        broken, taken, malformed = len(self._broken), self._rows, 0
+        if self._decoded is not None:
+            assert self._work.schema is not None
+            found = self._decoded.get
+            taken, malformed = int(found["all"]) + broken, int(found["malformed"])
+            self._work.schema.enforce(found["first"] or [], more=malformed > decode.MOST)
         tally = Tally()
         if self._judged is not None:
             assert self._work.gate is not None
             tally = self._work.gate.tally(self._judged.get)
-        return Counts(taken, len(malformed), broken, tally)
+        return Counts(taken, malformed, broken, tally)
 
     def held(self, clock: str) -> DataFrame:
         """The broken and malformed rows and those that the gate quarantines, read again."""
         at = F.lit(clock).cast("timestamp").alias("quarantined_at")
         none = F.lit(None).cast("string").alias("row")
-        malformed = pa.Table.from_pylist(
-            [dict(zip(decode.REJECTED.names, row, strict=True)) for row in self._malformed()], decode.REJECTED
-        )
         held = []
-        for found, rule in ((malformed, MALFORMED_RULE), (self._broken, ERROR_RULE)):
+        for found, rule in ((self._malformed(), MALFORMED_RULE), (self._rejects(self._broken), ERROR_RULE)):
             rules = F.array(F.lit(rule)).alias("rules")
-            held.append(decode.rejects(self._all, found).select(*RAW, "reason", rules, none, at))
+            held.append(found.select(*RAW, "reason", rules, none, at))
         if self._judged is not None and (judged := json.loads(self._judged.get["held"])):
             held.append(self._quarantined(judged, at))
         return reduce(DataFrame.unionByName, held).coalesce(1)
@@ -354,8 +353,18 @@ class ManyRows:
         made = F.col(ROW).alias("row")
         return raw.join(rows, list(PLACE)).select(*RAW, reason, "rules", made, at)
 
-    def _malformed(self) -> list[Row]:
-        return [] if self._decoded is None else list(self._decoded.get["malformed"])
+    def _malformed(self) -> DataFrame:
+        """The malformed rows, as they came; where they are many, those that are once more."""
+        if self._decoded is None or self._work.schema is None:
+            return self._rejects(NONE_BROKEN)
+        found = self._decoded.get
+        if found["malformed"] > decode.MOST:
+            return decode.rejected(self._raw, self._work.schema)
+        rows = [row.asDict() for row in found["first"] or ()]
+        return self._rejects(pa.Table.from_pylist(rows, decode.REJECTED))
+
+    def _rejects(self, rejected: pa.Table) -> DataFrame:
+        return decode.rejects(self._all, rejected)
 
 
 def _in_order(work: Work, files: Sequence[str], tasks: int) -> DataFrame:

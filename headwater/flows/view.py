@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+import duckdb
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
@@ -41,6 +42,8 @@ from headwater.storage.lake import Place
 from headwater.storage.ranges import Position
 from headwater.storage.target import GONE, Target
 
+FEW = 100_000  # rows of each input, and of the table, that this process takes
+
 
 @dataclass(frozen=True)
 class _Input:
@@ -61,6 +64,15 @@ class _Input:
         rows_of = adds["num_records"].to_pylist() if "num_records" in adds.column_names else [None]
         rows = None if None in rows_of else sum(rows_of)
         return cls(files, rows, sum(adds["size_bytes"].to_pylist()))
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What changes in the table: rows to merge, or the files that are its first; how many, of how many."""
+
+    part: pa.Table | list[str]
+    rows: int
+    result: int
 
 
 class ViewFlow(TableFlow):
@@ -117,7 +129,7 @@ class ViewFlow(TableFlow):
             newest=max((flow["newest"] for flow in flows if flow.get("newest")), default=None),
             references=pinned,
         )
-        if not new and not len(self._difference(self._query(intent, self._pinned(intent)))):
+        if not new and not self._changes(intent, self._pinned(intent)).rows:
             return False
         self._carry_out(intent)
         return True
@@ -167,18 +179,50 @@ class ViewFlow(TableFlow):
 
     def _build(self, intent: Intent) -> Built:
         inputs = self._pinned(intent)
-        rows = self._query(intent, inputs)
-        changes = self._difference(rows)
+        changes = self._changes(intent, inputs)
         account = Account(
-            rows_in=len(rows),
-            rows_out=len(changes),
+            rows_in=changes.result,
+            rows_out=changes.rows,
             rows_read=sum(each.rows or 0 for each in inputs.values()),
             files_read=sum(len(each.files) for each in inputs.values()),
             bytes_read=sum(each.size for each in inputs.values()),
         )
-        return Built({self.name: changes}, account=account)
+        return Built({self.name: changes.part}, appended=isinstance(changes.part, list), account=account)
 
-    def _query(self, intent: Intent, inputs: Mapping[str, _Input]) -> pa.Table:
+    def _changes(self, intent: Intent, inputs: Mapping[str, _Input]) -> _Changes:
+        """What has to change in the table, for it to hold what the query gives.
+
+        Where that may be much, Spark writes it as files below the table. These are the table's first, or
+        DuckDB compares them with those that it has: no more of either is in this process than what differs.
+
+        Raises:
+            FlowError: two rows have the same keys.
+        """
+        result, columns = self._query(intent, inputs), self._analysed.stored
+        if all(each.rows is not None and each.rows <= FEW for each in (*inputs.values(), self._held())):
+            rows = result.toArrow().cast(columns)
+            with scratch.connection() as connection:
+                connection.register("new", rows)
+                connection.register("held", self._table.held(columns))
+                changes = self._difference(connection)
+            return _Changes(changes, len(changes), len(rows))
+        files = self._table.write(result, f"{intent.batch}-whole")
+        count, paths = self._table.rows(files), [str(self._table.place.path / file) for file in files]
+        with scratch.connection() as connection:
+            scratch.load(connection, "new", columns, paths)
+            if count and not self._table.files():
+                self._are_told_apart(connection)
+                return _Changes(files, count, count)
+            scratch.load(connection, "held", columns, self._table.files())
+            changes = self._difference(connection)
+        self._table.forget(files)
+        return _Changes(changes, len(changes), count)
+
+    def _held(self) -> _Input:
+        """The table itself."""
+        return _Input.at(self._table.place, self._table.version)
+
+    def _query(self, intent: Intent, inputs: Mapping[str, _Input]) -> DataFrame:
         """What the query gives."""
         frames = [
             self._references.read(name, intent.references[name])
@@ -186,7 +230,7 @@ class ViewFlow(TableFlow):
             else self._frame(name, inputs[name])
             for name in self._definition.sources
         ]
-        return analysis.apply(self._spark, self._definition, frames).toArrow().cast(self._analysed.stored)
+        return analysis.apply(self._spark, self._definition, frames)
 
     def _pinned(self, intent: Intent) -> dict[str, _Input]:
         """The inputs at the versions that are pinned."""
@@ -206,36 +250,33 @@ class ViewFlow(TableFlow):
             return self._spark.createDataFrame(rows, columns).coalesce(1)
         return self._spark.read.schema(columns).parquet(*found.files)
 
-    def _difference(self, rows: pa.Table) -> pa.Table:
-        """What has to change in the table, for it to hold these rows: its columns, and whether a row goes.
-
-        Raises:
-            FlowError: two rows have the same keys.
-        """
-        keys = [quoted(key) for key in self._analysed.keys]
+    def _difference(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+        """What has to change in the rows `held`, for them to be the rows `new`: the table's columns, and
+        whether a row goes."""
+        self._are_told_apart(connection)
+        on_same = f"ON {same('new', 'old', map(quoted, self._analysed.keys))}"
         columns = [quoted(name) for name in self._analysed.columns.fieldNames()]
-        on_same = f"ON {same('new', 'old', keys)}"
-        old = self._table.held(self._analysed.stored)
-        with scratch.connection() as connection:
-            connection.register("new", rows)
-            connection.register("held", old)
-            twice = connection.execute(
-                f"SELECT count(*) FROM (SELECT 1 FROM new GROUP BY {', '.join(keys)} HAVING count(*) > 1)"
-            ).fetchone()
-            if twice is not None and twice[0]:
-                raise FlowError(
-                    f"{self._definition.file}: {self.name} has {twice[0]} keys that several rows share "
-                    f"({', '.join(self._analysed.keys)})",
-                    code="KEYS_SHARED",
-                    where=self._definition.where,
-                    hint="say in headwater.keys what tells its rows apart",
-                )
-            changes = connection.execute(
-                f"SELECT new.*, false AS {GONE} FROM new LEFT JOIN (SELECT *, true AS _here FROM held) old "
-                f"{on_same} WHERE old._here IS NULL OR {differ('new', 'old', columns)} "
-                f"UNION ALL SELECT old.*, true FROM held old ANTI JOIN new {on_same}"
-            ).to_arrow_table()
+        changes = connection.execute(
+            f"SELECT new.*, false AS {GONE} FROM new LEFT JOIN (SELECT *, true AS _here FROM held) old "
+            f"{on_same} WHERE old._here IS NULL OR {differ('new', 'old', columns)} "
+            f"UNION ALL SELECT old.*, true FROM held old ANTI JOIN new {on_same}"
+        ).to_arrow_table()
         return changes.cast(self._analysed.stored.append(pa.field(GONE, pa.bool_())))
+
+    def _are_told_apart(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Check that no two of the rows `new` have the same keys."""
+        keys = ", ".join(map(quoted, self._analysed.keys))
+        ((twice,),) = connection.execute(
+            f"SELECT count(*) FROM (SELECT 1 FROM new GROUP BY {keys} HAVING count(*) > 1)"
+        ).fetchall()
+        if twice:
+            raise FlowError(
+                f"{self._definition.file}: {self.name} has {twice} keys that several rows share "
+                f"({', '.join(self._analysed.keys)})",
+                code="KEYS_SHARED",
+                where=self._definition.where,
+                hint="say in headwater.keys what tells its rows apart",
+            )
 
     def _change(self, target: Target, rows: pa.Table, identity: Identity) -> int:
         return target.change(rows, self._analysed.keys, identity)

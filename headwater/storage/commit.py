@@ -39,12 +39,15 @@ class Built:
     Attributes:
         parts: per target, in the order of their commits (the table last), the files written, or the rows
             that are merged into it.
+        appended: whether files are added as they are, also where a target's rows are otherwise merged; for a
+            batch with one target.
         newest: what the build found to be `Intent.newest`, where that was not known before.
         shares: what the build found to be `Intent.shares`.
         account: what it made of the batch's rows.
     """
 
     parts: Mapping[str, Part]
+    appended: bool = False
     newest: int | None = None
     shares: Shares = field(default_factory=dict)
     account: Account = field(default_factory=Account)
@@ -107,7 +110,7 @@ class Committer:
             CommitError: something else wrote to a target.
         """
         flow = intent.flow
-        identity, account, watch = _identity(intent), Account(), Stopwatch()
+        identity, account, watch, appended = _identity(intent), Account(), Stopwatch(), False
         # 1. Pin
         if intent.staged is None:
             self._intents.write(intent)
@@ -118,7 +121,7 @@ class Committer:
             if intent.staged is None:
                 built = build(intent)
                 identity = replace(identity, newest=built.newest or intent.newest, shares=built.shares)
-                parts, account = dict(built.parts), built.account
+                parts, account, appended = dict(built.parts), built.account, built.appended
                 failpoints.reach("built", flow)
                 if len(parts) > 1:
                     parts = {name: self._written(name, part, intent) for name, part in parts.items()}
@@ -129,7 +132,7 @@ class Committer:
                 parts = dict(intent.staged)
             # 3. Commit
             for name, part in parts.items():
-                self._commit(name, part, identity)
+                self._commit(name, part, identity, appended=appended)
                 failpoints.reach("committing", flow)
             failpoints.reach("committed", flow)
             watch.lap("commit")
@@ -143,11 +146,11 @@ class Committer:
         """The files of a target's part; of one that is merged, they are its rows."""
         return part if isinstance(part, list) else self.target(name).write(part, intent.batch)
 
-    def _commit(self, name: str, part: Part, identity: Identity) -> None:
+    def _commit(self, name: str, part: Part, identity: Identity, *, appended: bool) -> None:
         target = self.target(name)
         if target.done(identity):
             return
-        if name not in self._merges:
+        if name not in self._merges or appended:
             assert isinstance(part, list)
             target.append(part, identity)
         elif isinstance(part, list):

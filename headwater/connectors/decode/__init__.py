@@ -11,6 +11,7 @@ from functools import cache, partial
 from typing import get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -41,6 +42,7 @@ SOURCE = "_source"
 RAW = ("cluster", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "ingested_at")
 
 REJECTED = pa.schema([*PLACE.items(), ("reason", pa.string())])  # where a rejected row stands, and why
+MOST = 10_000  # malformed rows of a batch that are told one by one
 _CARRIED = (SOURCE, "ingested_at")
 _SIMPLE = (StringType, DoubleType, FloatType, IntegralType, BooleanType, DecimalType, DateType, TimestampType)
 
@@ -144,10 +146,22 @@ def at(raw: DataFrame, places: pa.Table) -> DataFrame:
     return raw.join(F.broadcast(raw.sparkSession.createDataFrame(places)), list(PLACE), "left_semi")
 
 
-def found() -> Column:
-    """An aggregate: the malformed rows of decoded ones, as `rejects` takes them."""
-    place = F.struct(*(F.col(f"{SOURCE}.{name}") for name in PLACE), MALFORMED)
-    return F.collect_list(F.when(F.col(MALFORMED).isNotNull(), place))
+def found() -> list[Column]:
+    """Aggregates over decoded rows: `malformed`, how many are, and `first`, the first of those in their
+    order, as `rejects` takes them; no more than `MOST`, as an aggregate is in memory."""
+    place = F.struct(*(F.col(f"{SOURCE}.{name}") for name in PLACE), F.col(MALFORMED).alias("reason"))
+    row = F.when(F.col(MALFORMED).isNotNull(), place)
+    return [
+        F.count(MALFORMED).alias("malformed"),
+        F.call_function("min_by", row, row, F.lit(MOST)).alias("first"),
+    ]
+
+
+def rejected(raw: DataFrame, taken: Fields) -> DataFrame:
+    """The malformed rows of a bronze table, as they came: its columns and `reason`. All are decoded."""
+    columns = raw.select(*RAW)
+    whole = StructType([*columns.schema, StructField("reason", StringType())])
+    return columns.mapInArrow(partial(_reject_batches, taken), whole)
 
 
 def native(raw: DataFrame, decoder: Json, where: Where) -> DataFrame:
@@ -191,6 +205,14 @@ def _decode_batches(taken: Fields, batches: Iterator[pa.RecordBatch]) -> Iterato
         columns.update({name: batch.column(name) for name in carried})
         columns[MALFORMED] = reasons
         yield from pa.table(columns).combine_chunks().to_batches()
+
+
+def _reject_batches(taken: Fields, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    parse = parser(taken)
+    for batch in batches:
+        _, reasons = parse(batch.column("value"))
+        table = pa.Table.from_batches([batch]).append_column("reason", reasons)
+        yield from table.filter(pc.is_valid(reasons)).combine_chunks().to_batches()
 
 
 def _supported(kind: DataType, where: Where) -> None:

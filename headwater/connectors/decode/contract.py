@@ -41,22 +41,24 @@ class Fields:
         rescued = [StructField(RESCUED, StringType())] if self.contract == "evolve" else []
         return StructType([*self.declared, *rescued])
 
-    def enforce(self, malformed: Sequence[tuple[Any, ...]]) -> None:
+    def enforce(self, malformed: Sequence[tuple[Any, ...]], *, more: bool = False) -> None:
         """Refuse a batch with a record that breaks a contract which stops the flow.
 
         Args:
             malformed: where each malformed row stands in Kafka (cluster, topic, partition, offset), and its
                 reason.
+            more: whether there are others behind these.
 
         Raises:
             FlowError: there is one; it names the table, the field, the first such record and what to do.
         """
         broken = [row for row in malformed if row[-1].startswith(BREACH)]
+        count = f"{len(broken)} or more" if more else len(broken)
         if broken:
             _, topic, partition, offset, reason = min(broken, key=lambda row: tuple(row[:4]))
             raise FlowError(
                 f"{self.where}: {reason.removeprefix(BREACH)} (topic {topic}, partition {partition}, offset "
-                f"{offset}; {len(broken)} such records in the batch) breaks contract='freeze'; nothing of "
+                f"{offset}; {count} such records in the batch) breaks contract='freeze'; nothing of "
                 "the batch is in the table",
                 code="CONTRACT_BROKEN",
                 where=self.where,
