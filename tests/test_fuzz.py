@@ -18,6 +18,11 @@ def test_what_once_went_wrong_is_right(path: Path) -> None:
     run(kept.read(path))
 
 
+@pytest.mark.parametrize("seed", [2, 3])
+def test_a_project_is_what_spark_and_duckdb_make_of_its_records(seed: int) -> None:
+    run(make.case(seed))
+
+
 @pytest.mark.torture
 def test_random_projects_are_what_spark_and_duckdb_make_of_their_records() -> None:
     first = random.randrange(2**32)

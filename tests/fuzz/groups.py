@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fuzz.words import Output, Table, filtered, heads, name, plain
+from fuzz.words import PAIR, Output, Table, filtered, heads, name, plain
 
 # What the partition of a row had reached before its record.
 _BEFORE = "PARTITION BY topic, part ORDER BY off RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
@@ -134,6 +134,9 @@ def _in_duckdb(out: Output) -> list[str]:
         kept = f"list({of} ORDER BY {out['by']} {best}, {of} {best}){which}"
         first = f"1:{out['most']}" if "most" in out else "1"
         return [f"({kept})[{first}] AS {called}"]
+    if of == PAIR:
+        best = "ASC NULLS FIRST" if out["fn"] == "min" else "DESC NULLS LAST"
+        return [f"(list({{'n': n, 's': s}} ORDER BY n {best}, s {best}){which})[1] AS {called}"]
     if out["fn"] not in ("sum", "avg"):
         return [f"{out['fn']}({of}){which} AS {called}"]
     value = f"CAST({of} AS DOUBLE)"

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from fuzz.values import COLUMNS, MALFORMED, drawn
-from fuzz.words import Table
+from fuzz.words import PAIR, Table
 
 Case = dict[str, Any]
 
@@ -54,6 +54,9 @@ def case(seed: int) -> Case:
                     records.append(records[-1])
             steps.append({"do": "send", "topic": topic, "records": records})
         steps += [_step(draw, names) for _ in range(draw.randint(0, 2))]
+    if mended := [table["name"] for table in tables if _may_be_mended(table, tables)]:
+        step = {"do": "mend", "table": draw.choice(mended), "after": draw.choice((None, draw.randint(1, 8)))}
+        steps.insert(draw.randint(1, len(steps)), step)
     return {
         "seed": seed,
         "partitions": partitions,
@@ -61,6 +64,18 @@ def case(seed: int) -> Case:
         "tables": tables,
         "steps": steps,
     }
+
+
+def _may_be_mended(table: Table, tables: list[Table]) -> bool:
+    """Whether its quarantine may be replayed without its rules: they lose no row, and no table takes rows for
+    late, as those that are replayed may be."""
+    held = [rule["action"] for rule in table.get("rules", ()) if rule["action"] != "warn"]
+    below = [
+        each
+        for each in tables
+        if each["kind"] == "groups" and (each["final"] or each["lateness"] is not None)
+    ]
+    return bool(held) and "drop" not in held and not below
 
 
 def _step(draw: random.Random, names: list[str]) -> dict[str, Any]:
@@ -166,6 +181,8 @@ def _output(draw: random.Random, name: str, view: bool) -> dict[str, Any]:
     fn = draw.choice(known[:6] if view else known)
     anything = list(COLUMNS)
     of = {"count": ["*", *anything], "sum": _SUMS, "avg": _MEANS}.get(fn, anything)
+    if fn in ("min", "max") and not view:
+        of = [*anything, PAIR, PAIR]
     out = {"name": name, "fn": fn, "of": draw.choice(of), "filter": _maybe(draw, 0.25)}
     if fn in ("max_by", "min_by"):
         out["by"] = draw.choice(anything)
@@ -180,7 +197,10 @@ def exact(table: Table) -> list[str]:
     plain = [
         out["name"]
         for out in table["outputs"]
-        if "most" not in out and out["fn"] != "avg" and not (out["fn"] == "sum" and out["of"] in _FLOATING)
+        if "most" not in out
+        and out["of"] != PAIR
+        and out["fn"] != "avg"
+        and not (out["fn"] == "sum" and out["of"] in _FLOATING)
     ]
     return [*shown, *table["keys"], *plain]
 

@@ -10,6 +10,7 @@ from fuzz.values import COLUMNS, DDL
 Table = Mapping[str, Any]
 Output = Mapping[str, Any]
 
+PAIR = "struct(n, s)"  # is compared field by field, and NULL is the least
 _NAMES = ", ".join(COLUMNS)
 
 
