@@ -46,7 +46,7 @@ def opened(table: Path, version: int | None = None) -> DeltaTable:
 
 def entry(table: Path, version: int) -> Path:
     """Where the log has the commit of a version."""
-    return table / LOG / f"{version:020d}.json"
+    return table.joinpath(LOG, f"{version:020d}.json")
 
 
 def versions(table: Path) -> Iterator[int]:

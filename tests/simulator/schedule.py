@@ -58,14 +58,14 @@ class Shape:
 
 def shape_of(draw: random.Random, lake: Path) -> Shape:
     """Draw one."""
-    chain = draw.choices([(SILVER,), (SILVER, GOLD), (SILVER, GOLD, COPY)], [50, 40, 10])[0]
+    chain = draw.choices([(SILVER,), (SILVER, GOLD), (SILVER, GOLD, COPY)], [60, 32, 8])[0]
     restored = draw.choices(["", "lake", BRONZE, SILVER, GOLD], [86, 5, 3, 3, 3])[0]
-    upkeep = tuple(draw.choice([0.05, 3 * HOURS]) for _ in range(draw.choice([0, 0, 0, 0, 1, 2])))
+    upkeep = tuple(draw.choice([0.05, 3 * HOURS]) for _ in range(draw.choice([0, 0, 0, 0, 0, 1, 1, 2])))
     rebuilds = draw.choices([0, 1], [85, 15])[0] if not restored else 0
     expires = bool(upkeep) and not rebuilds and not restored and draw.random() < 0.3
     limits = Limits(max_rows_per_batch=draw.choice([None, 3]))
     project = Project(
-        draw.randint(3, 10),
+        draw.randint(3, 8),
         chain,
         limits,
         lake=lake,
@@ -74,7 +74,7 @@ def shape_of(draw: random.Random, lake: Path) -> Shape:
     )
     return Shape(
         project,
-        lives=draw.choice([1, 2, 2, 3]),
+        lives=draw.choice([1, 2, 2]),
         upkeep=upkeep,
         rebuilds=rebuilds,
         replays=draw.choices([0, 1], [75, 25])[0],
@@ -84,8 +84,8 @@ def shape_of(draw: random.Random, lake: Path) -> Shape:
     )
 
 
-def run(seed: int) -> list[str]:
-    """Run the schedule of a seed; the steps that were taken.
+def run(seed: int) -> World:
+    """Run the schedule of a seed; the world, which knows the steps that were taken.
 
     Raises:
         Wrong: something did not hold.
@@ -105,7 +105,7 @@ def run(seed: int) -> list[str]:
         raise Wrong(f"{what}\nagain: python -m tests.simulator {seed}") from e
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    return world.trace()
+    return world
 
 
 class _Schedule:
@@ -185,7 +185,7 @@ class _Schedule:
         if draw.random() < 0.8:
             kind = draw.choice([*DEADLY, *DEADLY, "lost", "again"])
             process.writes[draw.randint(1, draw.choice([10, 40, 90]))] = Fault(kind)
-        for _ in range(draw.choice([0, 0, 0, 0, 1, 2])):
+        for _ in range(draw.choice([0, 0, 0, 0, 0, 1, 1, 2])):
             kind = draw.choice(["pause", "delay", "delay"])
             process.steps[draw.randint(1, 250)] = Fault(kind, draw.choice([0.02, 0.5, 20.0, 4 * HOURS]))
 
