@@ -27,6 +27,7 @@ from .medium import Medium
 from .world import DEADLY, SHOWN, Fault, Process, World
 
 HOURS = 3600.0
+WATCHED = 40  # times that a reader looks whether all tables are swapped, or none
 _NUMBERS = itertools.count()
 
 
@@ -78,7 +79,7 @@ def shape_of(draw: random.Random, lake: Path) -> Shape:
         upkeep=upkeep,
         rebuilds=rebuilds,
         replays=draw.choices([0, 1], [75, 25])[0],
-        readers=draw.choices([0, 1], [40, 60])[0],
+        readers=1 if rebuilds else draw.choices([0, 1], [50, 50])[0],
         is_new=draw.random() < 0.1,
         restored=restored if restored in ("", "lake", BRONZE, *chain) else "lake",
     )
@@ -216,6 +217,9 @@ class _Schedule:
                     assert paused.until <= self._world.seconds, f"{path} is held by who is paused"
 
     def _look(self) -> None:
+        for _ in range(WATCHED if self._shape.rebuilds else 0):
+            self._world.sleep(0.05)
+            View(self._world, self._shape.project).check_generations()
         seen = 0
         for _ in range(self._draw.randint(1, 3)):
             self._world.sleep(self._draw.choice([0.05, 0.2, 0.5, 2.0]))
