@@ -17,10 +17,11 @@ from simulator.invariants import files_of
 from simulator.world import World
 
 from headwater.common import times
-from headwater.operations.maintain.clean import clean
+from headwater.operations.maintain.clean import clean, forget_uncommitted
 from headwater.runtime import failpoints
 from headwater.storage import lease, log, store
 from headwater.storage.identity import Identity
+from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
 from headwater.storage.target import Target
@@ -81,6 +82,37 @@ def test_what_is_held_since_is_kept(world: World) -> None:
     assert clean(path, upto=table.version, held=lambda: -1, **soon()).commits == 1  # type: ignore[arg-type]
     assert log.first(path) == 1 and len(files_of(path, table.version)) == 6
     assert clean(path, upto=table.version, **soon()).commits == 5  # type: ignore[arg-type]
+
+
+def test_what_is_committed_while_maintenance_stands_still_is_not_removed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, snapshot = topic(world), log.snapshot
+    rows = pa.table([[6], [0]], schema=NUMBERS)
+    written = table.write(rows, f"{6:012d}")
+
+    def stopped(path: Path, version: int) -> tuple[log.DataFile, ...]:
+        found = snapshot(path, version)
+        table.append(written, Identity(BRONZE, 1, 6, {}))
+        world.sleep(3 * 3600.0)  # the machine is suspended
+        return found
+
+    monkeypatch.setattr(log, "snapshot", stopped)
+    assert forget_uncommitted(table.place.path, ()).files == 0
+    assert len(table.held(NUMBERS)) == 7
+
+
+@pytest.mark.parametrize("staged", [None, [""]])
+def test_what_a_batch_is_at_work_on_is_not_removed(world: World, staged: list[str] | None) -> None:
+    table = topic(world)
+    intents = IntentFile(Lake(world.root).flow_folder(BRONZE))
+    files = table.write(pa.table([[6], [0]], schema=NUMBERS), f"{6:012d}")
+    intent = Intent(BRONZE, 1, 6, {}, "", "f", staged={BRONZE: files} if staged else None)
+    intents.write(intent)
+    world.sleep(3 * 3600.0)
+    assert forget_uncommitted(table.place.path, [intents], alone=bool(staged)).files == 0
+    intents.seal(intent)
+    assert forget_uncommitted(table.place.path, [intents]).files == 1
 
 
 def test_a_checkpoint_is_not_written_where_maintenance_wrote_one(

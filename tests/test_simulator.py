@@ -25,6 +25,7 @@ def several(first: int, count: int) -> None:
     assert not wrong, f"{len(wrong)} of {count} schedules:\n\n" + "\n\n".join(wrong[:3])
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", range(SLICES))
 def test_nothing_is_lost_doubled_or_seen_half(part: int, request: pytest.FixtureRequest) -> None:
     seed = request.config.getoption("--seed")
@@ -43,4 +44,4 @@ def test_nothing_is_lost_doubled_or_seen_half_in_many_schedules(part: int) -> No
 
 @pytest.mark.parametrize("seed", [1, 7, 78])
 def test_a_seed_is_a_schedule(seed: int) -> None:
-    assert run(seed) == run(seed)
+    assert run(seed).trace() == run(seed).trace()

@@ -56,7 +56,7 @@ def files(table: Path, version: int | None = None) -> list[str]:
 
 def entry(table: Path, version: int) -> Path:
     """Where the log has the commit of a version."""
-    return table / LOG / f"{version:020d}.json"
+    return table.joinpath(LOG, f"{version:020d}.json")
 
 
 def versions(table: Path) -> Iterator[int]:

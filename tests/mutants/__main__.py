@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,7 +82,9 @@ def main() -> int:
     wanted = [each for each in all_of() if not sys.argv[1:] or each.patch.stem in sys.argv[1:]]
     survived = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for mutant, (is_found, how) in zip(wanted, pool.map(tried, wanted), strict=True):
+        tries = {pool.submit(tried, mutant): mutant for mutant in wanted}
+        for done in as_completed(tries):
+            mutant, (is_found, how) = tries[done], done.result()
             survived += not is_found
             print(f"{'killed' if is_found else 'SURVIVED':9}{mutant.patch.stem:34}{how[:160]}", flush=True)
     print(f"{len(wanted)} mutants, {survived} survived")

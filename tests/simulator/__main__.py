@@ -19,7 +19,7 @@ def main() -> int:
     for seed in range(asked.seed, asked.seed + asked.count):
         ran += 1
         try:
-            trace = run(seed)
+            world = run(seed)
         except Wrong as e:
             wrong += 1
             print(e, file=sys.stderr)
@@ -27,7 +27,7 @@ def main() -> int:
                 break
             continue
         if asked.count == 1:
-            print("\n".join(trace))
+            print("\n".join(world.trace()))
     spent = time.process_time() - began
     print(f"{ran} schedules, {wrong} wrong, {spent:.1f} s of CPU, {1000 * spent / ran:.0f} ms each")
     return 1 if wrong else 0

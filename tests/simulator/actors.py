@@ -43,7 +43,7 @@ class Running:
         self, world: World, project: Project, process: Process, upkeep: tuple[float, ...] = ()
     ) -> None:
         self.world, self.project, self.process = world, project, process
-        self.refused: list[HeadwaterError] = []
+        self.refused: list[Exception] = []
         self.is_begun = self.is_whole = False
         self._upkeep = upkeep
         self._lake = Lake(world.root)
@@ -86,7 +86,7 @@ class Running:
 
     def _until_done(self, context: Any, name: str) -> None:
         """As the supervisor has it: another generation is followed, what may pass is tried again."""
-        for _ in range(AGAIN):
+        for left in reversed(range(AGAIN)):
             try:
                 flow = flow_of(context, name)
                 if self._lake.flow_folder(name) != self._leases[name].folder:
@@ -96,7 +96,9 @@ class Running:
                 break
             except Moved:
                 self._follow(name)
-            except OSError:
+            except OSError as e:
+                if not left:
+                    self.refused.append(e)
                 self.world.sleep(PAUSE)
             except HeadwaterError as e:
                 self.refused.append(e)

@@ -44,14 +44,14 @@ class View:
 
     def check(self) -> None:
         """Find nothing lost, doubled or half there."""
-        self._generations()
+        self.check_generations()
         with suppress(Swapped):
             if GOLD in self._places:
                 self._check_gold()
             if SILVER in self._places:
                 self._check_silver()
 
-    def _generations(self) -> None:
+    def check_generations(self) -> None:
         """The tables are all of before a swap, or all of after it."""
         for name, source in zip(self._project.chain[1:], self._project.chain, strict=False):
             if name in self._places and source in self._places:

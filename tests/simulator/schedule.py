@@ -27,6 +27,7 @@ from .medium import Medium
 from .world import DEADLY, SHOWN, Fault, Process, World
 
 HOURS = 3600.0
+WATCHED = 40  # times that a reader looks whether all tables are swapped, or none
 _NUMBERS = itertools.count()
 
 
@@ -58,14 +59,14 @@ class Shape:
 
 def shape_of(draw: random.Random, lake: Path) -> Shape:
     """Draw one."""
-    chain = draw.choices([(SILVER,), (SILVER, GOLD), (SILVER, GOLD, COPY)], [50, 40, 10])[0]
+    chain = draw.choices([(SILVER,), (SILVER, GOLD), (SILVER, GOLD, COPY)], [60, 32, 8])[0]
     restored = draw.choices(["", "lake", BRONZE, SILVER, GOLD], [86, 5, 3, 3, 3])[0]
-    upkeep = tuple(draw.choice([0.05, 3 * HOURS]) for _ in range(draw.choice([0, 0, 0, 0, 1, 2])))
+    upkeep = tuple(draw.choice([0.05, 3 * HOURS]) for _ in range(draw.choice([0, 0, 0, 0, 0, 1, 1, 2])))
     rebuilds = draw.choices([0, 1], [85, 15])[0] if not restored else 0
     expires = bool(upkeep) and not rebuilds and not restored and draw.random() < 0.3
     limits = Limits(max_rows_per_batch=draw.choice([None, 3]))
     project = Project(
-        draw.randint(3, 10),
+        draw.randint(3, 8),
         chain,
         limits,
         lake=lake,
@@ -74,18 +75,18 @@ def shape_of(draw: random.Random, lake: Path) -> Shape:
     )
     return Shape(
         project,
-        lives=draw.choice([1, 2, 2, 3]),
+        lives=draw.choice([1, 2, 2]),
         upkeep=upkeep,
         rebuilds=rebuilds,
         replays=draw.choices([0, 1], [75, 25])[0],
-        readers=draw.choices([0, 1], [40, 60])[0],
+        readers=1 if rebuilds else draw.choices([0, 1], [50, 50])[0],
         is_new=draw.random() < 0.1,
         restored=restored if restored in ("", "lake", BRONZE, *chain) else "lake",
     )
 
 
-def run(seed: int) -> list[str]:
-    """Run the schedule of a seed; the steps that were taken.
+def run(seed: int) -> World:
+    """Run the schedule of a seed; the world, which knows the steps that were taken.
 
     Raises:
         Wrong: something did not hold.
@@ -105,7 +106,7 @@ def run(seed: int) -> list[str]:
         raise Wrong(f"{what}\nagain: python -m tests.simulator {seed}") from e
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    return world.trace()
+    return world
 
 
 class _Schedule:
@@ -185,7 +186,7 @@ class _Schedule:
         if draw.random() < 0.8:
             kind = draw.choice([*DEADLY, *DEADLY, "lost", "again"])
             process.writes[draw.randint(1, draw.choice([10, 40, 90]))] = Fault(kind)
-        for _ in range(draw.choice([0, 0, 0, 0, 1, 2])):
+        for _ in range(draw.choice([0, 0, 0, 0, 0, 1, 1, 2])):
             kind = draw.choice(["pause", "delay", "delay"])
             process.steps[draw.randint(1, 250)] = Fault(kind, draw.choice([0.02, 0.5, 20.0, 4 * HOURS]))
 
@@ -216,6 +217,9 @@ class _Schedule:
                     assert paused.until <= self._world.seconds, f"{path} is held by who is paused"
 
     def _look(self) -> None:
+        for _ in range(WATCHED if self._shape.rebuilds else 0):
+            self._world.sleep(0.05)
+            View(self._world, self._shape.project).check_generations()
         seen = 0
         for _ in range(self._draw.randint(1, 3)):
             self._world.sleep(self._draw.choice([0.05, 0.2, 0.5, 2.0]))

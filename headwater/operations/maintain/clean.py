@@ -80,22 +80,23 @@ def forget_uncommitted(
         alone: whether no process writes the table: of a batch that was begun only what is staged stays, as
             the rest is built again.
     """
+    # The moment, then what is begun, then what is committed: however long this process is stopped in between,
+    # a file that is younger, is at work or was committed since is one of these.
+    now = times.now().timestamp()
+    begun = [intent for file in intents if (intent := file.read()) is not None]
+    at_work = () if alone else tuple(f"{intent.batch}-" for intent in begun if not intent.sealed)
+    known = {str(table / path) for i in begun for paths in (i.staged or {}).values() for path in paths}
     head, first = log.head(table), log.first(table)
-    known = {file.path for file in log.snapshot(table, head)}
+    known |= {file.path for file in log.snapshot(table, head)}
     for commit in log.commits(table, after=first - 1, upto=head):
         known |= {*commit.left, *(file.path for file in (*commit.added, *commit.changes))}
-    begun = [intent for file in intents if (intent := file.read()) is not None]
-    for staged in (intent.staged or {} for intent in begun):
-        known |= {str(table / path) for paths in staged.values() for path in paths}
-    at_work = () if alone else tuple(f"{intent.batch}-" for intent in begun if not intent.sealed)
     files = size = 0
     for path in store.of(table).below(table, ".parquet"):
         below = path.relative_to(table)
         if str(path) in known or below.parts[0] == delta.LOG or below.parts[0].startswith(at_work):
             continue
         with suppress(FileNotFoundError):
-            age = times.now().timestamp() - store.of(path).entry(path).modified
-            if age >= older.total_seconds():
+            if now - store.of(path).entry(path).modified >= older.total_seconds():
                 size += remove(path)
                 files += 1
     return Cleaned(0, files, size)
