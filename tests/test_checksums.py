@@ -258,6 +258,9 @@ def test_a_merge_looks_at_what_it_may_write_anew_and_at_no_more(tmp_path: Path) 
     merge(target, 2)
     with raises_code("FILE_DAMAGED", file=file):
         merge(target, 0)
+    file.unlink()
+    with raises_code("FILE_DAMAGED", file=file, match="is gone; headwater verify gold.counts"):
+        merge(target, 0)
 
 
 def test_a_file_is_not_read_that_was_not_so_written(made: Made) -> None:

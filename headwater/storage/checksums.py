@@ -131,10 +131,14 @@ def compare(table: Path, known: Mapping[str, int]) -> None:
     """Compare files with their checksums: {path below the table → checksum}.
 
     Raises:
-        DamageError: one is not what was written.
+        DamageError: one is not what was written, or is gone.
     """
     for path, checksum in known.items():
-        if of(table / path) != checksum:
+        try:
+            found = of(table / path)
+        except FileNotFoundError:
+            raise delta.damaged_file(table / path, "is gone") from None
+        if found != checksum:
             raise delta.damaged_file(table / path, OTHER)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError
 
 from headwater.errors import DamageError, HeadwaterError
 from headwater.errors.causes import first_line
-from headwater.storage import checksums, delta, json_file, log, stored
+from headwater.storage import checksums, delta, json_file, log, stats, stored
 from headwater.storage.checksums import OTHER, Kept
 
 Kind = Literal["data", "past", "entry", "checkpoint", "note"]
@@ -157,10 +157,19 @@ class _Reading:
                 newest = newest or {**beside, "version": version}
         if newest is None:
             return None
-        hint, (said, _) = self._log / "_last_checkpoint", log.checkpoint(self._table)
-        if said <= newest["version"] or not delta.checkpoint(self._table, said).exists():  # else it is new
-            self._compare(hint, "checkpoint", newest["hint"], newest["version"])
+        self._hint(newest["version"], newest["hint"])
         return Kept(newest["version"], newest["files"])
+
+    def _hint(self, version: int, checksum: int | None) -> None:
+        """Read which checkpoint is the newest; one that was made since has no checksums yet."""
+        file = self._log / "_last_checkpoint"
+        with suppress(FileNotFoundError):
+            found = checksums.of(file)
+            self._count(file.stat().st_size, checksum)
+            said, _ = log.checkpoint(self._table)  # once it was read: it may have been written just before
+            is_new = said > version and delta.checkpoint(self._table, said).exists()
+            if checksum not in (None, found) and not is_new:
+                self._damaged(file, "checkpoint", OTHER, version)
 
     def _live(self, kept: Kept | None, versions: list[int]) -> dict[str, list[Any]]:
         """The files of the newest version, as `Kept.files`."""
@@ -199,7 +208,7 @@ class _Reading:
             self._count(about.st_size, checksum)
             inode = (about.st_dev, about.st_ino)
             if checksum is None:
-                why = "" if file.name == "_last_checkpoint" else _as_parquet(file, rows)
+                why = _as_parquet(file, rows)
             elif inode in self._checked and self._checked[inode][0] == checksum:
                 why = self._checked[inode][1]
             else:
@@ -245,7 +254,7 @@ class _Reading:
         path: str = "",
         rows: int | None = None,
     ) -> None:
-        which = _range(self._stats(path)) if path else ""
+        which = stats.words(self._stats(path)) if path else ""
         self._found.damages.append(Damage(file, kind, why, version, rows, which))
 
     def _stats(self, path: str) -> dict[str, Any]:
@@ -281,17 +290,3 @@ def _as_parquet(file: Path, rows: int | None) -> str:
     except DamageError as e:
         return e.message.partition(f"{file} ")[2]
     return "" if rows is None or held == rows else f"has {held:,} rows, of which the log says {rows:,}"
-
-
-def _range(stats: Mapping[str, Any]) -> str:
-    """Which rows a file has, in words, as far as its bounds say."""
-    low, high = stats.get("minValues") or {}, stats.get("maxValues") or {}
-
-    def ends(name: str) -> Iterator[str]:
-        if low.get(name) is not None and high.get(name) is not None:
-            ends = (str(low[name]), str(high[name]))
-            yield f"{name} {ends[0]}" if ends[0] == ends[1] else f"{name} {ends[0]} to {ends[1]}"
-
-    times = [name for name in low if isinstance(low[name], str) and low[name][10:11] == "T"]
-    times += [name for name in low if hasattr(low[name], "year")]
-    return ", ".join(part for name in ("partition", "offset", *times) for part in ends(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -72,6 +73,20 @@ def _chunks(file: Path, column: str) -> list[Any]:
     footer = _footer(file)
     at = next(at for at in range(footer.num_columns) if footer.schema.column(at).path == column)
     return [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
+
+
+def words(stats: Mapping[str, Any]) -> str:
+    """Which rows a file has, in words, as far as its statistics say: partitions, offsets and times."""
+    low, high = stats.get("minValues") or {}, stats.get("maxValues") or {}
+
+    def ends(name: str) -> Iterator[str]:
+        if low.get(name) is not None and high.get(name) is not None:
+            ends = (str(low[name]), str(high[name]))
+            yield f"{name} {ends[0]}" if ends[0] == ends[1] else f"{name} {ends[0]} to {ends[1]}"
+
+    times = [name for name in low if isinstance(low[name], str) and low[name][10:11] == "T"]
+    times += [name for name in low if hasattr(low[name], "year")]
+    return ", ".join(part for name in ("partition", "offset", *times) for part in ends(name))
 
 
 def _end(found: Any, side: str) -> Any:
