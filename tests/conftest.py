@@ -16,7 +16,6 @@ from headwater import testing
 from headwater.connectors.kafka.broker import EmbeddedBroker
 from headwater.project.conf import Conf
 from headwater.runtime import sessions
-from headwater.testing.session import INTERPRETED
 
 # A worker of pytest-xdist is a `python -c`, whose `__main__` has neither file nor spec. PySpark takes such a
 # process for a run of its doctests, and ends it on an import of pyspark.sql.connect, which Great Expectations
@@ -77,11 +76,11 @@ def interpreted(spark: SparkSession) -> SparkSession:
     return testing.session()
 
 
-@pytest.fixture(scope="module")
-def interpreting(spark: SparkSession) -> Iterator[None]:
-    """Queries that `headwater.query` has Spark run are not compiled either."""
-    for setting, value in INTERPRETED.items():
-        spark.conf.set(setting, value)
-    yield
-    for setting in INTERPRETED:
-        spark.conf.unset(setting)
+@pytest.fixture(autouse=True)
+def _begun_interpreted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What begins Spark itself, such as a rebuild, gets that session too where a test has asked for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "interpreted" in request.fixturenames:
+            session = request.getfixturevalue("interpreted")
+            patch.setattr(sessions, "start", lambda conf, **options: session)
+        yield

@@ -104,26 +104,26 @@ def test_the_records_are_found_and_held_the_same_few_or_many(
     ("count", "bad"), [(40, set(range(20))), (10, set(range(7)))], ids=["of a sample", "too many"]
 )
 def test_a_definition_that_is_wrong_for_many_is_not_the_records_fault(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, bad: set[int]
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, bad: set[int]
 ) -> None:
     monkeypatch.setattr(bisect, "LIMIT", 5)
     file = bronze(tmp_path, numbers(count, bad))
-    work = Work(spark, BRONZE, fields(), lambda rows: rows.withColumn("share", F.lit(1) / F.col("n")))
+    work = Work(interpreted, BRONZE, fields(), lambda rows: rows.withColumn("share", F.lit(1) / F.col("n")))
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO") as failed:
         failing(work, file)
     assert not isinstance(failed.value, ProjectError)
 
 
 def test_what_fails_without_records_or_only_with_all_of_them_is_raised(
-    spark: SparkSession, tmp_path: Path
+    interpreted: SparkSession, tmp_path: Path
 ) -> None:
     file = bronze(tmp_path, numbers(4, set()))
-    work = Work(spark, BRONZE, fields(), lambda rows: rows)
+    work = Work(interpreted, BRONZE, fields(), lambda rows: rows)
     outage = OSError("no space left on device")
     with pytest.raises(OSError, match="no space left"):
         bisect.broken(work, bisect.parts([file], BRONZE), outage, threading.Event())
     always = Work(
-        spark,
+        interpreted,
         BRONZE,
         fields(),
         lambda rows: rows.union(
@@ -135,7 +135,7 @@ def test_what_fails_without_records_or_only_with_all_of_them_is_raised(
 
 
 def test_a_search_is_short_bounded_and_says_how_far_it_is(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries, told = list[int](), list[str]()
 
@@ -144,7 +144,7 @@ def test_a_search_is_short_bounded_and_says_how_far_it_is(
         return FewRows(work, rows)
 
     file = bronze(tmp_path, numbers(400, {3, 302}))
-    work = Work(spark, BRONZE, fields(), lambda rows: rows.withColumn("share", F.lit(1) / F.col("n")))
+    work = Work(interpreted, BRONZE, fields(), lambda rows: rows.withColumn("share", F.lit(1) / F.col("n")))
     error, stop = ValueError("how the batch failed"), threading.Event()
     monkeypatch.setattr(bisect, "FEW", 50)
     monkeypatch.setattr(bisect, "FewRows", few)

@@ -168,11 +168,12 @@ def test_topics_are_made_once_and_never_altered(broker: str) -> None:
     assert listed["t-plain"] == 3 and listed["t-compacted"] == 1
 
 
-def test_topics_are_listed_while_others_are_made(broker: str) -> None:
+@pytest.mark.parametrize("turns", [8, pytest.param(60, marks=pytest.mark.torture)])
+def test_topics_are_listed_while_others_are_made(broker: str, turns: int) -> None:
     """A partition has no leader at first, for which its topic's makers wait; no other reader fails by it."""
     options = {"bootstrap.servers": broker}
     prefix = uuid4().hex[:8]
-    made = [[Topic(f"{prefix}-{turn}-{each}", 2) for each in range(3)] for turn in range(25)]
+    made = [[Topic(f"{prefix}-{turn}-{each}", 2) for each in range(3)] for turn in range(turns)]
     with ThreadPoolExecutor(1) as maker:
         making = maker.submit(lambda: [create_topics(options, topics) for topics in made])
         while not making.done():
@@ -182,7 +183,8 @@ def test_topics_are_listed_while_others_are_made(broker: str) -> None:
     assert [topic.name for topic in list_topics(options, {wanted, "absent"})] == [wanted]
 
 
-def test_what_is_asked_of_a_topic_that_was_made_a_moment_ago_is_answered(broker: str) -> None:
+@pytest.mark.parametrize("turns", [4, pytest.param(30, marks=pytest.mark.torture)])
+def test_what_is_asked_of_a_topic_that_was_made_a_moment_ago_is_answered(broker: str, turns: int) -> None:
     """A broker may not lead a partition yet whose leader it is by the cluster's metadata."""
     client, prefix = {"bootstrap.servers": broker}, uuid4().hex[:8]
     asks: list[Callable[[str], object]] = [
@@ -191,7 +193,7 @@ def test_what_is_asked_of_a_topic_that_was_made_a_moment_ago_is_answered(broker:
         lambda topic: extent(client, topic),
         lambda topic: list(tail.records(client, topic, "earliest", follow=False)),
     ]
-    for turn in range(12):
+    for turn in range(turns):
         for at, ask in enumerate(asks):
             create_topics(client, [Topic(f"{prefix}-{turn}-{at}", 4)])
             ask(f"{prefix}-{turn}-{at}")

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from headwater.errors import FlowError, ProjectError, QueryError
 from headwater.planner import analysis
+from headwater.runtime import sessions
 from headwater.testing import Faults, Project, Record, apply, assert_same
 
 ROOT = Path(__file__).parents[1]
@@ -52,6 +53,13 @@ def project(tmp_path: Path, interpreted: SparkSession) -> Project:
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name.startswith("test_")])
 def test_the_examples_of_the_page_hold(interpreted: SparkSession, name: str) -> None:
     EXAMPLES[name]()
+
+
+def test_neither_its_session_nor_those_of_its_flows_compile_queries(interpreted: SparkSession) -> None:
+    for session in (interpreted, sessions.child(interpreted, parallelism=2)):
+        plan = session.range(9).selectExpr("id + 1 AS n")._jdf.queryExecution().executedPlan()
+        assert "*(" not in str(plan), "a star before a node says that it is compiled"
+    assert session.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
 def test_the_page_names_methods_that_are_there() -> None:
