@@ -104,7 +104,7 @@ def verify(lake: Lake, tables: Sequence[str] = ()) -> Iterator[Verified]:
         yield _table(name, lake, places, checked)
     if tables:
         return
-    if lake.catalog.exists():
+    if places:
         yield _catalog(lake, checked)
     yield _notes("_notes", lake.root, [file for file in lake.notes() if _flow(lake, file) not in places])
     for folder in sorted((lake.root / SAVEPOINTS).glob("[!.]*")):
