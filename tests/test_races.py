@@ -115,6 +115,39 @@ def test_what_a_batch_is_at_work_on_is_not_removed(world: World, staged: list[st
     assert forget_uncommitted(table.place.path, [intents]).files == 1
 
 
+@pytest.mark.parametrize("method", ["by_others", "put_new"])
+def test_a_commit_that_was_made_although_it_failed_is_known_to_be_there(tmp_path: Path, method: str) -> None:
+    class Lossy(store.Files):
+        is_lost = True
+
+        def by_others(self, path: Path, write):  # type: ignore[no-untyped-def]
+            return self._lose(write()) if method == "by_others" else write()
+
+        def put_new(self, path: Path, content: bytes) -> None:
+            self._lose(super().put_new(path, content))
+
+        def _lose(self, done):  # type: ignore[no-untyped-def]
+            if self.is_lost:
+                raise OSError(5, "the answer was lost")
+            return done
+
+    made = Lake(tmp_path).create(BRONZE, NUMBERS, properties={})
+    table, lossy = Target(made), Lossy()
+    rows = pa.table([[0], [0]], schema=NUMBERS)
+    files, one = table.write(rows, "0"), Identity(BRONZE, 1, 0, {})
+    before = store.use(lossy)
+    try:
+        table = Target.shared(made)
+        with pytest.raises(OSError, match="lost"):
+            table.append(files, one) if method == "by_others" else table.expire([], times.now())
+        lossy.is_lost = False
+        for known in (table, Target.shared(made)):
+            assert (known.version, known.done(one)) == (1, method == "by_others")
+        assert table.append([], Identity(BRONZE, 1, 1, {})) == 2
+    finally:
+        store.use(before)
+
+
 def test_a_checkpoint_is_not_written_where_maintenance_wrote_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

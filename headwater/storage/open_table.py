@@ -94,6 +94,7 @@ class OpenTable(Files):
             )
             try:
                 self._store.by_others(self.place.path, lambda: commit(properties))
+                self._table.update_incremental()
             except CommitFailedError as e:
                 raise CommitError(
                     f"{self.place.name}: {self.place.path} is past version {self.version}, so something "
@@ -103,13 +104,24 @@ class OpenTable(Files):
                     file=self.place.path,
                     hint="find that writer, then run again",
                 ) from e
-            self._table.update_incremental()
+            except Exception:
+                self._look_again()
+                raise
             self.flows = flows
             return self.version
 
     def _put(self, actions: Sequence[Mapping[str, Any]]) -> None:
-        log.write(self.place.path, self.version + 1, actions)
+        try:
+            log.write(self.place.path, self.version + 1, actions)
+        except OSError:
+            self._look_again()
+            raise
         self._table.update_incremental()
+
+    def _look_again(self) -> None:
+        """See what the table has after an error: what has failed may be there all the same."""
+        self._table = delta.opened(self.place.path)
+        self.flows = log.read(self.place.path, self.version).flows
 
 
 def _anew(place: Place) -> str:
