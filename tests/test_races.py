@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ from simulator.world import World
 from headwater.common import times
 from headwater.operations.maintain.clean import clean, forget_uncommitted
 from headwater.runtime import failpoints
-from headwater.storage import lease, log, store
+from headwater.storage import lease, log, ranges, store
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Lake
@@ -215,3 +216,12 @@ def test_a_lease_that_can_not_be_noted_is_given_back(tmp_path: Path, monkeypatch
     with raises_code("LEASE_HELD", table=SILVER, file=tmp_path / "lease"):
         Lease(SILVER, tmp_path)
     mine.release()
+
+
+def test_a_table_that_was_made_anew_and_has_grown_is_another_one(world: World) -> None:
+    table = topic(world)
+    read = ranges.after(table.place.path, 1, 3)
+    assert ranges.is_as_read(table.place.path, read)
+    shutil.rmtree(table.place.path)
+    assert topic(world).version == 6
+    assert not ranges.is_as_read(table.place.path, read)
