@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -225,3 +226,13 @@ def test_a_table_that_was_made_anew_and_has_grown_is_another_one(world: World) -
     shutil.rmtree(table.place.path)
     assert topic(world).version == 6
     assert not ranges.is_as_read(table.place.path, read)
+
+
+def test_a_swap_of_several_tables_is_one_commit(world: World) -> None:
+    lake = Lake(world.root)
+    places = {name: lake.create(name, ROWS, properties={}) for name in (SILVER, QUARANTINE)}
+    before = log.head(lake.catalog)
+    following = {name: replace(place, generation=2) for name, place in places.items()}
+    lake.swap(following)
+    assert log.head(lake.catalog) == before + 1
+    assert {place.generation for place in Lake(world.root).places().values()} == {2}
