@@ -322,3 +322,18 @@ def test_a_sum_that_outgrows_its_type_is_not_committed(tmp_path: Path) -> None:
         else:
             table.merge(rows, sums.keys, sums.merged(rows.schema), identity)
     assert table.version == 1 and table.held(columns).to_pylist() == [{"k": "a", "total": 2**63 - 1}]
+
+
+def test_staged_rows_outlive_a_crash_in_their_merge(
+    tmp_path: Path, crash_at: Arm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> int:
+        raise Crash("merging")
+
+    crash_at(0)
+    with monkeypatch.context() as patched:
+        patched.setattr(Target, "merge", crash)
+        with pytest.raises(Crash, match="merging"):
+            Flow(tmp_path, "merged, two").run(1)
+    Flow(tmp_path, "merged, two").run(2)
+    check(tmp_path, "merged, two", 2)

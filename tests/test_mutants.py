@@ -12,7 +12,7 @@ MUTANTS = all_of()
 
 def test_there_are_enough() -> None:
     assert len(MUTANTS) >= 20
-    assert sum(mutant.finder == "the simulator" for mutant in MUTANTS) >= 15
+    assert sum(mutant.finder == "the simulator" for mutant in MUTANTS) >= 12
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.patch.stem for mutant in MUTANTS])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from simulator.world import World
 from headwater.common import times
 from headwater.operations.maintain.clean import clean, forget_uncommitted
 from headwater.runtime import failpoints
-from headwater.storage import lease, log, store
+from headwater.storage import lease, log, ranges, store
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Lake
@@ -115,6 +117,39 @@ def test_what_a_batch_is_at_work_on_is_not_removed(world: World, staged: list[st
     assert forget_uncommitted(table.place.path, [intents]).files == 1
 
 
+@pytest.mark.parametrize("method", ["by_others", "put_new"])
+def test_a_commit_that_was_made_although_it_failed_is_known_to_be_there(tmp_path: Path, method: str) -> None:
+    class Lossy(store.Files):
+        is_lost = True
+
+        def by_others(self, path: Path, write):  # type: ignore[no-untyped-def]
+            return self._lose(write()) if method == "by_others" else write()
+
+        def put_new(self, path: Path, content: bytes) -> None:
+            self._lose(super().put_new(path, content))
+
+        def _lose(self, done):  # type: ignore[no-untyped-def]
+            if self.is_lost:
+                raise OSError(5, "the answer was lost")
+            return done
+
+    made = Lake(tmp_path).create(BRONZE, NUMBERS, properties={})
+    table, lossy = Target(made), Lossy()
+    rows = pa.table([[0], [0]], schema=NUMBERS)
+    files, one = table.write(rows, "0"), Identity(BRONZE, 1, 0, {})
+    before = store.use(lossy)
+    try:
+        table = Target.shared(made)
+        with pytest.raises(OSError, match="lost"):
+            table.append(files, one) if method == "by_others" else table.expire([], times.now())
+        lossy.is_lost = False
+        for known in (table, Target.shared(made)):
+            assert (known.version, known.done(one)) == (1, method == "by_others")
+        assert table.append([], Identity(BRONZE, 1, 1, {})) == 2
+    finally:
+        store.use(before)
+
+
 def test_a_checkpoint_is_not_written_where_maintenance_wrote_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,3 +217,22 @@ def test_a_lease_that_can_not_be_noted_is_given_back(tmp_path: Path, monkeypatch
     with raises_code("LEASE_HELD", table=SILVER, file=tmp_path / "lease"):
         Lease(SILVER, tmp_path)
     mine.release()
+
+
+def test_a_table_that_was_made_anew_and_has_grown_is_another_one(world: World) -> None:
+    table = topic(world)
+    read = ranges.after(table.place.path, 1, 3)
+    assert ranges.is_as_read(table.place.path, read)
+    shutil.rmtree(table.place.path)
+    assert topic(world).version == 6
+    assert not ranges.is_as_read(table.place.path, read)
+
+
+def test_a_swap_of_several_tables_is_one_commit(world: World) -> None:
+    lake = Lake(world.root)
+    places = {name: lake.create(name, ROWS, properties={}) for name in (SILVER, QUARANTINE)}
+    before = log.head(lake.catalog)
+    following = {name: replace(place, generation=2) for name, place in places.items()}
+    lake.swap(following)
+    assert log.head(lake.catalog) == before + 1
+    assert {place.generation for place in Lake(world.root).places().values()} == {2}

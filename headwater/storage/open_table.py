@@ -151,6 +151,7 @@ class OpenTable(Files):
             )
             try:
                 self._store.by_others(self.place.path, lambda: commit(properties))
+                self._table.update_incremental()
             except CommitFailedError as e:
                 raise CommitError(
                     f"{self.place.name}: {self.place.path} is past version {self.version}, so something "
@@ -160,6 +161,9 @@ class OpenTable(Files):
                     file=self.place.path,
                     hint="find that writer, then run again",
                 ) from e
+            except Exception:
+                self._look_again()
+                raise
             self._follow()
             self.flows = flows
             self._noted = checksums.note(self.place.path, self.version)
@@ -171,7 +175,11 @@ class OpenTable(Files):
             **said["commitInfo"],
             checksums.KEY: self._says([path for path, _ in checksums.added(others)]),
         }
-        log.write(self.place.path, self.version + 1, [{"commitInfo": info}, *others])
+        try:
+            log.write(self.place.path, self.version + 1, [{"commitInfo": info}, *others])
+        except OSError:
+            self._look_again()
+            raise
         self._follow()
         self._noted = checksums.note(self.place.path, self.version)
 
@@ -190,6 +198,13 @@ class OpenTable(Files):
         table = self.place.path
         found = {path: checksums.of(table / path) for path in files}
         return checksums.next_says(table, self.version, found, self._noted)
+
+    def _look_again(self) -> None:
+        """See what the table has after an error: what has failed may be there all the same."""
+        self._table = delta.opened(self.place.path)
+        self._marked = self._mark()
+        self._noted = None
+        self.flows = log.read(self.place.path, self.version).flows
 
 
 def _anew(place: Place) -> str:

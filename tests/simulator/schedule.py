@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -60,7 +60,7 @@ class Shape:
 def shape_of(draw: random.Random, lake: Path) -> Shape:
     """Draw one."""
     chain = draw.choices([(SILVER,), (SILVER, GOLD), (SILVER, GOLD, COPY)], [60, 32, 8])[0]
-    restored = draw.choices(["", "lake", BRONZE, SILVER, GOLD], [86, 5, 3, 3, 3])[0]
+    restored = draw.choices(["", "lake", BRONZE, SILVER, GOLD], [82, 4, 6, 5, 3])[0]
     upkeep = tuple(draw.choice([0.05, 3 * HOURS]) for _ in range(draw.choice([0, 0, 0, 0, 0, 1, 1, 2])))
     rebuilds = draw.choices([0, 1], [85, 15])[0] if not restored else 0
     expires = bool(upkeep) and not rebuilds and not restored and draw.random() < 0.3
@@ -249,10 +249,15 @@ class _Schedule:
         world.note("put back", what)
         shutil.rmtree(world.root / part)
         shutil.copytree(self._copy / part, world.root / part)
+        if part and self._draw.random() < 0.7:  # it has grown before those look who have read it
+            chain = self._shape.project.chain
+            self._drain(chain=chain[: chain.index(what) + 1] if what in chain else ())
 
-    def _drain(self, upkeep: tuple[float, ...] = ()) -> Running:
-        """One more run, to which nothing happens."""
+    def _drain(self, upkeep: tuple[float, ...] = (), chain: tuple[str, ...] | None = None) -> Running:
+        """One more run, to which nothing happens; of all, or of some tables."""
         project = self._shape.project
+        if chain is not None:
+            project = replace(project, chain=chain)
         if self._shape.rebuilds and not upkeep:
             self._begin(
                 "rebuild on",
