@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -156,4 +156,4 @@ def typed(row: Row, topic: str, part: int, off: int) -> Row:
 
 
 def _time(micros: int) -> str:
-    return f"{datetime.utcfromtimestamp(micros / 1e6):%Y-%m-%dT%H:%M:%S.%f}Z"
+    return f"{datetime.fromtimestamp(micros / 1e6, UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
