@@ -151,7 +151,7 @@ class OpenTable(Files):
             )
             try:
                 self._store.by_others(self.place.path, lambda: commit(properties))
-                self._table.update_incremental()
+                self._follow()
             except CommitFailedError as e:
                 raise CommitError(
                     f"{self.place.name}: {self.place.path} is past version {self.version}, so something "
@@ -164,7 +164,6 @@ class OpenTable(Files):
             except Exception:
                 self._look_again()
                 raise
-            self._follow()
             self.flows = flows
             self._noted = checksums.note(self.place.path, self.version)
             return self.version
