@@ -538,10 +538,12 @@ def test_decoded_rows_say_where_they_came_from(spark: SparkSession) -> None:
 def test_rejects_are_the_malformed_rows_as_they_came(spark: SparkSession) -> None:
     values = [b'{"a":1}', b"{\xff", None, b'{"a":"x"}']
     raw = bronze(spark, values)
-    found = decode.decoded(raw, decode.fields(Json("a INT"), NOWHERE)).agg(decode.found().alias("f")).first()
-    assert found is not None
+    found = decode.decoded(raw, decode.fields(Json("a INT"), NOWHERE)).agg(*decode.found()).first()
+    assert found is not None and found["malformed"] == 3
     names = decode.REJECTED.names
-    places = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in found["f"]], decode.REJECTED)
+    places = pa.Table.from_pylist(
+        [dict(zip(names, row, strict=True)) for row in found["first"]], decode.REJECTED
+    )
     rows = sorted(decode.rejects(raw, places).toArrow().to_pylist(), key=lambda row: row["offset"])
     assert [(row["offset"], row["value"]) for row in rows] == [(n, values[n]) for n in (1, 2, 3)]
     assert [row["reason"][:9] for row in rows] == ["not one J", "no value", "JSON pars"]

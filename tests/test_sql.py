@@ -157,7 +157,7 @@ def test_other_statements_are_refused_by_name(tmp_path: Path, text: str, code: C
             "headwater.emitt",
             "update",
             "UNKNOWN_PROPERTY",
-            "unknown table property 'headwater.emitt'; known: headwater.allowed_lateness, headwater.emit, ",
+            "unknown table property 'headwater.emitt'; known: headwater.allowed_lateness, ",
         ),
         ("retention", "1", "UNKNOWN_PROPERTY", "unknown table property 'retention'"),
         ("headwater.emit", "append", "PROPERTY_INVALID", "headwater.emit = 'append'; known: update, final"),
