@@ -160,3 +160,23 @@ def test_a_merge_writes_few_files_anew(ordered: tuple[Target, str]) -> None:
     assert int(commit.metrics["num_target_files_skipped_during_scan"]) >= MANY - 3
     held = target.held(columns(key))
     assert len(held) == 4_001 and sum(held["n"].to_pylist()) == 4_004
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.struct([("start", pa.timestamp("us", "UTC")), ("end", pa.timestamp("us", "UTC"))]),
+        pa.list_(pa.int64()),
+        pa.map_(pa.string(), pa.int64()),
+        pa.binary(),
+        pa.bool_(),
+        pa.float64(),
+        pa.decimal128(38, 10),
+        pa.timestamp("ns"),
+    ],
+    ids=str,
+)
+def test_keys_without_bounds_leave_no_file_out(kind: pa.DataType) -> None:
+    rows = pa.table([pa.nulls(2, kind), pa.array([1, 2])], names=["k", "n"])
+    assert pruning.reaches(rows, ["k", "n"]).keys() == {"n"}
+    assert not any('"k"' in condition for condition in pruning.conditions(rows, ["k", "n"]))

@@ -62,9 +62,9 @@ def reaches(rows: pa.Table, keys: Iterable[str]) -> dict[str, Reach]:
     """{key → where its values lie in these rows}, of those keys whose bounds can tell files apart."""
     found = {}
     for key in keys:
-        values = _comparable(pc.unique(rows[key]))
+        values = _comparable(rows[key])
         if values is not None and "." not in key:  # as a nested column is called in what delta-rs tells
-            there = values.drop_null()
+            there = pc.unique(values).drop_null()
             ordered = there.take(pc.array_sort_indices(there)).to_pylist()
             found[key] = Reach(tuple((value, value) for value in ordered), null=values.null_count > 0)
     return found
