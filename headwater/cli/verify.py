@@ -35,8 +35,7 @@ def verify(
         listing.columns[0].no_wrap = True
         for one in found:
             rows = "" if one.rows is None else f"{one.rows:,}"
-            counts = (f"{number:,}" if number else "" for number in (one.unknown, len(one.damages)))
-            unknown, damaged = counts
+            unknown, damaged = (f"{number:,}" if number else "" for number in (one.unknown, len(one.damages)))
             listing.add_row(
                 one.table, f"{one.files:,}", f"{one.bytes:,}", rows, unknown, f"{one.seconds:,.2f}", damaged
             )

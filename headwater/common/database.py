@@ -10,7 +10,6 @@ It goes when the process ends. Where that was killed, the next one that has some
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import shutil
 import threading
@@ -74,9 +73,8 @@ def opened(limits: Limits, **settings: str | bool) -> duckdb.DuckDBPyConnection:
         **settings,
     }
     connection = duckdb.connect(":memory:", config=config)
-    connection.execute(
-        f"SET max_temp_directory_size = '{limits.disk}'"
-    )  # as a setting of `connect` it is ignored
+    # As a setting of `connect` it is ignored.
+    connection.execute(f"SET max_temp_directory_size = '{limits.disk}'")
     return connection
 
 
@@ -113,7 +111,6 @@ def _made(scratch: Path) -> Path:
         path = scratch / uuid.uuid4().hex[:8]
         path.mkdir(mode=0o700)
         folder = os.open(path, os.O_RDONLY)
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        if path.is_dir():  # another may have taken it for one that was left, before it was locked
+        if locks.locked(folder) and path.is_dir():  # else another took it for one that was left
             return path
         os.close(folder)

@@ -70,7 +70,7 @@ def newest(table: Path) -> dict[str, Any] | None:
 def note(table: Path, version: int) -> dict[str, Any]:
     """Note what the newest version can't say of itself; the note."""
     content = store.of(table).get(delta.entry(table, version))
-    actions = [json.loads(line) for line in content.splitlines() if line]
+    actions = delta.parsed(content)
     told = said(actions).get("files", {})
     untold = [path for path, _ in added(actions) if path not in told]
     files = {path: of(table / path) for path in untold if (table / path).exists()}
@@ -112,7 +112,7 @@ def take_beside(table: Path, version: int, into: Path) -> None:
     """Have the checksums beside a checkpoint that was brought to another folder, where it is the newest."""
     with suppress(FileNotFoundError, DamageError):
         known = json_file.read(beside(table, version), hint=_HINT)
-        hint = of(into / delta.LOG / "_last_checkpoint")
+        hint = of(into / delta.LOG / delta.LAST_CHECKPOINT)
         json_file.write(beside(into, version), {**known, "hint": hint})
 
 
@@ -192,7 +192,9 @@ def ensure(table: Path, version: int) -> None:
         return
     made = {
         "checkpoint": of(delta.checkpoint(table, version)),
-        "hint": of(table / delta.LOG / "_last_checkpoint") if log.checkpoint(table)[0] == version else None,
+        "hint": of(table / delta.LOG / delta.LAST_CHECKPOINT)
+        if log.checkpoint(table)[0] == version
+        else None,
         "files": Kept.read(table, version).files,
     }
     json_file.write(beside(table, version), made)

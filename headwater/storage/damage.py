@@ -135,7 +135,7 @@ class _Reading:
             self._damaged(file, "entry", OTHER, version)
             return None
         try:
-            actions = [json.loads(line) for line in content.splitlines() if line]
+            actions = delta.parsed(content)
             list(checksums.added(actions)), checksums.said(actions)
             if not actions:
                 raise ValueError("it is empty")
@@ -162,7 +162,7 @@ class _Reading:
 
     def _hint(self, version: int, checksum: int | None) -> None:
         """Read which checkpoint is the newest; one that was made since has no checksums yet."""
-        file = self._log / "_last_checkpoint"
+        file = self._log / delta.LAST_CHECKPOINT
         with suppress(FileNotFoundError):
             found = checksums.of(file)
             self._count(file.stat().st_size, checksum)

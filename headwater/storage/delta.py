@@ -38,9 +38,8 @@ def opened(table: Path, version: int | None = None) -> DeltaTable:
         _mend(table, version, first_line(e))
         return opened(table, version)
     for at in _replayed(table, int(found.version())):
-        if (
-            not store.of(table).entry(entry(table, at)).size
-        ):  # read as a version without changes: its rows would miss
+        size = store.of(table).entry(entry(table, at)).size
+        if not size:  # read as a version without changes: its rows would miss
             actions(table, at)
     return found
 
@@ -79,7 +78,7 @@ def actions(table: Path, version: int) -> list[dict[str, Any]]:
     """
     file = entry(table, version)
     try:
-        found = [json.loads(line) for line in store.of(file).get(file).splitlines() if line]
+        found = parsed(store.of(file).get(file))
     except FileNotFoundError:
         if next(versions(table), None) is None:
             raise _gone(table) from None
@@ -95,6 +94,15 @@ def actions(table: Path, version: int) -> list[dict[str, Any]]:
     if not found:
         raise damaged(table, file, "it is empty")
     return found
+
+
+def parsed(content: bytes) -> list[dict[str, Any]]:
+    """The actions that an entry of a log holds.
+
+    Raises:
+        ValueError: it is not JSON, line by line.
+    """
+    return [json.loads(line) for line in content.splitlines() if line]
 
 
 def name_of(table: Path) -> str:

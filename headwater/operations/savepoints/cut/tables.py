@@ -139,4 +139,4 @@ def _saying(commit: Path, flows: Mapping[str, Any]) -> str:
 def _point(logs: Path, checkpoint: str) -> None:
     """Say which checkpoint is the newest, and how many actions it has."""
     last = {"version": int(checkpoint[:20]), "size": pq.read_metadata(logs / checkpoint).num_rows}
-    (logs / "_last_checkpoint").write_text(json.dumps(last), encoding="utf-8")
+    (logs / delta.LAST_CHECKPOINT).write_text(json.dumps(last), encoding="utf-8")
