@@ -18,7 +18,7 @@ import pytest
 from commands import call
 from pyspark.sql import SparkSession
 from raising import raises_code
-from visits import Visits
+from visits import VISITS, Visits
 
 from headwater.operations import maintain, savepoints
 from headwater.operations.maintain.clean import clean
@@ -195,6 +195,19 @@ def test_every_flipped_byte_of_what_flows_wrote_is_named(tmp_path: Path, interpr
     for file, at in flips(case.lake.root, draw, 1000):
         found = damages(case.lake)
         assert found and all(os.path.samefile(file, name) for name in found), (file, at, found)
+
+
+def test_a_rebuild_is_the_way_back(tmp_path: Path, interpreted: SparkSession) -> None:
+    print(f"seed {(seed := random.randrange(2**32))}")
+    draw, case = random.Random(seed), Visits(tmp_path / "project", interpreted)
+    for _ in range(2):
+        case.visit(draw)
+        case.drain()
+    file, rows = oldest(Target(case.lake.place(VISITS))), case.rows(VISITS)
+    flip(file)
+    assert damages(case.lake).keys() == {str(file)}
+    case.rebuild(VISITS)
+    assert not damages(case.lake) and sorted(case.rows(VISITS)) == sorted(rows)
 
 
 def flip(file: Path, at: int = -1) -> None:
