@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from raising import raises_code
 
 from headwater.errors.codes import Code
+from headwater.run.leases import Leases
 from headwater.runtime import jvm
 from headwater.storage import lease
 from headwater.storage.lease import Lease
@@ -101,3 +103,23 @@ def test_a_jvm_that_outlives_its_process_holds_its_half(
     mine = Lease("silver.t", tmp_path)
     assert json.loads((tmp_path / "lease").read_text()) == {"pid": os.getpid(), "jvm": jvm.pid()}
     mine.release()
+
+
+def test_a_flow_whose_new_generation_cannot_be_leased_tries_again(tmp_path: Path) -> None:
+    folder = {"silver.t": tmp_path / "g0001"}
+    held = Leases(SimpleNamespace(flow_folder=folder.get), lambda _: False)  # type: ignore[arg-type]
+    held.take(folder)
+    assert not held.follow("silver.t")
+    folder["silver.t"] = tmp_path / "g0002"
+    (in_the_way := tmp_path / "g0002" / "lease").mkdir(parents=True)
+    for _ in range(2):
+        with pytest.raises(OSError, match="lease"):
+            held.follow("silver.t")
+        assert not held.holds("silver.t")
+    in_the_way.rmdir()
+    assert held.follow("silver.t")
+    assert held.holds("silver.t")
+    Lease("silver.t", tmp_path / "g0001").release()
+    refusal(tmp_path / "g0002")
+    held.release()
+    Lease("silver.t", tmp_path / "g0002").release()

@@ -7,7 +7,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JNetworkError
@@ -17,7 +16,7 @@ from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import Topic as KafkaTopic
 from headwater.connectors.kafka.broker import create_topics
-from headwater.errors import FlowError, LeaseError
+from headwater.errors import FlowError
 from headwater.errors.causes import data_of, describe
 from headwater.flows import reading, realtime
 from headwater.flows.context import Context, Moved
@@ -27,12 +26,12 @@ from headwater.planner import analysis
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
 from headwater.run.faults import jvm_is_gone, transient
+from headwater.run.leases import Leases
 from headwater.run.maintenance import Upkeep
 from headwater.run.validation import Schedule
 from headwater.runtime import sessions
 from headwater.storage import erasure, mailbox
 from headwater.storage.lake import Lake
-from headwater.storage.lease import Lease
 
 BACKOFF = (1.0, 30.0)  # seconds: the first wait after a transient fault, and the longest
 GRACE = 12.0  # seconds that flows get to end their commit after SIGINT or SIGTERM
@@ -69,8 +68,8 @@ class Run:
         self._names = [*tables, *(a.name for a in self._alerts), *(s.name for s in self._sinks)]
         self._flows: dict[str, Flow] = {}
         self._threads: list[threading.Thread] = []
-        self._leases: dict[str, Lease] = {}
         self._stop = threading.Event()
+        self._leases = Leases(Lake(project.conf.lake), self._stop.wait)
         self._jvm_gone = threading.Event()
 
     def stop(self) -> None:
@@ -98,14 +97,12 @@ class Run:
                 f"{copies.MARK} is removed"
             )
         try:
-            for name in self._names:
-                self._leases[name] = Lease(name, lake.flow_folder(name))
+            self._leases.take(self._names)
             self._run_flows(lake, begun)
         finally:
             # A flow that outlasts its grace may still write: then only the end of the process frees them.
             if not self._jvm_gone.is_set() and not any(thread.is_alive() for thread in self._threads):
-                for lease in self._leases.values():
-                    lease.release()
+                self._leases.release()
         return 1 if self.board.failed() else 0
 
     def _run_flows(self, lake: Lake, begun: Callable[[], object]) -> None:
@@ -181,7 +178,7 @@ class Run:
                 self.board.state(name, "done")
                 return
             except Moved:
-                self._follow(context, name)
+                continue
             except Exception as e:
                 if self._stop.is_set():
                     return
@@ -206,26 +203,18 @@ class Run:
                 self._stop.wait(wait)
 
     def _begin(self, context: Context, name: str) -> Flow:
-        """A flow.
+        """A flow, once the lease of the generation that it writes is held.
 
         Raises:
-            Moved: the generation that it would write is not the one whose lease is held.
+            Moved: another generation is the live one meanwhile.
         """
+        if self._leases.follow(name):
+            self.board.say(f"{name} goes on in generation {context.lake.place(name).generation}")
         flow = flow_of(context, name)
-        if context.lake.flow_folder(name) != self._leases[name].folder:
+        if not self._leases.holds(name):
             raise Moved(name)
         self._flows[name] = flow
         return flow
-
-    def _follow(self, context: Context, name: str) -> None:
-        """Take the lease of the generation that is the live one now, once whoever made it has let go."""
-        self._leases.pop(name).release()
-        while not self._stop.is_set():
-            with suppress(LeaseError):
-                self._leases[name] = Lease(name, context.lake.flow_folder(name))
-                self.board.say(f"{name} goes on in generation {context.lake.place(name).generation}")
-                return
-            self._stop.wait(0.2)
 
     def _located(self, name: str, error: Exception) -> str:
         """An error in one line that names a file: the one to mend if it knows it, else the flow's own."""

@@ -11,9 +11,9 @@ from headwater.flows.context import Moved
 from headwater.operations.rebuild import _swap, held, is_swapped
 from headwater.operations.rebuild.shadow import Plan, Shadow, generations
 from headwater.operations.replay import resolve
+from headwater.run.leases import Leases
 from headwater.run.maintenance import Upkeep
 from headwater.storage.lake import Lake
-from headwater.storage.lease import Lease
 from headwater.storage.names import beside
 
 from .flows import BRONZE, SILVER, Project, context_of, flow_of
@@ -47,7 +47,7 @@ class Running:
         self.is_begun = self.is_whole = False
         self._upkeep = upkeep
         self._lake = Lake(world.root)
-        self._leases: dict[str, Lease] = {}
+        self._leases = Leases(self._lake, lambda seconds: bool(world.sleep(seconds)))
         self._flows: dict[str, Any] = {}
 
     def __call__(self) -> None:
@@ -68,19 +68,13 @@ class Running:
         while not all(task.is_done for task in tasks):
             self._passing(self._keep_house)
             self.world.sleep(0.2)
-        for mine in self._leases.values():
-            mine.release()
-        self._leases = {}
+        self._leases.release()
         self.is_whole = not self.refused and not self.process.struck
 
     def _begun(self) -> bool:
         try:
-            for name in self.project.names():
-                self._leases[name] = Lease(name, self._lake.flow_folder(name))
+            self._leases.take(self.project.names())
         except LeaseError:
-            for mine in self._leases.values():
-                mine.release()
-            self._leases = {}
             return False
         return True
 
@@ -88,14 +82,15 @@ class Running:
         """As the supervisor has it: another generation is followed, what may pass is tried again."""
         for left in reversed(range(AGAIN)):
             try:
+                self._leases.follow(name)
                 flow = flow_of(context, name)
-                if self._lake.flow_folder(name) != self._leases[name].folder:
+                if not self._leases.holds(name):
                     raise Moved(name)
                 self._flows[name] = flow
                 flow.run()
                 break
             except Moved:
-                self._follow(name)
+                continue
             except OSError as e:
                 if not left:
                     self.refused.append(e)
@@ -105,14 +100,6 @@ class Running:
                 break
         context.heads.end(name)
 
-    def _follow(self, name: str) -> None:
-        self._leases.pop(name).release()
-        while True:
-            with suppress(LeaseError):
-                self._leases[name] = Lease(name, self._lake.flow_folder(name))
-                return
-            self.world.sleep(0.2)
-
     def _keep_house(self) -> None:
         for flow in list(self._flows.values()):
             flow.committer.checkpoint(self.project.checkpoint)
@@ -121,8 +108,7 @@ class Running:
         upkeep = Upkeep(context, self._flows)
         for seconds in self._upkeep:
             self.world.sleep(seconds)
-            if self._leases:
-                upkeep.step()
+            upkeep.step()
 
     def _passing(self, do: Callable[[], None]) -> None:
         with suppress(OSError):
