@@ -84,7 +84,7 @@ class Made:
         """What lies beside tables: notes, and a savepoint."""
         for name in ("silver.visits", "gold.counts"):
             folder = self.lake.flow_folder(name)
-            IntentFile(folder).write(Intent(name, 1, 3, {"bronze.raw": {"version": 3}}, "2026-01-01", "x"))
+            IntentFile(folder).write(Intent(name, 1, 3, {"bronze.raw": {"version": 3}}, clock="2026-01-01"))
             json_file.write(
                 folder / "definition.json", {"facts": {"kind": "table"}, "by": "", "project": "y"}
             )

@@ -68,7 +68,7 @@ class Flow:
         self.recover()
         for sequence in range(self.table.last(FLOW) + 1, batches):
             intent = Intent(
-                FLOW, 1, sequence, {"bronze.raw": sequence}, "2026-01-01T00:00:00", "f", newest=sequence
+                FLOW, 1, sequence, {"bronze.raw": sequence}, newest=sequence, clock="2026-01-01T00:00:00"
             )
             self.committer.carry_out(intent, self.build)
 
@@ -222,7 +222,7 @@ def test_what_a_commit_returns_of_a_batch(tmp_path: Path) -> None:
         time.sleep(0.05)
         return Built({FLOW: flow.write(flow.table, intent, range(10))}, account=account)
 
-    intent = Intent(FLOW, 1, 0, {"bronze.raw": 0}, "2026-01-01T00:00:00", "f")
+    intent = Intent(FLOW, 1, 0, {"bronze.raw": 0}, clock="2026-01-01T00:00:00")
     began = time.monotonic()
     done = flow.committer.carry_out(intent, build)
     assert (done.version, done.account) == (1, account)
@@ -293,7 +293,7 @@ def test_a_table_written_by_others_since_is_not_taken_for_a_new_one(tmp_path: Pa
 
 def test_an_empty_batch_is_a_commit_without_files(tmp_path: Path) -> None:
     flow = Flow(tmp_path, "one")
-    intent = Intent(FLOW, 1, 0, {"bronze.raw": 0}, "2026-01-01T00:00:00", "f")
+    intent = Intent(FLOW, 1, 0, {"bronze.raw": 0}, clock="2026-01-01T00:00:00")
     done = flow.committer.carry_out(intent, lambda _: Built({FLOW: flow.write(flow.table, intent, range(0))}))
     assert done.version == 1
     commit = log.read(flow.table.place.path, 1)

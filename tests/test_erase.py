@@ -281,7 +281,7 @@ def test_unfinished_files_of_other_tables_do_not_stop_it(case: Visits) -> None:
     twin = Target(case.lake.create("bronze.twin", case.columns, properties={}))
     rows = case.columns.empty_table()
     staged = twin.write(pa.Table.from_pylist([{"topic": "twin"}], case.columns), "000000000000")
-    intent = Intent("bronze.twin", 1, 0, {"twin": {"0": 1}}, "", "", staged={"bronze.twin": staged})
+    intent = Intent("bronze.twin", 1, 0, {"twin": {"0": 1}}, staged={"bronze.twin": staged})
     IntentFile(case.lake.flow_folder("bronze.twin")).write(intent)
     left = [
         twin.place.path / name

@@ -332,12 +332,12 @@ def test_what_killed_processes_left_is_removed_when_nobody_is_at_work_on_it(tmp_
     left.write_bytes(b"half of a fi")
     assert forget_uncommitted(writer.path, []).files == 0  # it may be at work
     at_work = IntentFile(tmp_path)
-    at_work.write(Intent(NAME, 1, 7, {}, "", ""))
+    at_work.write(Intent(NAME, 1, 7, {}))
     assert forget_uncommitted(writer.path, [at_work], older=timedelta(0)).files == 0
     staged = left.with_name("part-00001.parquet")
     staged.write_bytes(b"whole")
     files = {NAME: [f"{left.parent.name}/{staged.name}"]}
-    at_work.write(Intent(NAME, 1, 7, {}, "", "", staged=files))
+    at_work.write(Intent(NAME, 1, 7, {}, staged=files))
     done = forget_uncommitted(writer.path, [at_work], older=timedelta(0), alone=True)
     assert (done.files, done.bytes) == (1, 12) and not left.exists() and staged.exists()
     assert forget_uncommitted(writer.path, [], older=timedelta(0)).files == 1 and not left.parent.exists()

@@ -109,7 +109,7 @@ def test_what_a_batch_is_at_work_on_is_not_removed(world: World, staged: list[st
     table = topic(world)
     intents = IntentFile(Lake(world.root).flow_folder(BRONZE))
     files = table.write(pa.table([[6], [0]], schema=NUMBERS), f"{6:012d}")
-    intent = Intent(BRONZE, 1, 6, {}, "", "f", staged={BRONZE: files} if staged else None)
+    intent = Intent(BRONZE, 1, 6, {}, staged={BRONZE: files} if staged else None)
     intents.write(intent)
     world.sleep(3 * 3600.0)
     assert forget_uncommitted(table.place.path, [intents], alone=bool(staged)).files == 0

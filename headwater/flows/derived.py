@@ -24,7 +24,8 @@ from headwater.quality.measure import Findings
 from headwater.quality.quarantine import HELD
 from headwater.storage import mailbox, stored
 from headwater.storage.commit import Built, Committer
-from headwater.storage.intent import Intent, Shares
+from headwater.storage.identity import Shares
+from headwater.storage.intent import Intent
 from headwater.storage.mailbox import Answer, Request
 from headwater.storage.names import quarantine_name
 from headwater.storage.target import Target

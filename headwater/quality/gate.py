@@ -28,7 +28,7 @@ from headwater.project.suite import Suite
 from headwater.quality import keyed, measure, predicate
 from headwater.quality.measure import Findings
 from headwater.runtime import catalyst
-from headwater.storage.intent import Shares
+from headwater.storage.identity import Shares
 
 VERDICT = "__verdict"  # the place of an action in ACTIONS; 0 where the row passes
 ROW = "__row"  # the row as JSON, where its verdict is quarantine or fail

@@ -25,7 +25,7 @@ from headwater.errors import ProjectError
 from headwater.project.rule import Rule
 from headwater.quality import predicate
 from headwater.quality.arguments import TIMES, Arguments
-from headwater.storage.intent import Shares
+from headwater.storage.identity import Shares
 
 _BUCKETS = 8  # a window's rows are kept in about so many parts
 

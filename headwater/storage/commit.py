@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from headwater.common.report import Account, Stopwatch
 from headwater.runtime import failpoints
-from headwater.storage.identity import Identity
-from headwater.storage.intent import Intent, IntentFile, Shares
+from headwater.storage.identity import Identity, Shares
+from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.open_table import CHECKPOINT_EVERY
 from headwater.storage.target import Target
 
@@ -41,8 +41,8 @@ class Built:
             that are merged into it.
         appended: whether files are added as they are, also where a target's rows are otherwise merged; for a
             batch with one target.
-        newest: what the build found to be `Intent.newest`, where that was not known before.
-        shares: what the build found to be `Intent.shares`.
+        newest: what the build found to be `Identity.newest`, where that was not known before.
+        shares: what the build found to be `Identity.shares`.
         account: what it made of the batch's rows.
     """
 
@@ -110,29 +110,29 @@ class Committer:
             CommitError: something else wrote to a target.
         """
         flow = intent.flow
-        identity, account, watch, appended = _identity(intent), Account(), Stopwatch(), False
+        account, watch, appended = Account(), Stopwatch(), False
         # 1. Pin
         if intent.staged is None:
             self._intents.write(intent)
         failpoints.reach("pinned", flow)
         watch.lap("pin")
-        if not self.table.done(identity):
+        if not self.table.done(intent):
             # 2. Build
             if intent.staged is None:
                 built = build(intent)
-                identity = replace(identity, newest=built.newest or intent.newest, shares=built.shares)
+                intent = replace(intent, newest=built.newest or intent.newest, shares=built.shares)
                 parts, account, appended = dict(built.parts), built.account, built.appended
                 failpoints.reach("built", flow)
                 if len(parts) > 1:
                     parts = {name: self._written(name, part, intent) for name, part in parts.items()}
-                    intent = self._intents.write(replace(intent, staged=parts, shares=built.shares))
+                    intent = self._intents.write(replace(intent, staged=parts))
                     failpoints.reach("staged", flow)
                 watch.lap("build")
             else:
                 parts = dict(intent.staged)
             # 3. Commit
             for name, part in parts.items():
-                self._commit(name, part, identity, appended=appended)
+                self._commit(name, part, intent, appended=appended)
                 failpoints.reach("committing", flow)
             failpoints.reach("committed", flow)
             watch.lap("commit")
@@ -174,18 +174,3 @@ class Committer:
             assert self._open_target is not None
             self._targets[name] = self._open_target(name)
         return self._targets[name]
-
-
-def _identity(intent: Intent) -> Identity:
-    return Identity(
-        intent.flow,
-        intent.generation,
-        intent.sequence,
-        intent.consumed,
-        intent.newest,
-        intent.shares,
-        intent.event_time,
-        intent.rows,
-        intent.clock,
-        intent.topics,
-    )

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
 from headwater.common import times
+
+Shares = dict[str, list[list[int]]]  # {rule → [rows seen, rows that fail], the oldest first}
 
 
 @dataclass(frozen=True)
 class Identity:
     """What a commit says of itself: whose it is, which one, and how far its flow has read.
 
-    `newest` is Kafka's timestamp (epoch milliseconds, UTC) of the newest record that is in the table,
-    `shares` what the windows of its suite's shares hold, `event_time` how far event time has come, `rows` how
-    many rows of its input the batch has read, `clock` its time, and `topics` {topic → Kafka's id
-    of it} of those that it has read.
+    Attributes:
+        flow: the table that it feeds, or the name of one of several flows into a table.
+        generation: the table's life that it feeds.
+        sequence: the batch's number in that life, from 0.
+        consumed: per input, how far it has been read when this is committed.
+        newest: Kafka's timestamp (epoch milliseconds, UTC) of the newest record in the table, where known.
+        shares: what the windows of the suite's shares hold with this batch; see `quality.measure`.
+        event_time: how far event time has come with this batch; see `headwater.planner.event_time`.
+        rows: how many rows of its input the batch reads, where the input's log says.
+        clock: the time of the batch, UTC, ISO 8601: what every "now" in it means.
+        topics: {topic of Kafka that it reads → Kafka's id of it}, where known.
     """
 
     flow: str
@@ -25,7 +34,7 @@ class Identity:
     sequence: int
     consumed: dict[str, Any]
     newest: int | None = None
-    shares: dict[str, list[list[int]]] = field(default_factory=dict)
+    shares: Shares = field(default_factory=dict)
     event_time: dict[str, Any] = field(default_factory=dict)
     rows: int = 0
     clock: str = ""
@@ -36,7 +45,7 @@ def recorded(flows: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
     """What the flows have done once this is committed, if they had done `flows` before."""
     before = flows.get(identity.flow, {})
     newest = max((at for at in (before.get("newest"), identity.newest) if at is not None), default=None)
-    mine = {name: value for name, value in asdict(identity).items() if name != "flow"}
+    mine = {one.name: getattr(identity, one.name) for one in fields(Identity) if one.name != "flow"}
     mine["newest"] = newest
     if "expired" in before:
         mine["expired"] = before["expired"]

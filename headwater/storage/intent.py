@@ -4,61 +4,39 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from headwater.errors import DamageError
 from headwater.storage import json_file, log, store
+from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
 from headwater.storage.open_table import OpenTable
 
 _NAME = "intent.json"
 _HINT = "put it back from a copy, or make the table anew: headwater rebuild {}"
 
-Shares = dict[str, list[list[int]]]  # {rule → [rows seen, rows that fail], the oldest first}
-
 
 @dataclass(frozen=True)
-class Intent:
-    """One batch of one flow.
+class Intent(Identity):
+    """One batch of one flow: what its commits will say of themselves, and what they are made from.
 
     Attributes:
-        flow: the table it feeds.
-        generation: the table's life that it feeds.
-        sequence: the batch's number in that life, from 0.
-        consumed: per input, how far it has been read when this batch is committed.
-        files: what the batch reads, absolute paths; empty for a source flow.
-        rows: how many rows those files hold, as the input's log says.
-        size: their bytes, as it says, too.
-        newest: Kafka's timestamp (epoch milliseconds) of the newest record in those files, where known.
-        references: the version of each reference table that it reads.
-        clock: the time of the batch, UTC, ISO 8601: what every "now" in it means.
         fingerprint: the definition's.
+        files: what the batch reads, absolute paths; empty for a source flow.
+        size: their bytes, as the input's log says.
+        references: the version of each reference table that it reads.
         staged: per target, the files that are written and only need committing; None while the batch
             is not built, or has one target alone, whose commit decides.
         sealed: whether all of it is done.
-        shares: what the windows of the suite's shares hold with this batch; see `quality.measure`.
-        event_time: how far event time has come with this batch; see `headwater.planner.event_time`.
-        topics: {topic of Kafka that it reads → Kafka's id of it}, where known.
         prefix: sets the names of its files apart, where more than one flow writes the table.
     """
 
-    flow: str
-    generation: int
-    sequence: int
-    consumed: dict[str, Any]
-    clock: str
-    fingerprint: str
+    fingerprint: str = ""
     files: list[str] = field(default_factory=list)
-    rows: int = 0
-    newest: int | None = None
+    size: int = 0
     references: dict[str, str] = field(default_factory=dict)
     staged: dict[str, list[str]] | None = None
     sealed: bool = False
-    shares: Shares = field(default_factory=dict)
-    event_time: dict[str, Any] = field(default_factory=dict)
     prefix: str = ""
-    size: int = 0
-    topics: dict[str, str] = field(default_factory=dict)
 
     @property
     def batch(self) -> str:
