@@ -23,7 +23,7 @@ from headwater.flows.reading import starting
 from headwater.flows.reporting import Reporting
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Alert
-from headwater.runtime import sessions
+from headwater.runtime import in_memory, sessions
 
 CHECKPOINT_EVERY = "30 seconds"
 
@@ -61,7 +61,7 @@ def check(spark: SparkSession, alert: Alert) -> None:
     Raises:
         ProjectError: see `records`.
     """
-    records(spark.createDataFrame([], BRONZE), alert)
+    records(in_memory.empty(spark, BRONZE), alert)
 
 
 class RealtimeFlow:

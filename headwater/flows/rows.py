@@ -30,6 +30,7 @@ from headwater.connectors.decode.contract import Fields
 from headwater.quality.gate import HASH, ROW, Gate, Tally
 from headwater.quality.known import KeyIndex
 from headwater.quality.quarantine import ERROR_RULE, MALFORMED_RULE
+from headwater.runtime import in_memory
 from headwater.storage import stored
 from headwater.storage.places import PLACE, place_of, without
 from headwater.storage.target import Target
@@ -90,7 +91,7 @@ class Work:
         if count > ONE_TASK:
             return self._rows(sorted({file for owners, _ in found for file in owners}), columns)
         alike = pa.concat_tables([index.rows(held, files) for index in self.indexes])
-        return self.spark.createDataFrame(alike, columns.toNullable()) if len(alike) else None
+        return in_memory.frame(self.spark, alike, columns.toNullable()) if len(alike) else None
 
     def judge_few(self, rows: DataFrame) -> DataFrame:
         """The same of few rows, which are computed first where that tells which of the table's matter."""
@@ -99,10 +100,9 @@ class Work:
         if not files:
             return self.judge(rows)
         computed = rows.toArrow()
-        computed = computed if len(computed) else computed.schema.empty_table()
         alike = pa.concat_tables([index.rows(files, computed) for index in self.indexes])
-        written = self.spark.createDataFrame(alike, rows.schema.toNullable()) if len(alike) else None
-        return self.gate.judge(self.spark.createDataFrame(computed, rows.schema).coalesce(1), written)
+        written = in_memory.frame(self.spark, alike, rows.schema.toNullable()) if len(alike) else None
+        return self.gate.judge(in_memory.frame(self.spark, computed, rows.schema).coalesce(1), written)
 
 
 @dataclass(frozen=True)
@@ -188,10 +188,9 @@ class FewRows:
         rows, columns = self._raw, work.columns
         if work.schema is not None:
             rows, self._reasons = decode.decoded_here(self._raw, work.schema)
-            good = rows.filter(pc.is_null(self._reasons))
-            rows = good if len(good) else good.schema.empty_table()  # Spark wants a chunk of each column
+            rows = rows.filter(pc.is_null(self._reasons))
             columns = decode.columns(work.schema, columns)
-        self.result = work.function(work.spark.createDataFrame(rows, columns).coalesce(1))
+        self.result = work.function(in_memory.frame(work.spark, rows, columns).coalesce(1))
         self._judged: pa.Table | None = None
         self._tally = Tally()
 

@@ -33,7 +33,7 @@ from headwater.flows.turns import TableFlow
 from headwater.planner import analysis
 from headwater.project.definitions import Table
 from headwater.project.reference import CLOCK
-from headwater.runtime import sessions
+from headwater.runtime import in_memory, sessions
 from headwater.storage import delta, log, ranges
 from headwater.storage.commit import Built, Committer
 from headwater.storage.identity import Identity
@@ -244,10 +244,10 @@ class ViewFlow(TableFlow):
         """What the query sees of an input: all of it."""
         columns = self._context.tables[name].columns
         if not found.files:
-            return self._spark.createDataFrame([], columns)
+            return in_memory.empty(self._spark, columns)
         if found.rows is not None and are_few(found.files, found.rows):
             rows = read(found.files, columns).combine_chunks()
-            return self._spark.createDataFrame(rows, columns).coalesce(1)
+            return in_memory.frame(self._spark, rows, columns).coalesce(1)
         return self._spark.read.schema(columns).parquet(*found.files)
 
     def _difference(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:

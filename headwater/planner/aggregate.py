@@ -165,9 +165,10 @@ def partial(
     """
     taken = group_by.take(frame, where)
     columns: list[Column] = []
-    below = catalyst.frame(frame.sparkSession, taken.below)
     grouping = list(map(catalyst.column, taken.grouping))
-    if marked is not None:
+    if marked is None:
+        below = catalyst.frame(frame.sparkSession, taken.below)
+    else:
         below = marked(rows(frame, where))
         grouping.append(F.col(LATE))
         columns.append(F.count("*").alias(ROWS))

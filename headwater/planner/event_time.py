@@ -135,9 +135,12 @@ class Lateness:
         """The late ones of `marked` rows: their columns with the window that they are late for, the watermark
         that they missed (UTC), and by how many seconds they lie behind it."""
         watermark = F.col(SOURCE)[_REACHED] - self.delay
-        found = rows.where(LATE).withColumn(WATERMARK, F.timestamp_micros(watermark))
-        found = found.withColumn(LATENESS, (watermark - self._time()) / 1e6)
-        return found.withColumn(SOURCE, F.col(SOURCE).dropFields(_REACHED)).drop(WINDOW, LATE)
+        told = {
+            WATERMARK: F.timestamp_micros(watermark),
+            LATENESS: (watermark - self._time()) / 1e6,
+            SOURCE: F.col(SOURCE).dropFields(_REACHED),
+        }
+        return rows.where(LATE).withColumns(told).drop(WINDOW, LATE)
 
     def _time(self) -> Column:
         return F.unix_micros(named(self.column).cast("timestamp"))

@@ -24,6 +24,7 @@ from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
 from headwater.project.suite import of_whole_table
+from headwater.runtime import in_memory
 from headwater.storage import stored
 
 __all__ = ["BRONZE", "Analysed", "analyse", "apply", "fingerprint", "input_columns", "of_raw"]
@@ -171,7 +172,7 @@ def _analyse(
         else:
             followed = found[name] if not found[name].appended and not table.view else followed
             columns = input_columns(project, table, found[name])
-        frames.append(spark.createDataFrame([], columns))
+        frames.append(in_memory.empty(spark, columns))
         stream = frames[-1] if name not in project.references else stream
     result = apply(spark, table, frames)
     checks.columns(result, where)

@@ -20,7 +20,7 @@ from headwater.project.rule import Rule
 from headwater.project.suite import Suite
 from headwater.quality import predicate
 from headwater.quality.gate import Gate
-from headwater.runtime import catalyst
+from headwater.runtime import catalyst, in_memory
 
 FUTURE_RULE = "future"  # an event time beyond ingested_at and the table's skew
 
@@ -32,7 +32,7 @@ def gate_of(project: Project, table: Table, result: DataFrame, of: str) -> Gate 
         ProjectError: a rule that the table can't have.
     """
     suite = project.suites.get(of, Suite(of, table.file))
-    empty = result.sparkSession.createDataFrame([], result.schema)
+    empty = in_memory.empty(result.sparkSession, result.schema)
     for rule in suite.rules:
         if rule.action == "quarantine" and table.decode is None:
             raise ProjectError(
