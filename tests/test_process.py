@@ -45,7 +45,7 @@ COLUMNS = 'user, epoch("at")::BIGINT, number, total'
 def partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka, as far as a flow asks for it: three partitions have records, none of them is quiet."""
     monkeypatch.setattr(Upstream, "known", lambda self: [f"local/raw/{n}" for n in range(3)])
-    monkeypatch.setattr(Upstream, "quiet", lambda self, position, found: set())
+    monkeypatch.setattr(Upstream, "left", lambda self, position, found: {})
 
 
 def told(rows: list[Row], delay: int) -> tuple[list[Row], Counter[Any]]:
@@ -155,9 +155,12 @@ def test_a_timer_comes_although_no_row_does(interpreted: SparkSession, tmp_path:
     """All partitions are silent, so the clock tells the time."""
     case = Counted(tmp_path, interpreted, PROCESS, "py")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Upstream, "quiet", lambda self, position, found: found)
+        patched.setattr(Upstream, "left", lambda self, position, found: dict.fromkeys(found, (0, 0)))
         case.add([(0, 0, "ann", 5, EPOCH)], ingested=EPOCH)
         flow = case.flow(COUNTS)
+        while flow.step():
+            pass
+        case.clock.advance("30s")  # for which those are waited for that have begun without a row
         while flow.step():
             pass
     assert case.seen(COLUMNS) == [("ann", EPOCH, 1, 5), ("ann", EPOCH + 20, -1, 5)]

@@ -3,13 +3,13 @@
 A flow that waits, because something of it is over only at a time that has not come yet, is woken by that time
 too. A time has come when every partition of Kafka has reached it and the delay. A partition that has been
 silent for the idle timeout, with nothing on its way, does not hold the others back. Nor does one whose
-records have no event time: when for the idle timeout none has had one, and all that was on its way at the
-beginning of that has come. When all are silent, what lies in the past is over.
+records have no event time, once it has been waited for as long, and all that was there at the beginning
+of that has come. When all are silent, what lies in the past is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -152,15 +152,18 @@ class TimedFlow(RangedFlow):
         if not silent or not (held_back or partitions == silent):
             self._awaited = {}
             return partitions, set()
-        quiet = self._upstream.quiet(upto, silent)
-        return partitions, quiet | self._without_time(upto, silent - quiet, now)
+        return partitions, self._idle(upto, silent, reached.seen, now)
 
-    def _without_time(self, upto: Position, partitions: set[str], now: int) -> set[str]:
-        """Which of these partitions are silent although there are records of them: for the idle timeout none
-        has had an event time, and all that was on its way at the beginning of that has come."""
+    def _idle(self, upto: Position, silent: set[str], seen: Collection[str], now: int) -> set[str]:
+        """Which silent partitions are not waited for any more: those with nothing on its way. One that has
+        never had an event time, or has more on its way, was silent only since the others have waited for it:
+        so it is waited for as long, and until all has come that was there when that began."""
         found, before = set(), self._awaited
         self._awaited = {}
-        for each, (come, end) in self._upstream.left(upto, partitions).items():
+        for each, (come, end) in self._upstream.left(upto, silent).items():
+            if each in seen and come >= end:
+                found.add(each)
+                continue
             since, awaited = self._awaited[each] = before.get(each, [now, end])
             if now - since >= self._silence and come >= awaited:
                 found.add(each)
