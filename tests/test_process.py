@@ -167,6 +167,17 @@ def test_a_timer_comes_although_no_row_does(interpreted: SparkSession, tmp_path:
     assert case.open() == 0
 
 
+def test_what_is_not_over_yet_is_not_looked_at(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Counted(tmp_path, interpreted, PROCESS, "py")
+    flow = case.flow(COUNTS)
+    for at, user in enumerate(("ann", "bob", "eve")):
+        case.add([(0, at, user, 1, EPOCH + 1000 * at)])
+        assert flow.step()
+    assert len(flow._state.files()) == 3
+    found = [flow._due(until * 1_000_000).to_pylist() for until in (EPOCH - 1, EPOCH + 1500, EPOCH + 2000)]
+    assert found == [[], [EPOCH * 1_000_000, (EPOCH + 1000) * 1_000_000], flow._due(2**62).to_pylist()]
+
+
 def test_keys_may_be_null_and_several(interpreted: SparkSession, tmp_path: Path) -> None:
     text = PROCESS.replace('keys=["user"]', 'keys=["user", "n"]')
     case = Counted(tmp_path, interpreted, text, "py")

@@ -62,8 +62,13 @@ class TimedFlow(RangedFlow):
         """Take one batch, or do what time alone has brought; whether there was either."""
         return super().step() or (self.waits and (self._is_told() or self._tick()))
 
-    def _due(self) -> pa.ChunkedArray:
-        """When each thing that waits is over: microseconds since the epoch, without the delay."""
+    def _waiting(self) -> bool:
+        """Whether there may be anything that waits."""
+        raise NotImplementedError
+
+    def _due(self, until: int) -> pa.ChunkedArray:
+        """When each thing that waits is over: microseconds since the epoch, without the delay. Of those that
+        are over later than `until`, likewise, some may be left out."""
         raise NotImplementedError
 
     def _end(self) -> int:
@@ -138,7 +143,7 @@ class TimedFlow(RangedFlow):
 
     def _tick(self) -> bool:
         """Do what is over although no row comes; whether there was anything."""
-        if self._context.once or not len(self._due()):
+        if self._context.once or not self._waiting():
             return False
         before = self._event_time()
         partitions, idle = self._partitions(before, self._position)
@@ -176,7 +181,8 @@ class TimedFlow(RangedFlow):
     def _close(self, upto: int, idle: set[str]) -> bool:
         """Do what is over at a time; whether there was anything."""
         assert self._lateness is not None
-        delay, due = self._lateness.delay, self._due()
+        delay = self._lateness.delay
+        due = self._due(upto - delay)
         over = due.filter(pc.less(pc.add(due, delay), pa.scalar(upto, pa.int64())))
         if not len(over):
             return False
