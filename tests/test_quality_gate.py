@@ -47,6 +47,7 @@ RULES = (
     rule("values_to_not_be_in_set", "drop", column="host", value_set=["test"]),
     rule("values_to_not_be_null", "warn", column="usage"),
 )
+UNIQUE = Rule("host", "expect_column_values_to_be_unique", {"column": "host"}, "quarantine", Where("q"))
 VALUES = [
     b'{"host": "a", "usage": 1}',
     b'{"host": "a", "usage": 101.5, "n": 7}',
@@ -144,6 +145,34 @@ def test_each_row_goes_where_its_strongest_action_says(
     )
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_rows_that_are_held_back_are_told_one_by_one_only_while_they_are_few(
+    work: Callable[..., tuple[Work, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keyed: bool
+) -> None:
+    """What comes back into this process of each of them is bounded, however many there are."""
+    told = 0
+
+    def ids_of(self: Gate, held: Any) -> list[str]:
+        nonlocal told
+        told += 1
+        return whole(self, held)
+
+    whole = Gate.ids_of
+    monkeypatch.setattr(Gate, "ids_of", ids_of)
+    monkeypatch.setattr(decode, "MOST", 2)
+    written = tmp_path / "written.parquet"
+    pq.write_table(pa.table({"host": ["b", "c", "c", None]}), written)
+    rules = (*RULES[1:], UNIQUE) if keyed else RULES
+    twice = F.explode(F.array("n", F.lit(1), F.lit(1)))  # equal rows of one record, too
+    made, file = work(rules, lambda rows: rows.withColumn("n", twice))
+    made = replace(made, written=lambda: [str(written)]) if keyed else made
+    _, held, counts = both(made, file)
+    assert counts.tally.quarantined == (17 if keyed else 12) == len(held) - 1 and not told
+    many = ManyRows(made, [file], len(VALUES))
+    many.passed().toArrow()
+    assert many._judged is not None and len(many._judged[1].get["held"]) == 2
+
+
 def test_a_function_may_make_many_rows_of_one(work: Callable[..., tuple[Work, str]]) -> None:
     """Of two rows of one record, the one that fails is held back."""
     passed, held, counts = both(
@@ -185,9 +214,6 @@ def test_a_suite_may_have_more_rules_than_a_word_has_bits(work: Callable[..., tu
     assert len(counts.tally.failed) == 141
     assert counts.tally.failed["r0"] == 6 and counts.tally.failed["r139"] == 1
     assert counts.tally.quarantined == 3
-
-
-UNIQUE = Rule("host", "expect_column_values_to_be_unique", {"column": "host"}, "quarantine", Where("q"))
 
 
 def test_of_rows_with_one_key_the_first_stays(
