@@ -30,6 +30,9 @@ from headwater.quality.measure import Findings
 from headwater.quality.quarantine import HELD
 from headwater.runtime import jvm
 from headwater.storage import stored
+from headwater.storage.identity import Identity
+from headwater.storage.lake import Lake
+from headwater.storage.target import Target
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 JSON = Json("host STRING, usage DOUBLE, n BIGINT")
@@ -305,6 +308,31 @@ def test_a_column_grows_within_its_key_however_batches_are_cut(
         got |= {tuple(row) for row in failing.toArrow().to_pylist() for row in [row.values()]}
         table = table.union(gate.passed(judged))
     assert got == want and want
+
+
+@pytest.mark.parametrize(("falls", "files"), [(False, [1]), (True, [0])])
+def test_a_column_that_grows_is_compared_with_files_whose_rows_have_come_as_far(
+    work: Callable[..., tuple[Work, str]], tmp_path: Path, falls: bool, files: list[int]
+) -> None:
+    kind = f"expect_column_values_to_be_{'decreasing' if falls else 'increasing'}"
+    grows = Rule("grows", kind, {"column": "n"}, "quarantine", Where("q"), within=("host",))
+    made, file = work((grows,), lambda rows: rows.withColumn("n", F.col("_source.offset")))
+    assert made.schema is not None
+    columns = stored.schema(decode.columns(made.schema, BRONZE))
+    target = Target(Lake(tmp_path / "lake").create("silver.t", columns, properties={}))
+    for at, n in enumerate((-5, 40)):
+        place = {"cluster": "c", "topic": "t", "partition": 1, "offset": at}
+        rows = pa.Table.from_pylist([{"host": "a", "n": n, "_source": place}], columns)
+        target.append(target.write(rows, str(at)), Identity("silver.t", 1, at, {}))
+    asked: list[list[str]] = []
+
+    def near(*wanted: Any) -> list[str]:
+        asked.append(target.near(*wanted))
+        return asked[-1]
+
+    passed, held, _ = both(replace(made, written=target.files, near=near), file)
+    assert [sorted(target.files()).index(each) for each in asked[0]] == files and len(asked) == 1
+    assert {row["offset"] for row in held} == {6, 1} and 0 in {row["_source"]["offset"] for row in passed}
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,9 @@ class Work:
         function: the table's definition.
         gate: judges the rows that the function returns; None where nothing is expected of them.
         written: the files that the table holds; rules about keys look at them.
-        indexes: of those files, by the keys of all such rules; none where a rule needs every row.
+        near: those of them that may hold rows whose values lie in certain places, see `Target.near`; None:
+            that is not known.
+        indexes: of those files, by the keys of all such rules; none where a rule goes by more than keys.
     """
 
     spark: SparkSession
@@ -63,6 +65,7 @@ class Work:
     function: Callable[[DataFrame], DataFrame]
     gate: Gate | None = None
     written: Callable[[], Sequence[str]] = list
+    near: Callable[..., Sequence[str]] | None = None
     indexes: Sequence[KeyIndex] = ()
 
     @property
@@ -94,13 +97,17 @@ class Work:
     def judge_few(self, rows: DataFrame) -> DataFrame:
         """The same of few rows, which are computed first where that tells which of the table's matter."""
         assert self.gate is not None
-        files = self.written() if self.indexes else ()
+        files = self.written() if self.gate.keyed else ()
         if not files:
-            return self.judge(rows)
+            return self.gate.judge(rows)
         computed = rows.toArrow()
         computed = computed if len(computed) else computed.schema.empty_table()
-        alike = pa.concat_tables([index.rows(files, computed) for index in self.indexes])
-        written = self.spark.createDataFrame(alike, rows.schema.toNullable()) if len(alike) else None
+        if self.indexes:
+            alike = pa.concat_tables([index.rows(files, computed) for index in self.indexes])
+            written = self.spark.createDataFrame(alike, rows.schema.toNullable()) if len(alike) else None
+        else:
+            files = self.near(*(one.reach(computed) for one in self.gate.keyed)) if self.near else files
+            written = self._rows(files, rows.schema) if files else None
         return self.gate.judge(self.spark.createDataFrame(computed, rows.schema).coalesce(1), written)
 
 
