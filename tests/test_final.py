@@ -245,7 +245,7 @@ def cut(draw: random.Random, rows: list[Row]) -> list[list[Row]]:
 def partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka, as far as a flow asks for it: three partitions have records, none of them is quiet."""
     monkeypatch.setattr(Upstream, "known", lambda self: [f"local/raw/{n}" for n in range(3)])
-    monkeypatch.setattr(Upstream, "quiet", lambda self, position, found: set())
+    monkeypatch.setattr(Upstream, "left", lambda self, position, found: {})
 
 
 KINDS = {"tumbling": (TUMBLING, windows(60, 60)), "sliding": (SLIDING, windows(60, 20))}
@@ -423,7 +423,8 @@ class Quiet:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *quiet: int) -> None:
         self.quiet = {f"local/raw/{n}" for n in quiet}
-        monkeypatch.setattr(Upstream, "quiet", lambda _, position, found: found & self.quiet)
+        left = lambda _, position, found: {each: (0, each not in self.quiet) for each in found}  # noqa: E731
+        monkeypatch.setattr(Upstream, "left", left)
 
 
 LONG_AGO = 3600.0
@@ -457,6 +458,10 @@ def test_when_all_is_silent_the_clock_closes_what_lies_in_the_past(
     flow = case.flow(COUNTS)
     now = int(time.time())
     case.add([(0, 0, "ann", 1, now - 300), (0, 1, "bob", 2, now + 300)], ingested=time.time() - LONG_AGO)
+    while flow.step():
+        pass
+    assert case.seen("user") == []  # two partitions have begun without a row
+    case.clock.advance("30s")
     while flow.step():
         pass
     assert case.seen("user") == [("ann",)] and case.open() == 1

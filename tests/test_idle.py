@@ -76,6 +76,54 @@ def test_a_partition_whose_records_have_no_time_is_idle_after_the_idle_timeout(
     assert done.swapped and not any(done.differences), done.differences
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["in one run", "after a restart"])
+def test_a_partition_that_has_begun_without_a_time_is_waited_for(
+    interpreted: SparkSession, tmp_path: Path, restarts: bool
+) -> None:
+    case = Busy(tmp_path / "project", interpreted)
+    begun = [Record(GOOD(NOON + at), partition=0, offset=offset) for offset, at in enumerate((5, 200))]
+    case.ends = {0: 2, 1: 1}  # nothing is on its way
+    case.send("raw", [*begun, Record(EMPTY(0), partition=1, offset=0)])
+    case.step(VISITS, ENDED)
+    case.clock.advance("29s")
+    if restarts:
+        case.restart()
+    case.step(VISITS, ENDED)
+    assert case.over() == []
+    case.ends[1] += 1
+    case.send("raw", [Record(GOOD(NOON + 6), partition=1, offset=1)])
+    case.step(VISITS, ENDED)
+    assert case.over() == [] and case.rows(f"{ENDED}_late") == []
+    case.clock.advance("29s")
+    case.step(VISITS, ENDED)
+    assert case.over() == []
+    case.clock.advance("1s")  # now it is silent
+    case.ends[0] += 1
+    case.send("raw", [Record(GOOD(NOON + 200), partition=0, offset=2)])
+    case.step(VISITS, ENDED)
+    assert case.rows(ENDED, "visits") == [(2,)]
+    done = case.rebuild(ENDED, verify=True)
+    assert done.swapped and not any(done.differences), done.differences
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["in one run", "after a restart"])
+def test_a_partition_that_never_has_a_time_is_waited_for_once(
+    interpreted: SparkSession, tmp_path: Path, restarts: bool
+) -> None:
+    case = Busy(tmp_path / "project", interpreted)
+    case.ends = {0: 1, 1: 1}
+    case.send("raw", [Record(GOOD(NOON), partition=0, offset=0), Record(EMPTY(0), partition=1, offset=0)])
+    case.step(VISITS, ENDED)
+    for turn in range(1, 6):
+        case.clock.advance("29s")
+        if restarts:
+            case.restart()
+        case.ends[0] += 1
+        case.send("raw", [Record(GOOD(NOON + 60 * turn), partition=0, offset=turn)])
+        case.step(VISITS, ENDED)
+        assert case.over() == list(range(turn - 1 if turn > 1 else 0))
+
+
 def test_a_partition_that_is_behind_is_waited_for(interpreted: SparkSession, tmp_path: Path) -> None:
     case = Busy(tmp_path / "project", interpreted)
     for number in range(1, 8):

@@ -45,7 +45,7 @@ COLUMNS = 'user, epoch("at")::BIGINT, number, total'
 def partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka, as far as a flow asks for it: three partitions have records, none of them is quiet."""
     monkeypatch.setattr(Upstream, "known", lambda self: [f"local/raw/{n}" for n in range(3)])
-    monkeypatch.setattr(Upstream, "quiet", lambda self, position, found: set())
+    monkeypatch.setattr(Upstream, "left", lambda self, position, found: {})
 
 
 def told(rows: list[Row], delay: int) -> tuple[list[Row], Counter[Any]]:
@@ -155,13 +155,27 @@ def test_a_timer_comes_although_no_row_does(interpreted: SparkSession, tmp_path:
     """All partitions are silent, so the clock tells the time."""
     case = Counted(tmp_path, interpreted, PROCESS, "py")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Upstream, "quiet", lambda self, position, found: found)
+        patched.setattr(Upstream, "left", lambda self, position, found: dict.fromkeys(found, (0, 0)))
         case.add([(0, 0, "ann", 5, EPOCH)], ingested=EPOCH)
         flow = case.flow(COUNTS)
         while flow.step():
             pass
+        case.clock.advance("30s")  # for which those are waited for that have begun without a row
+        while flow.step():
+            pass
     assert case.seen(COLUMNS) == [("ann", EPOCH, 1, 5), ("ann", EPOCH + 20, -1, 5)]
     assert case.open() == 0
+
+
+def test_what_is_not_over_yet_is_not_looked_at(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Counted(tmp_path, interpreted, PROCESS, "py")
+    flow = case.flow(COUNTS)
+    for at, user in enumerate(("ann", "bob", "eve")):
+        case.add([(0, at, user, 1, EPOCH + 1000 * at)])
+        assert flow.step()
+    assert len(flow._state.files()) == 3
+    found = [flow._due(until * 1_000_000).to_pylist() for until in (EPOCH - 1, EPOCH + 1500, EPOCH + 2000)]
+    assert found == [[], [EPOCH * 1_000_000, (EPOCH + 1000) * 1_000_000], flow._due(2**62).to_pylist()]
 
 
 def test_keys_may_be_null_and_several(interpreted: SparkSession, tmp_path: Path) -> None:

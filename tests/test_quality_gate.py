@@ -30,6 +30,9 @@ from headwater.quality.measure import Findings
 from headwater.quality.quarantine import HELD
 from headwater.runtime import jvm
 from headwater.storage import stored
+from headwater.storage.identity import Identity
+from headwater.storage.lake import Lake
+from headwater.storage.target import Target
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 JSON = Json("host STRING, usage DOUBLE, n BIGINT")
@@ -47,6 +50,7 @@ RULES = (
     rule("values_to_not_be_in_set", "drop", column="host", value_set=["test"]),
     rule("values_to_not_be_null", "warn", column="usage"),
 )
+UNIQUE = Rule("host", "expect_column_values_to_be_unique", {"column": "host"}, "quarantine", Where("q"))
 VALUES = [
     b'{"host": "a", "usage": 1}',
     b'{"host": "a", "usage": 101.5, "n": 7}',
@@ -144,6 +148,34 @@ def test_each_row_goes_where_its_strongest_action_says(
     )
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_rows_that_are_held_back_are_told_one_by_one_only_while_they_are_few(
+    work: Callable[..., tuple[Work, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keyed: bool
+) -> None:
+    """What comes back into this process of each of them is bounded, however many there are."""
+    told = 0
+
+    def ids_of(self: Gate, held: Any) -> list[str]:
+        nonlocal told
+        told += 1
+        return whole(self, held)
+
+    whole = Gate.ids_of
+    monkeypatch.setattr(Gate, "ids_of", ids_of)
+    monkeypatch.setattr(decode, "MOST", 2)
+    written = tmp_path / "written.parquet"
+    pq.write_table(pa.table({"host": ["b", "c", "c", None]}), written)
+    rules = (*RULES[1:], UNIQUE) if keyed else RULES
+    twice = F.explode(F.array("n", F.lit(1), F.lit(1)))  # equal rows of one record, too
+    made, file = work(rules, lambda rows: rows.withColumn("n", twice))
+    made = replace(made, written=lambda: [str(written)]) if keyed else made
+    _, held, counts = both(made, file)
+    assert counts.tally.quarantined == (17 if keyed else 12) == len(held) - 1 and not told
+    many = ManyRows(made, [file], len(VALUES))
+    many.passed().toArrow()
+    assert many._judged is not None and len(many._judged[1].get["held"]) == 2
+
+
 def test_a_function_may_make_many_rows_of_one(work: Callable[..., tuple[Work, str]]) -> None:
     """Of two rows of one record, the one that fails is held back."""
     passed, held, counts = both(
@@ -185,9 +217,6 @@ def test_a_suite_may_have_more_rules_than_a_word_has_bits(work: Callable[..., tu
     assert len(counts.tally.failed) == 141
     assert counts.tally.failed["r0"] == 6 and counts.tally.failed["r139"] == 1
     assert counts.tally.quarantined == 3
-
-
-UNIQUE = Rule("host", "expect_column_values_to_be_unique", {"column": "host"}, "quarantine", Where("q"))
 
 
 def test_of_rows_with_one_key_the_first_stays(
@@ -279,6 +308,31 @@ def test_a_column_grows_within_its_key_however_batches_are_cut(
         got |= {tuple(row) for row in failing.toArrow().to_pylist() for row in [row.values()]}
         table = table.union(gate.passed(judged))
     assert got == want and want
+
+
+@pytest.mark.parametrize(("falls", "files"), [(False, [1]), (True, [0])])
+def test_a_column_that_grows_is_compared_with_files_whose_rows_have_come_as_far(
+    work: Callable[..., tuple[Work, str]], tmp_path: Path, falls: bool, files: list[int]
+) -> None:
+    kind = f"expect_column_values_to_be_{'decreasing' if falls else 'increasing'}"
+    grows = Rule("grows", kind, {"column": "n"}, "quarantine", Where("q"), within=("host",))
+    made, file = work((grows,), lambda rows: rows.withColumn("n", F.col("_source.offset")))
+    assert made.schema is not None
+    columns = stored.schema(decode.columns(made.schema, BRONZE))
+    target = Target(Lake(tmp_path / "lake").create("silver.t", columns, properties={}))
+    for at, n in enumerate((-5, 40)):
+        place = {"cluster": "c", "topic": "t", "partition": 1, "offset": at}
+        rows = pa.Table.from_pylist([{"host": "a", "n": n, "_source": place}], columns)
+        target.append(target.write(rows, str(at)), Identity("silver.t", 1, at, {}))
+    asked: list[list[str]] = []
+
+    def near(*wanted: Any) -> list[str]:
+        asked.append(target.near(*wanted))
+        return asked[-1]
+
+    passed, held, _ = both(replace(made, written=target.files, near=near), file)
+    assert [sorted(target.files()).index(each) for each in asked[0]] == files and len(asked) == 1
+    assert {row["offset"] for row in held} == {6, 1} and 0 in {row["_source"]["offset"] for row in passed}
 
 
 @pytest.mark.parametrize(

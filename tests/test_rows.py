@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import one_batch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -223,6 +227,25 @@ def test_files_of_a_batch_of_many_rows_follow_the_order_of_its_input(
         pq.read_table(table.place.path / file, partitioning=None)["offset"].to_pylist() for file in written
     ]
     assert len(held) > 1 and [at for file in held for at in sorted(file)] == list(range(offset))
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("value", [b"{", b'{"n": -1}'], ids=["malformed", "failing an expectation"])
+def test_half_a_million_rows_that_are_held_back_take_little_more_memory_than_a_few(
+    tmp_path: Path, value: bytes
+) -> None:
+    """Of this process, in MB; of Java, which has 2 GB of heap by default, that it ends well."""
+    found = []
+    for count in (20_000, 500_000):
+        one_batch.fill(tmp_path / str(count), value, count)
+        command = [sys.executable, one_batch.__file__, str(tmp_path / str(count))]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout))
+        print(found[-1])
+        assert [found[-1][each] for each in ("taken", "quarantined", "held")] == [count] * 3
+    few, many = found
+    assert many["python"] < few["python"] + 150 and many["java"] < 3_000
 
 
 def test_rows_are_few_by_number_and_by_bytes(tmp_path: Path) -> None:

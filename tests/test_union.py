@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from headwater.errors import ProjectError
 from headwater.flows.upstream import Upstream
 from headwater.runtime import failpoints
 from headwater.storage.identity import Identity
+from headwater.storage.ranges import Position
 from headwater.testing import Project
 
 WHOLE = "gold.whole"
@@ -108,6 +110,13 @@ def test_what_has_come_is_known_through_all_flows(interpreted: SparkSession, tmp
     assert flow.step()
     come = upstream._come(WHOLE, flow.committer.table.version)
     assert come == {"main/east/0": 7, "main/east/1": 0, "main/west/0": 9, "main/west/1": 0}
+    at = Position(1, flow.committer.table.version)
+    ends = {"east": {"0": 8}, "files:old": {"0": 3}}  # of offsets that have no records: they are passed over
+    case.target("bronze.east").append([], Identity("bronze.east", 1, 1, ends))
+    asked = {"main/east/0", "main/west/0", "files/old/0"}
+    assert upstream.left(at, asked) == {"main/east/0": (8, 8), "main/west/0": (9, 9), "files/old/0": (3, 3)}
+    alone = Upstream(replace(case.context, ends=None), WHOLE)  # Kafka can't be asked, as by a rebuild
+    assert alone.left(at, asked) == {"files/old/0": (3, 3)}
 
 
 WRONG = {

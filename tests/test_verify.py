@@ -143,7 +143,7 @@ def test_what_did_not_stop_at_a_cut_is_not_verified(case: Visits) -> None:
 def test_windows_that_silence_closed_close_there_again(case: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(14)
     with monkeypatch.context() as patched:
-        patched.setattr(Upstream, "quiet", lambda self, position, found: found)
+        patched.setattr(Upstream, "left", lambda self, position, found: dict.fromkeys(found, (0, 0)))
         for _ in range(2):
             case.visit(draw)
             case.drain(VISITS)

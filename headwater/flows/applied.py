@@ -48,6 +48,7 @@ class Applied:
             function=lambda stream: self._apply(stream, references),
             gate=self.analysed.gate,
             written=table.files if table else list,
+            near=table.near if table else None,
             indexes=self._indexes,
         )
 

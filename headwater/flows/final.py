@@ -58,7 +58,10 @@ class FinalFlow(AggregateFlow):
             account=self._account(intent, counts, len(over), late=late),
         )
 
-    def _due(self) -> pa.ChunkedArray:
+    def _waiting(self) -> bool:
+        return len(self._open_windows()) > 0
+
+    def _due(self, until: int) -> pa.ChunkedArray:
         return pc.cast(self._open_windows()[BOUNDS[1]], pa.int64())
 
     def _end(self) -> int:

@@ -48,7 +48,7 @@ from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent
 from headwater.storage.names import late_name, state_name
 from headwater.storage.places import KEYS
-from headwater.storage.pruning import reaches, upto
+from headwater.storage.pruning import Reach, reaches, upto
 from headwater.storage.target import GONE, Target
 
 _AT_ONCE = 50_000  # rows that are Python's at a time
@@ -76,8 +76,11 @@ class ProcessFlow(TimedFlow):
         self.committer = self._commits({state_name(self.name): self._change})
         self._state = self.committer.target(state_name(self.name))
 
-    def _due(self) -> pa.ChunkedArray:
-        files = self._state.files()
+    def _waiting(self) -> bool:
+        return bool(self._state.files())
+
+    def _due(self, until: int) -> pa.ChunkedArray:
+        files = self._state.near({DUE: _until(until)})
         if not files:
             return pa.chunked_array([], pa.int64())
         with scratch.connection() as connection:
@@ -146,8 +149,7 @@ class ProcessFlow(TimedFlow):
         whose time has come, in order; and `later`, of the others, a list for each key."""
         keys = connection.execute(f"SELECT DISTINCT {self._keys} FROM fresh").to_arrow_table()
         keyed = reaches(keys.cast(pa.schema(map(self._kept.field, keys.schema.names))), keys.schema.names)
-        due = upto(pa.scalar(limit, pa.timestamp("us", "UTC")))
-        files = self._state.near(keyed, {DUE: due})
+        files = self._state.near(keyed, {DUE: _until(limit)})
         kept = "read_parquet($files, hive_partitioning = false)" if files else "nothing"
         connection.register("nothing", self._kept.empty_table())
         connection.execute(
@@ -274,3 +276,8 @@ class ProcessFlow(TimedFlow):
 
     def _change(self, table: Target, rows: pa.Table, identity: Identity) -> int:
         return table.change(rows, self._process.keys, identity)
+
+
+def _until(time: int) -> Reach:
+    """Times up to one in microseconds since the epoch."""
+    return upto(pa.scalar(time, pa.timestamp("us", "UTC")))

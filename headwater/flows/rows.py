@@ -8,7 +8,6 @@ the same rows.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -56,7 +55,9 @@ class Work:
         function: the table's definition.
         gate: judges the rows that the function returns; None where nothing is expected of them.
         written: the files that the table holds; rules about keys look at them.
-        indexes: of those files, by the keys of all such rules; none where a rule needs every row.
+        near: those of them that may hold rows whose values lie in certain places, see `Target.near`; None:
+            that is not known.
+        indexes: of those files, by the keys of all such rules; none where a rule goes by more than keys.
     """
 
     spark: SparkSession
@@ -65,6 +66,7 @@ class Work:
     function: Callable[[DataFrame], DataFrame]
     gate: Gate | None = None
     written: Callable[[], Sequence[str]] = list
+    near: Callable[..., Sequence[str]] | None = None
     indexes: Sequence[KeyIndex] = ()
 
     @property
@@ -96,12 +98,16 @@ class Work:
     def judge_few(self, rows: DataFrame) -> DataFrame:
         """The same of few rows, which are computed first where that tells which of the table's matter."""
         assert self.gate is not None
-        files = self.written() if self.indexes else ()
+        files = self.written() if self.gate.keyed else ()
         if not files:
-            return self.judge(rows)
+            return self.gate.judge(rows)
         computed = rows.toArrow()
-        alike = pa.concat_tables([index.rows(files, computed) for index in self.indexes])
-        written = in_memory.frame(self.spark, alike, rows.schema.toNullable()) if len(alike) else None
+        if self.indexes:
+            alike = pa.concat_tables([index.rows(files, computed) for index in self.indexes])
+            written = in_memory.frame(self.spark, alike, rows.schema.toNullable()) if len(alike) else None
+        else:
+            files = self.near(*(one.reach(computed) for one in self.gate.keyed)) if self.near else files
+            written = self._rows(files, rows.schema) if files else None
         return self.gate.judge(in_memory.frame(self.spark, computed, rows.schema).coalesce(1), written)
 
 
@@ -254,7 +260,8 @@ class ManyRows:
 
     What is held back is told apart in the pass that decodes, judges and writes the others: only where
     those rows stand in Kafka, and a hash of each, comes back from it. In a second pass over their records
-    alone, if there are any, they are made again and told by these.
+    alone, if there are any, they are made again and told by these. Where they are more than `decode.MOST`,
+    which would be more than this process and the JVM keep in memory, all records go the same way once more.
 
     Args:
         work: what is done with them.
@@ -269,7 +276,7 @@ class ManyRows:
         self._rows, self._broken = rows, broken
         self._raw = decode.without(self._all, broken) if len(broken) else self._all
         self._decoded: Observation | None = None
-        self._judged: Observation | None = None
+        self._judged: tuple[DataFrame, Observation] | None = None
         well_formed = self._raw
         if work.schema is not None:
             self._decoded = Observation()
@@ -285,9 +292,10 @@ class ManyRows:
     def _passed(self, judged: DataFrame) -> DataFrame:
         gate = self._work.gate
         assert gate is not None
-        self._judged = Observation()
-        held = gate.held(_places()).alias("held")
-        return gate.passed(judged.observe(self._judged, *gate.metrics(), held))
+        seen = Observation()
+        self._judged = judged, seen
+        held = gate.held(_places(), decode.MOST).alias("held")
+        return gate.passed(judged.observe(seen, *gate.metrics(), held))
 
     def write(self, target: Target, batch: str) -> list[str]:
         """Write those as files of a table.
@@ -314,7 +322,7 @@ class ManyRows:
         tally = Tally()
         if self._judged is not None:
             assert self._work.gate is not None
-            tally = self._work.gate.tally(self._judged.get)
+            tally = self._work.gate.tally(self._judged[1].get)
         return Counts(taken, malformed, broken, tally)
 
     def held(self, clock: str) -> DataFrame:
@@ -325,12 +333,25 @@ class ManyRows:
         for found, rule in ((self._malformed(), MALFORMED_RULE), (self._rejects(self._broken), ERROR_RULE)):
             rules = F.array(F.lit(rule)).alias("rules")
             held.append(found.select(*RAW, "reason", rules, none, at))
-        if self._judged is not None and (judged := json.loads(self._judged.get["held"])):
-            held.append(self._quarantined(judged, at))
+        if (quarantined := self._quarantined()) is not None:
+            reason = F.concat(F.lit(REASON), F.array_join("rules", ", ")).alias("reason")
+            held.append(quarantined.select(*RAW, reason, "rules", F.col(ROW).alias("row"), at))
         return reduce(DataFrame.unionByName, held).coalesce(1)
 
-    def _quarantined(self, judged: list[dict[str, Any]], at: Column) -> DataFrame:
-        """The rows that the gate quarantined, made again from their records and told by their hashes."""
+    def _quarantined(self) -> DataFrame | None:
+        """The rows that the gate quarantined, with their records; where they are many, those that it does
+        once more. None where there are none."""
+        if self._judged is None:
+            return None
+        judged, seen = self._judged
+        if seen.get["quarantined"] > decode.MOST:
+            assert self._work.gate is not None
+            return self._raw.join(self._work.gate.rejected(judged, _places()), list(PLACE))
+        rows = [row.asDict() for row in seen.get["held"] or ()]
+        return self._made_again(rows) if rows else None
+
+    def _made_again(self, judged: list[dict[str, Any]]) -> DataFrame:
+        """Rows that the gate quarantined, made again from their records and told by their hashes."""
         gate, work = self._work.gate, self._work
         assert gate is not None and work.schema is not None
         alike: Counter[tuple[Any, ...]] = Counter()  # equal rows of one record: any of them may be the one
@@ -348,9 +369,7 @@ class ManyRows:
         rows = rows.withColumn(HASH, F.xxhash64(ROW))
         equal = Window.partitionBy(*PLACE, HASH).orderBy(ROW)
         rows = rows.withColumn(_RANK, F.row_number().over(equal)).join(told, [*PLACE, HASH, _RANK])
-        reason = F.concat(F.lit(REASON), F.array_join("rules", ", ")).alias("reason")
-        made = F.col(ROW).alias("row")
-        return raw.join(rows, list(PLACE)).select(*RAW, reason, "rules", made, at)
+        return raw.join(rows, list(PLACE))
 
     def _malformed(self) -> DataFrame:
         """The malformed rows, as they came; where they are many, those that are once more."""

@@ -3,13 +3,13 @@
 A flow that waits, because something of it is over only at a time that has not come yet, is woken by that time
 too. A time has come when every partition of Kafka has reached it and the delay. A partition that has been
 silent for the idle timeout, with nothing on its way, does not hold the others back. Nor does one whose
-records have no event time: when for the idle timeout none has had one, and all that was on its way at the
-beginning of that has come. When all are silent, what lies in the past is over.
+records have no event time, once it has been waited for as long, and all that was there at the beginning
+of that has come. When all are silent, what lies in the past is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -62,8 +62,13 @@ class TimedFlow(RangedFlow):
         """Take one batch, or do what time alone has brought; whether there was either."""
         return super().step() or (self.waits and (self._is_told() or self._tick()))
 
-    def _due(self) -> pa.ChunkedArray:
-        """When each thing that waits is over: microseconds since the epoch, without the delay."""
+    def _waiting(self) -> bool:
+        """Whether there may be anything that waits."""
+        raise NotImplementedError
+
+    def _due(self, until: int) -> pa.ChunkedArray:
+        """When each thing that waits is over: microseconds since the epoch, without the delay. Of those that
+        are over later than `until`, likewise, some may be left out."""
         raise NotImplementedError
 
     def _end(self) -> int:
@@ -138,7 +143,7 @@ class TimedFlow(RangedFlow):
 
     def _tick(self) -> bool:
         """Do what is over although no row comes; whether there was anything."""
-        if self._context.once or not len(self._due()):
+        if self._context.once or not self._waiting():
             return False
         before = self._event_time()
         partitions, idle = self._partitions(before, self._position)
@@ -152,15 +157,18 @@ class TimedFlow(RangedFlow):
         if not silent or not (held_back or partitions == silent):
             self._awaited = {}
             return partitions, set()
-        quiet = self._upstream.quiet(upto, silent)
-        return partitions, quiet | self._without_time(upto, silent - quiet, now)
+        return partitions, self._idle(upto, silent, reached.seen, now)
 
-    def _without_time(self, upto: Position, partitions: set[str], now: int) -> set[str]:
-        """Which of these partitions are silent although there are records of them: for the idle timeout none
-        has had an event time, and all that was on its way at the beginning of that has come."""
+    def _idle(self, upto: Position, silent: set[str], seen: Collection[str], now: int) -> set[str]:
+        """Which silent partitions are not waited for any more: those with nothing on its way. One that has
+        never had an event time, or has more on its way, was silent only since the others have waited for it:
+        so it is waited for as long, and until all has come that was there when that began."""
         found, before = set(), self._awaited
         self._awaited = {}
-        for each, (come, end) in self._upstream.left(upto, partitions).items():
+        for each, (come, end) in self._upstream.left(upto, silent).items():
+            if each in seen and come >= end:
+                found.add(each)
+                continue
             since, awaited = self._awaited[each] = before.get(each, [now, end])
             if now - since >= self._silence and come >= awaited:
                 found.add(each)
@@ -173,7 +181,8 @@ class TimedFlow(RangedFlow):
     def _close(self, upto: int, idle: set[str]) -> bool:
         """Do what is over at a time; whether there was anything."""
         assert self._lateness is not None
-        delay, due = self._lateness.delay, self._due()
+        delay = self._lateness.delay
+        due = self._due(upto - delay)
         over = due.filter(pc.less(pc.add(due, delay), pa.scalar(upto, pa.int64())))
         if not len(over):
             return False

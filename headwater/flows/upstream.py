@@ -32,8 +32,9 @@ class Upstream:
         """The partitions of which bronze has had records."""
         return [partition for partition, offset in self._arrived().items() if offset > 0]
 
-    def quiet(self, position: Position, partitions: set[str]) -> set[str]:
-        """Which of these partitions have nothing on its way to who has read the stream up to `position`.
+    def left(self, position: Position, partitions: set[str]) -> dict[str, tuple[int, int]]:
+        """{partition → up to which offset its records have come to who has read the stream up to `position`,
+        and up to which there are any}, of these partitions.
 
         None of Kafka's, where Kafka can't be asked: what it holds is not known.
         """
@@ -43,17 +44,7 @@ class Upstream:
             with suppress(BrokerError):
                 ends |= self._end_offsets()
                 asked = partitions
-        return {each for each in asked if come.get(each, 0) >= ends.get(each, 0)}
-
-    def left(self, position: Position, partitions: set[str]) -> dict[str, tuple[int, int]]:
-        """{partition → up to which offset its records have come to who has read the stream up to `position`,
-        and up to which Kafka has them}, of these partitions; none where Kafka can't be asked."""
-        try:
-            ends = self._end_offsets()
-        except BrokerError:
-            return {}
-        come = self._come(self._stream, position.version)
-        return {each: (come.get(each, 0), ends[each]) for each in partitions & ends.keys()}
+        return {each: (come.get(each, 0), ends.get(each, 0)) for each in asked}
 
     def _arrived(self) -> dict[str, int]:
         """{partition → the offset up to which bronze has its records}."""

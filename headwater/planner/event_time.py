@@ -47,8 +47,8 @@ class EventTime:
         seen: {partition → when its newest row was ingested}.
         closed: windows whose end and delay lie before are closed.
         idle: the partitions that did not hold back `closed`, being silent.
-        awaited: {partition that held it back without a row, as some of it was on its way → since when, and up
-            to which offset it was}.
+        awaited: {partition that has never had an event time, or held it back as more of it was on its way →
+            since when, and up to which offset there were records then}.
     """
 
     reached: dict[str, int] = field(default_factory=dict)

@@ -141,13 +141,22 @@ class Gate:
             *self.measurements(),
         ]
 
-    def held(self, place: Sequence[Column]) -> Column:
-        """An aggregate over judged rows: those for the quarantine, as JSON; `place` says which each is.
+    def held(self, place: Sequence[Column], most: int) -> Column:
+        """An aggregate over judged rows: the first of those for the quarantine, by `place`, which says which
+        each is; no more than `most`, as an aggregate is in memory.
 
         Per row: the columns of `place`, a hash of the row, and the words that say which rules it fails.
         """
         row = F.struct(*place, F.xxhash64(ROW).alias(HASH), *map(F.col, self._words))
-        return F.to_json(F.collect_list(F.when(F.col(VERDICT) == QUARANTINE, row)))
+        row = F.when(F.col(VERDICT) == QUARANTINE, row)
+        return F.call_function("min_by", row, row, F.lit(most))
+
+    def rejected(self, judged: DataFrame, place: Sequence[Column]) -> DataFrame:
+        """Of judged rows, those for the quarantine: the columns of `place`, the row as JSON, and in `rules`
+        the rules that it fails."""
+        rules = [F.when(self._fails(at), F.lit(rule.id)) for at, rule in enumerate(self.rules)]
+        found = judged.where(F.col(VERDICT) == QUARANTINE)
+        return found.select(*place, ROW, F.array_compact(F.array(*rules)).alias("rules"))
 
     def measurements(self) -> list[Column]:
         """Those of the metrics that rules about many rows at once need."""

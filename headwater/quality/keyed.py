@@ -3,16 +3,20 @@
 A row is compared with the rows before it, in the batch and in the table. One that another rule keeps out of
 the table is not judged, and no other row is judged by it.
 Those rows of the table that have keys of the batch are looked up in an index (`headwater.quality.known`). A
-column that may only grow is compared with the whole table: a cost that grows with it.
+column that may only grow is compared with the rows that have come as far as one of the batch: the bounds of
+the table's files say where they may be. Of a batch of many rows it is compared with the whole table.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import Protocol
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StructType
@@ -22,6 +26,7 @@ from headwater.errors import ProjectError
 from headwater.project.rule import ORDERED, Rule
 from headwater.quality.arguments import ALL, TIMES, Arguments
 from headwater.runtime import catalyst
+from headwater.storage.pruning import Reach, has_bounds, reaches, since, upto
 
 UNIQUE = ("expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique")
 TYPES = (*UNIQUE, *ORDERED)
@@ -40,6 +45,9 @@ class KeyRule(Protocol):
     @property
     def alone(self) -> tuple[str, ...]:
         """The columns by which alone rows are compared; none where that takes every row of the table."""
+
+    def reach(self, rows: pa.Table) -> Mapping[str, Reach]:
+        """Where values of the table's rows lie that rows of a batch are compared with; {}: anywhere."""
 
     def mark(self, rows: DataFrame, clean: Column, written: DataFrame | None, name: str) -> DataFrame:
         """The rows and a column `name`: whether they fail the rule.
@@ -72,6 +80,10 @@ class Unique:
     def alone(self) -> tuple[str, ...]:
         """Its keys."""
         return self.rule.columns
+
+    def reach(self, rows: pa.Table) -> Mapping[str, Reach]:
+        """That of its keys."""
+        return reaches(rows, self.rule.columns)
 
     def mark(self, rows: DataFrame, clean: Column, written: DataFrame | None, name: str) -> DataFrame:
         """The rows and whether they fail."""
@@ -113,6 +125,16 @@ class Ordered:
     def alone(self) -> tuple[str, ...]:
         """None: what came furthest may be in any row."""
         return ()
+
+    def reach(self, rows: pa.Table) -> Mapping[str, Reach]:
+        """From what came least far in the batch on: what the table has before that, no row is behind of."""
+        (name,) = self.rule.columns
+        values = rows[name]
+        if not has_bounds(values.type):
+            return {}
+        if values.null_count == len(values):
+            return {name: Reach(())}
+        return {name: upto(pc.max(values)) if self.falls else since(pc.min(values))}
 
     def mark(self, rows: DataFrame, clean: Column, written: DataFrame | None, name: str) -> DataFrame:
         """The rows and whether they fail."""

@@ -58,7 +58,7 @@ def in_spark(table: Table) -> Groups:
         )
     if kind and bounded(table):
         rows = f"SELECT * FROM ({rows}) WHERE NOT coalesce({late} + {_bound(table)}, false)"
-    return Groups(f"SELECT {', '.join([*heads(table, own), *outputs])} FROM ({rows}){_by(keys)}")
+    return Groups(f"SELECT {', '.join([*heads(table, own), *outputs])} FROM ({rows}){_by(table, keys)}")
 
 
 def _grown(rows: str, window: Mapping[str, Any]) -> str:
@@ -86,7 +86,7 @@ def in_duckdb(table: Table) -> Groups:
     rows = f"SELECT * FROM (SELECT *, max(us) OVER ({_BEFORE}) AS _reached FROM ({rows})){_where(table)}"
     outputs = [column for out in table["outputs"] for column in _in_duckdb(out)]
     if not window:
-        return Groups(f"SELECT {', '.join([*keys, *outputs])} FROM ({rows}){_by(keys)}")
+        return Groups(f"SELECT {', '.join([*keys, *outputs])} FROM ({rows}){_by(table, keys)}")
     session, late = window["kind"] == "session", ""
     rows = f"SELECT * FROM ({rows}) WHERE us IS NOT NULL" if session else _windows(rows, window)
     if bounded(table):
@@ -100,7 +100,9 @@ def in_duckdb(table: Table) -> Groups:
         "whole": '{"start": _start, "end": _end} AS whole',
     }
     columns = [*(said[each] for each in window["shown"]), *keys, *outputs, "_end"]
-    return Groups(f"SELECT {', '.join(columns)} FROM ({rows}){_by([*keys, '_start', '_end'])}", late or None)
+    return Groups(
+        f"SELECT {', '.join(columns)} FROM ({rows}){_by(table, [*keys, '_start', '_end'])}", late or None
+    )
 
 
 def _windows(rows: str, window: Mapping[str, Any]) -> str:
@@ -149,8 +151,11 @@ def _where(table: Table) -> str:
     return f" WHERE {table['where']}" if table["where"] else ""
 
 
-def _by(keys: list[str]) -> str:
-    return f" GROUP BY {', '.join(keys)}" if keys else ""
+def _by(table: Table, keys: list[str]) -> str:
+    """Its groups; without keys there is one, which a table has once a first row has come."""
+    if keys:
+        return f" GROUP BY {', '.join(keys)}"
+    return "" if table["view"] else f" HAVING (SELECT count(*) FROM {name(table['source'])}) > 0"
 
 
 def _bound(table: Table) -> int:

@@ -38,8 +38,6 @@ def case(seed: int) -> Case:
     topics = [table["source"].split(".")[1] for table in tables if table["kind"] == "decoded"]
     partitions, nasty = draw.randint(1, 4), draw.choice((0.0, 0.02, 0.1))
     spread, bad = draw.choice((0.0, 20.0, 200.0)), draw.choice((0.0, 0.05, 0.2))
-    if any(table.get("final") for table in tables):
-        partitions = 1  # one that has begun without a time is silent at once: what closes follows from cuts
     names, steps, second = [table["name"] for table in tables], list[dict[str, Any]](), 0.0
     for _ in range(draw.randint(2, 5)):
         for topic in draw.sample(topics, draw.randint(1, len(topics))):

@@ -1,7 +1,7 @@
 """Great Expectations, asked to judge a DataFrame: the one place that runs it. Importing it takes seconds.
 
 Its result is taken as JSON, and cleaned before anybody keeps it: values of rows go (unless samples were
-asked for), and of errors only their first line stays, without the values that Spark quotes.
+asked for). What it raises, which may quote such values, too, is said in words of ours.
 
 https://docs.greatexpectations.io/docs/core/run_validations/run_a_validation_definition
 """
@@ -16,12 +16,18 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from headwater.errors import ProjectError
+from headwater.project.rule import Rule
 from headwater.project.suite import Suite
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
     from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
 
+_GALLERY = "https://greatexpectations.io/expectations"
+_UNFIT = {  # by the kinds of pydantic's errors
+    "value_error.extra": "it has no argument {}",
+    "value_error.missing": "it lacks the argument {}",
+}
 _COUNTS = ("element_count", "unexpected_count", "missing_count")
 # What these observe is said by the table's columns, not by its rows.
 _OF_COLUMNS = (
@@ -37,7 +43,7 @@ def context() -> EphemeralDataContext:
     from great_expectations import get_context
     from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
 
-    logging.getLogger("great_expectations").setLevel(logging.CRITICAL)  # errors are in its results
+    _hush()
     config = DataContextConfig(
         store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
         progress_bars={"globally": False},  # type: ignore[arg-type]
@@ -66,8 +72,9 @@ def judge(suite: Suite, found: dict[str, Any], rows: DataFrame, *, samples: int)
     wanted = {"result_format": "BASIC", "partial_unexpected_count": samples}
     judged = batch.validate(expectations, result_format=wanted)
     document: dict[str, Any] = json.loads(json.dumps(judged.to_json_dict(), default=_plain))
+    rules = {rule.id: rule for rule in suite.rules}
     for result in document["results"]:
-        _clean(result, values=samples > 0)
+        _clean(result, suite.table, rules[result["expectation_config"]["id"]], values=samples > 0)
     return document
 
 
@@ -79,24 +86,37 @@ def load(suite: Suite, found: dict[str, Any]) -> ExpectationSuite:
     """
     from great_expectations import ExpectationSuite
 
+    _hush()
     for rule, expectation in zip(suite.rules, found["expectations"], strict=True):
         try:
             known = len(ExpectationSuite(name=suite.table, expectations=[expectation]).expectations)
         except Exception as e:  # of pydantic, of its registry, or its own: they share no root
-            raise ProjectError(
-                f"{rule.where}: {rule.type}: {_reason(e)}",
-                code="EXPECTATION_INVALID",
-                where=rule.where,
-                hint="mend the suite",
-            ) from None
+            raise _refused(rule, _unfit(e), f"mend it: {_GALLERY}/{rule.type}") from None
         if not known:
-            raise ProjectError(
-                f"{rule.where}: {rule.type} is refused by Great Expectations",
-                code="EXPECTATION_INVALID",
-                where=rule.where,
-                hint="mend the suite",
-            )
+            raise _refused(rule, "Great Expectations has none of that name", f"take another: {_GALLERY}")
     return ExpectationSuite(**found)
+
+
+def _hush() -> None:
+    """Keep it from logging tracebacks of what it raises, or has in its results."""
+    logging.getLogger("great_expectations").setLevel(logging.CRITICAL)
+
+
+def _refused(rule: Rule, why: str, hint: str) -> ProjectError:
+    said = f"{rule.where}: {rule.type}: {why}"
+    return ProjectError(said, code="EXPECTATION_INVALID", where=rule.where, hint=hint)
+
+
+def _unfit(error: Exception) -> str:
+    """What of an expectation Great Expectations does not take, as pydantic tells it."""
+    errors = getattr(error, "errors", None)  # of pydantic's, in either of its versions
+    told: list[dict[str, Any]] = errors() if callable(errors) else []
+    said: dict[str, str] = {}  # of several things that are wrong with an argument, the first
+    for one in told:
+        name, kind = ".".join(map(str, one["loc"])), one["type"]
+        if name != "__root__":
+            said.setdefault(name, _UNFIT.get(kind, "the argument {} has no value that fits").format(name))
+    return ", ".join(said.values()) or "its arguments do not go together"
 
 
 def _plain(value: Any) -> Any:
@@ -104,10 +124,10 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
 
 
-def _clean(result: dict[str, Any], *, values: bool) -> None:
+def _clean(result: dict[str, Any], table: str, rule: Rule, *, values: bool) -> None:
     """Leave out of one result, in place, what nobody needs to keep."""
     raised = _raised(result.get("exception_info") or {})
-    said = _reason(raised) if raised is not None else None
+    said = f"{table}: {rule.where}: {rule.type} {_unable(raised)}" if raised is not None else None
     result["exception_info"] = {
         "raised_exception": raised is not None,
         "exception_message": said,
@@ -144,8 +164,12 @@ def _raised(info: dict[str, Any]) -> str | None:
     return str(found[0].get("exception_message") or "no reason given") if found else None
 
 
-def _reason(error: Exception | str) -> str:
-    """The first line of a message, without the values that Spark puts in quotes."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = " ".join(lines[1:] if lines[:1] and "validation error" in lines[0] else lines[:1])
-    return re.sub(r"'[^']*'", "'…'", text) if re.search(r"\[[A-Z_.]+\]", text) else text
+def _unable(raised: str) -> str:
+    """Why an expectation could not be judged, of what it raised; and what to do."""
+    if "No provider found" in raised:
+        return "can't be judged on Spark; take another expectation"
+    if missing := re.search(r'column "([^"]*)" in BatchData does not exist', raised):
+        return f"is about a column {missing[1]}, which the table has not; mend its name"
+    if refused := re.search(r"\[([A-Z][A-Z0-9_.]+)\]", raised):
+        return f"can't be computed: Spark says {refused[1]}; let it fit the type and the values of its column"
+    return "made Great Expectations fail; mend its arguments, or take another expectation"
