@@ -124,6 +124,47 @@ def test_a_partition_that_never_has_a_time_is_waited_for_once(
         assert case.over() == list(range(turn - 1 if turn > 1 else 0))
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["in one run", "after a restart"])
+def test_a_partition_that_is_empty_is_waited_for_once_while_a_run_is_live(
+    interpreted: SparkSession, tmp_path: Path, restarts: bool
+) -> None:
+    case = Busy(tmp_path / "project", interpreted)
+    sent = 0
+
+    def good(*seconds: float) -> None:
+        nonlocal sent
+        case.ends = {0: sent + len(seconds), 1: 0}
+        case.send(
+            "raw", [Record(GOOD(NOON + at), partition=0, offset=sent + n) for n, at in enumerate(seconds)]
+        )
+        sent += len(seconds)
+        case.step(VISITS, ENDED)
+
+    case.target(RAW).append([], Identity(RAW, 1, 0, {"raw": {"0": 0, "1": 0}}))  # as Spark begins
+    good(5, 200)
+    case.clock.advance("29s")
+    if restarts:
+        case.restart()
+    good(201)
+    assert case.over() == []
+    case.ends[1] = 1
+    case.send("raw", [Record(GOOD(NOON + 6), partition=1, offset=0)])
+    case.step(VISITS, ENDED)
+    good(260)
+    assert case.over() == [] and case.rows(f"{ENDED}_late") == []
+
+
+def test_a_partition_that_stays_empty_is_waited_for_once(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Busy(tmp_path / "project", interpreted)
+    case.target(RAW).append([], Identity(RAW, 1, 0, {"raw": {"0": 0, "1": 0}}))
+    for turn in range(5):
+        case.ends[0] += 1
+        case.send("raw", [Record(GOOD(NOON + 60 * turn), partition=0, offset=turn)])
+        case.step(VISITS, ENDED)
+        assert case.over() == list(range(turn - 1 if turn > 1 else 0))
+        case.clock.advance("29s")
+
+
 def test_a_partition_that_is_behind_is_waited_for(interpreted: SparkSession, tmp_path: Path) -> None:
     case = Busy(tmp_path / "project", interpreted)
     for number in range(1, 8):

@@ -104,7 +104,9 @@ def test_what_has_come_is_known_through_all_flows(interpreted: SparkSession, tmp
         case.version = 1
         case.add(side, 1)
     upstream = Upstream(case.context, WHOLE)
-    assert upstream.known() == ["main/east/0", "main/west/0"]
+    begun = {"main/east/0", "main/west/0"}
+    assert upstream.known() == begun | {"main/east/1", "main/west/1"}
+    assert Upstream(replace(case.context, once=True), WHOLE).known() == begun
     assert upstream._come(WHOLE, 0) == {}
     flow = case.flow(WHOLE)
     assert flow.step()

@@ -28,9 +28,19 @@ class Upstream:
         self._topics = [each for each in self._raw if isinstance(each, Topic)]
         self._ends: tuple[float, dict[str, int]] = (0.0, {})
 
-    def known(self) -> list[str]:
-        """The partitions of which bronze has had records."""
-        return [partition for partition, offset in self._arrived().items() if offset > 0]
+    def known(self) -> set[str]:
+        """The partitions that are reckoned with: those that have had records, whether bronze has them by now
+        or Kafka alone. A live run reckons with the empty ones of its topics too: their first records may be
+        on their way when those of others have come."""
+        arrived = self._arrived()
+        begun = {partition for partition, offset in arrived.items() if offset > 0}
+        if begun < arrived.keys():
+            with suppress(BrokerError):
+                ends = self._end_offsets()
+                if not self._context.once:
+                    return {*arrived, *ends}
+                begun |= {partition for partition, end in ends.items() if end > 0}
+        return begun
 
     def left(self, position: Position, partitions: set[str]) -> dict[str, tuple[int, int]]:
         """{partition → up to which offset its records have come to who has read the stream up to `position`,
@@ -42,7 +52,8 @@ class Upstream:
         asked = {each for each in partitions if each.startswith(f"{FILES_CLUSTER}/")}
         if asked < partitions:
             with suppress(BrokerError):
-                ends |= self._end_offsets()
+                there = self._end_offsets()  # as of a moment ago: bronze may have more by now
+                ends |= {each: max(end, ends.get(each, 0)) for each, end in there.items()}
                 asked = partitions
         return {each: (come.get(each, 0), ends.get(each, 0)) for each in asked}
 
