@@ -157,6 +157,12 @@ def test_where_nobody_looks_any_more_the_run_goes_on(terminal: Terminal, kind: s
         until(lambda: not screen._thread.is_alive())
 
 
+def test_where_nothing_is_shown_nobody_looks() -> None:
+    with Screen(Board(notices=StringIO()), None) as screen:
+        screen.watch(lambda: pytest.fail("it has looked"))
+        until(lambda: not screen._thread.is_alive())
+
+
 def test_a_look_that_fails_leaves_the_last_picture(terminal: Terminal) -> None:
     board = Board(notices=StringIO())
     looks = iter([working(board)])

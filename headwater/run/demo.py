@@ -157,16 +157,16 @@ def _watch(
     """Let the flows work for `seconds`, and longer where a table has had no batch by then."""
     began: float | None = None
     while running.alive:
-        now = time.monotonic()
-        if not run.board.stage:
-            began = began or now
-            filled = all(run.board.batches(name) for name in tables)
-            if now - began > show.seconds + (0.0 if filled else FILL_LIMIT):
-                return
+        working, now = not run.board.stage, time.monotonic()
+        filled = all(run.board.batches(name) for name in tables)
         if show.json:
             flows = [asdict(each) for each in run.statuses()]
             line = {"event": "status", "at": time.time(), "flows": flows, "alerts": alerts.count}
             print(json.dumps(line), file=out, flush=True)
+        if working:
+            began = began or now
+            if now - began > show.seconds + (0.0 if filled else FILL_LIMIT):
+                return
         running.wait(EVERY)
 
 

@@ -47,6 +47,8 @@ class Screen:
         self._board = board
         self._look: Callable[[], Flows] = tuple
         self._done = threading.Event()
+        if out is None:
+            self._done.set()
         self._thread = threading.Thread(target=self._work, name="screen", daemon=True)
         self._interrupts = ExitStack()
 
