@@ -25,7 +25,9 @@ def demo(
     from headwater.common import database
     from headwater.run.demo import Show
     from headwater.run.demo import demo as show_demo
+    from headwater.run.prepare import prepare
 
+    prepare()
     code = show_demo(project, env, Show(system, seconds, rate, json))
     database.clear()
     sys.stdout.flush()

@@ -37,11 +37,13 @@ def run(
     from headwater.project import conf as configuration
     from headwater.project.paths import find_project
     from headwater.run import picture
+    from headwater.run.prepare import prepare
     from headwater.run.screen import Screen
     from headwater.runtime import jvm
 
     if close and not once:
         raise typer.BadParameter("--close needs --once: a run that goes on has no end of its input")
+    prepare()
     board = Board(sys.stdout if json else None)
     with Screen(board, None if json else sys.stdout) as screen:
         board.stage = "loading the project"
