@@ -1,4 +1,4 @@
-"""`python -m bench [ladder|freshness|windows|late|rebuild|architectures|flat]`: the figures as JSON."""
+"""`python -m bench [ladder|freshness|windows|late|demo|rebuild|architectures|flat]`: the figures as JSON."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 import os
 import sys
 
-from bench import architectures, flat, freshness, ladder, late, rebuilding, windows
+from bench import architectures, first_minute, flat, freshness, ladder, late, rebuilding, windows
 
 PARTS = {
     "ladder": ladder.measure,
     "freshness": freshness.measure,
     "windows": windows.measure,
     "late": late.measure,
+    "demo": first_minute.measure,
 }
 LONG = {  # 10, 12 and 70 minutes, so only when asked for
     "rebuild": rebuilding.measure,

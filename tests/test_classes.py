@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from headwater.connectors.kafka.broker import EmbeddedBroker
+from headwater.run import prepare
 from headwater.runtime import class_archive, java, jvm
 
 
@@ -49,3 +51,27 @@ def test_without_an_archive_there_are_no_options(monkeypatch: pytest.MonkeyPatch
         assert named == {"headwater-spark", "headwater-broker"}
     finally:
         class_archive.file.cache_clear()
+
+
+@pytest.fixture
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A Python environment without archives."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    class_archive.file.cache_clear()
+    yield tmp_path
+    class_archive.file.cache_clear()
+
+
+@pytest.mark.parametrize("program", ["import sys; sys.exit('no room')", "0"])
+def test_on_first_use_they_are_made_or_it_is_said_once_why_not(
+    prefix: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], program: str
+) -> None:
+    monkeypatch.setattr(prepare, "RECORD", ["-c", program])
+    prepare.prepare()
+    said = capsys.readouterr().err
+    assert said.startswith("headwater: archiving Java's classes")
+    assert ("there is no such archive: no room\n" in said) == (program != "0")
+    for program_of in class_archive.PROGRAMS if program == "0" else ():
+        class_archive.file(program_of).touch()
+    prepare.prepare()
+    assert capsys.readouterr().err == ""

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from terminal import Terminal
 
 PROGRAM = [sys.executable, "-m", "headwater"]
-_begun: list[subprocess.Popen[str]] = []
+_begun: list[subprocess.Popen[Any]] = []
 SLOW = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
 
 
@@ -59,7 +61,7 @@ def _nothing_is_left() -> Iterator[None]:
                 pass
 
 
-def started_by(running: subprocess.Popen[str]) -> list[psutil.Process]:
+def started_by(running: subprocess.Popen[Any]) -> list[psutil.Process]:
     """What lives of a command: itself, and what it has started, even where it has ended since."""
     found = []
     for process in psutil.process_iter(["status"]):
@@ -122,7 +124,8 @@ def test_a_run_that_starts_ends_in_one_line(root: Path) -> None:
     until(lambda: any("java" in child.name() for child in process.children()))
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=60)
-    assert (running.returncode, out, err) == (130, "", "headwater: interrupted\n")
+    assert (running.returncode, err) == (130, "headwater: interrupted\n")
+    assert out.splitlines()[0] == "loading the project", "and below it the other steps of the start"
 
 
 def test_a_run_that_is_asked_to_end_as_timeout_asks_ends_with_0(root: Path) -> None:
@@ -133,3 +136,34 @@ def test_a_run_that_is_asked_to_end_as_timeout_asks_ends_with_0(root: Path) -> N
     running.send_signal(signal.SIGINT)  # `timeout -s INT` signals the process, then its group
     os.killpg(running.pid, signal.SIGINT)
     assert running.communicate(timeout=60)[1] == "" and running.returncode == 0
+
+
+def test_a_run_in_a_terminal_shows_its_flows_and_ends_with_what_it_did(root: Path) -> None:
+    (root / "landing" / "2.json").write_text("{\n")
+    (root / "silver").mkdir()
+    decode = "@hw.table(source='bronze.raw', decode=hw.json('n BIGINT'))"
+    (root / "silver" / "s.py").write_text(
+        f"import headwater as hw\n{decode}\ndef numbers(raw):\n    return raw\n"
+    )
+    terminal = Terminal()
+    running = subprocess.Popen(
+        [*PROGRAM, "run", "--project", str(root)],
+        **dict.fromkeys(("stdin", "stdout", "stderr"), terminal.out),
+        env={**os.environ, "TERM": "xterm"},
+        start_new_session=True,
+    )
+    _begun.append(running)
+    until(lambda: "loading the project · 0s" in terminal.raw)
+    until(lambda: "2 flows running" in terminal.raw and " quarantined" in terminal.raw)
+    terminal.resize(100)
+    until(lambda: "\x1b[2J" in terminal.raw)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 0
+    until(lambda: "headwater quarantine show silver.numbers" in terminal.lines)
+    summary = [line.split() for line in terminal.lines if line]
+    assert summary[-5:-2] == [
+        ["flow", "read", "written", "quarantined"],
+        ["bronze.raw", "2", "2", "0"],
+        ["silver.numbers", "2", "1", "1"],
+    ]
+    assert max(map(len, terminal.lines)) <= 80

@@ -46,6 +46,11 @@ def test_every_locked_jar_is_there_with_its_bytes() -> None:
     assert {path.name for path in jars.spark_jars() + jars.kafka_jars()} == {jar.name for jar in locked}
 
 
+def test_what_is_shown_of_the_way_goes_by_their_size() -> None:
+    size = sum(path.stat().st_size for path in jars.spark_jars() + jars.kafka_jars())
+    assert abs(size - jars.BYTES) < 0.05 * size
+
+
 def test_sparks_jars_bring_no_second_version_of_pysparks() -> None:
     shipped = {_module(path.name) for path in ivy.pyspark_jars().glob("*.jar")}
     assert not shipped & {_module(path.name) for path in jars.spark_jars()}

@@ -486,6 +486,16 @@ def test_what_analysis_tells(spark: SparkSession, make: Make) -> None:
     assert found["gold.t"].keys == ("since", "host")
 
 
+def test_only_what_is_asked_for_is_analysed(spark: SparkSession, make: Make) -> None:
+    root = make(
+        {"gold/t.sql": gold("SELECT nothing, count(*) AS n FROM STREAM silver.readings GROUP BY nothing")}
+    )
+    found = analysis.analyse(spark, load(root), ["silver.readings"])
+    assert set(found) - set(load(root).raw) == {"silver.readings"}
+    with raises_code("DEFINITION_FAILED", match="nothing"):
+        analyse(spark, root)
+
+
 BY_MINUTE = (
     "SELECT window.start AS since, max(usage) AS most FROM STREAM silver.readings "
     "WATERMARK at DELAY OF INTERVAL 5 SECONDS GROUP BY window(at, '1 minute')"

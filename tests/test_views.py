@@ -22,6 +22,7 @@ from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.view import ViewFlow
 from headwater.storage import log
 from headwater.storage.parquet import Files
+from headwater.storage.wake import Heads
 from headwater.testing import Project
 
 SALES, TOTALS, TOP = "silver.sales", "gold.totals", "gold.top"
@@ -112,6 +113,32 @@ def test_after_each_step_it_is_what_the_query_gives(
         assert not top.step()
     assert large == (log.read(case.lake.place(TOP).path, 1).operation == "WRITE")  # its first rows
     assert len(list(case.lake.place(TOP).path.glob("*-whole-*"))) == large
+
+
+class Acts(Heads):
+    """A run in which something happens whenever a flow waits."""
+
+    def __init__(self, *acts: Callable[[], object]) -> None:
+        super().__init__()
+        self._acts = iter(acts)
+
+    def wait(self, beat: int) -> None:
+        next(self._acts)()
+
+
+def test_a_run_that_drains_what_is_there_computes_it_once(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Sold(tmp_path, interpreted, {"gold/top.sql": TOP_SQL})
+    totals = case.flow(TOTALS)
+
+    def sold(*sales: tuple[int, float]) -> None:
+        case.sell(*sales)
+        assert totals.step()
+
+    heads = Acts(lambda: sold((1, 2.0)), lambda: sold((2, 3.0), (3, 1.0)), lambda: heads.end(TOTALS))
+    case.flow(TOP, once=True, heads=heads).run()
+    assert case.rows(TOP) == case.best()
+    (batch,) = case.batches(TOP)
+    assert (batch.rows_in, batch.rows_read, batch.rows_out) == (3, 3, 3)
 
 
 PER_ITEM = """CREATE MATERIALIZED VIEW gold.per_item AS

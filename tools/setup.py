@@ -1,5 +1,8 @@
 """Set up this checkout: `make setup`. Needs Python's standard library only; each step is done once.
 
+Each step says that it begins, how far it is (by the bars of pip and of the libraries on a terminal, else by a
+line now and then), and how long it took.
+
 Steps: Python environment `.venv` → requirements.lock (hashes checked) → this package, editable → Java →
 JVM libraries → Java class archives. What each step was done for is noted in `.venv/headwater-setup.json`;
 a step is done again when that has changed.
@@ -13,6 +16,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,6 +29,9 @@ VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "headwater-setup.json"
 SUITABLE = ((3, 11), (3, 12), (3, 13))
 FREE_BYTES = 3 * 10**9
+SO_FAR = 15.0  # seconds
+WITH_BARS = ("Python packages", "headwater", "JVM libraries")
+TERMINAL = sys.stdout.isatty() and sys.stderr.isatty()
 JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 
 
@@ -32,12 +42,31 @@ def main() -> None:
         print("set-up is current")
         return
     require_disk()
-    for step in wanted:
+    for number, step in enumerate(wanted, start=1):
         if not current(step, done, wanted):
-            print(f"set-up: {step}", flush=True)
-            done[step] = {**wanted[step], "made": STEPS[step](done)}
+            with told(f"set-up {number}/{len(wanted)}: {step}", shown=TERMINAL and step in WITH_BARS):
+                done[step] = {**wanted[step], "made": STEPS[step](done)}
             STAMP.write_text(json.dumps(done, indent=1), encoding="utf-8")
     print("set-up is done; next: make demo")
+
+
+@contextmanager
+def told(step: str, *, shown: bool) -> Iterator[None]:
+    """Say that a step begins, that it goes on (unless a bar shows it), and how long it took."""
+    began, over = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        while not over.wait(SO_FAR):
+            print(f"{step}: {time.monotonic() - began:.0f} s so far", flush=True)
+
+    print(step, flush=True)
+    if not shown:
+        threading.Thread(target=tell, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+    print(f"{step}: done in {time.monotonic() - began:.0f} s", flush=True)
 
 
 def digests() -> dict[str, dict[str, str]]:
@@ -100,7 +129,7 @@ def have_java(done: dict[str, dict[str, str]]) -> str:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "update", "--quiet", quiet=True, env=environment)
         for package in JAVA_PACKAGES:
-            print(f"set-up: apt-get install {package}", flush=True)
+            print(f"apt-get install {package}", flush=True)
             if run("apt-get", "install", "--yes", package, quiet=True, env=environment) == 0:
                 break
         home, problem = module("headwater.runtime.java")
@@ -110,8 +139,8 @@ def have_java(done: dict[str, dict[str, str]]) -> str:
 
 
 def resolve_jars(done: dict[str, dict[str, str]]) -> str:
-    """The JVM libraries of jars.lock, in the user's cache (about a minute)."""
-    folder, problem = module("headwater.runtime.jars", "resolve")
+    """The JVM libraries of jars.lock, in the user's cache."""
+    folder, problem = module("headwater.runtime.jars", "resolve", shown=True)
     if not folder:
         fail(problem)
     return folder
@@ -165,16 +194,16 @@ def require_disk() -> None:
 
 def pip(*arguments: str) -> None:
     """pip install, or the end."""
-    quietly = ["--quiet", "--disable-pip-version-check", "--no-input"]
+    quietly = [*([] if TERMINAL else ["--quiet"]), "--disable-pip-version-check", "--no-input"]
     if run(str(VENV_PYTHON), "-m", "pip", "install", *quietly, *arguments):
         fail("pip could not install; see above, then run: make setup")
 
 
-def module(*arguments: str) -> tuple[str, str]:
-    """What a module of headwater prints, and what it complains of."""
-    asked = [str(VENV_PYTHON), "-m", *arguments]
-    said = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
-    return (said.stdout.strip(), "") if said.returncode == 0 else ("", said.stderr.strip())
+def module(*arguments: str, shown: bool = False) -> tuple[str, str]:
+    """What a module of headwater prints, and what it complains of, unless that is `shown` as it comes."""
+    asked, error = [str(VENV_PYTHON), "-m", *arguments], None if shown else subprocess.PIPE
+    said = subprocess.run(asked, cwd=ROOT, stdout=subprocess.PIPE, stderr=error, text=True, check=False)
+    return (said.stdout.strip(), "") if said.returncode == 0 else ("", (said.stderr or "see above").strip())
 
 
 def run(*command: str, quiet: bool = False, env: dict[str, str] | None = None) -> int:

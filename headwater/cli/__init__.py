@@ -22,6 +22,7 @@ from headwater.cli import (
     drop,
     erase,
     history,
+    init,
     kafka,
     lateness,
     maintain,
@@ -35,6 +36,7 @@ from headwater.cli import (
     reconcile,
     run,
     savepoint,
+    setup,
     state,
     status,
     verify,
@@ -50,6 +52,8 @@ app = typer.Typer(
 )
 app.add_typer(kafka.app, name="kafka")
 app.add_typer(quarantine.app, name="quarantine")
+app.command("init")(init.init)
+app.command("setup")(setup.setup)
 app.command("produce")(produce.produce)
 app.command("run")(run.run)
 app.command("plan")(plan.plan)

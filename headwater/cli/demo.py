@@ -12,7 +12,9 @@ from headwater.cli.options import Env, Project
 
 
 def demo(
-    system: Annotated[str, typer.Option(help="The generator that produces: generators/SYSTEM.py")] = "iot",
+    system: Annotated[
+        str | None, typer.Option(help="The generator that produces: generators/SYSTEM.py [iot, or the first]")
+    ] = None,
     seconds: Annotated[float, typer.Option(help="How long to watch")] = 60.0,
     rate: Annotated[int, typer.Option(help="Records per second")] = 1000,
     json: Annotated[bool, typer.Option("--json", help="JSON lines, for machines")] = False,
@@ -21,11 +23,12 @@ def demo(
 ) -> None:
     """Start a broker, a producer and the flows of one system; watch them; then query gold."""
     from headwater.common import database
-    from headwater.project.load import load_project
     from headwater.run.demo import Show
     from headwater.run.demo import demo as show_demo
+    from headwater.run.prepare import prepare
 
-    code = show_demo(load_project(project, env), Show(system, seconds, rate, json))
+    prepare()
+    code = show_demo(project, env, Show(system, seconds, rate, json))
     database.clear()
     sys.stdout.flush()
     os._exit(code)

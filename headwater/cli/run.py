@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -31,20 +32,31 @@ def run(
     env: Env = "local",
 ) -> None:
     """Run the flows: Kafka to bronze, and each commit on to the tables below."""
-    from headwater.common import database, interrupts
+    from headwater.common import database, interrupts, listings
     from headwater.common.progress import Board
-    from headwater.project.load import load_project
-    from headwater.run.supervisor import Options, Run
+    from headwater.project import conf as configuration
+    from headwater.project.paths import find_project
+    from headwater.run import picture
+    from headwater.run.prepare import prepare
+    from headwater.run.screen import Screen
+    from headwater.runtime import jvm
 
     if close and not once:
         raise typer.BadParameter("--close needs --once: a run that goes on has no end of its input")
-    loaded = load_project(project, env)
+    prepare()
     board = Board(sys.stdout if json else None)
-    running = Run(loaded, Options(tables or (), once, close, start, trigger), board)
-    code = running(lambda: interrupts.ask(running.stop))
-    if not json:
-        for name, flow in board.flows.items():
-            typer.echo(f"{name}: {flow.rows_in} rows in, {flow.rows_out} out, {flow.quarantined} quarantined")
+    with Screen(board, None if json else sys.stdout) as screen:
+        board.stage = "loading the project"
+        jvm.begin(configuration.load(find_project(project), env).memory)
+        from headwater.project.load import load_project  # which takes as long
+        from headwater.run.supervisor import Options, Run
+
+        running = Run(load_project(project, env), Options(tables or (), once, close, start, trigger), board)
+        screen.watch(running.statuses)
+        code = running(lambda: interrupts.ask(running.stop))
+    with suppress(OSError):  # nobody reads it any more
+        for line in () if json else picture.summary(board.flows, listings.width(sys.stdout)):
+            print(line)
+        sys.stdout.flush()
     database.clear()
-    sys.stdout.flush()
     os._exit(code)

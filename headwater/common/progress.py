@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -20,6 +21,7 @@ class FlowState:
 
     rows_in: int = 0
     rows_out: int = 0
+    dropped: int = 0
     quarantined: int = 0
     batches: int = 0
     state: str = "starting"
@@ -38,15 +40,26 @@ class Board:
 
     Args:
         lines: where each batch is written as one JSON line; None: nowhere.
-        notices: where a person is told of what happens to a flow.
+        notices: where a person is told of what happens to a flow; None: standard error.
+
+    Attributes:
+        stage: what the run itself is doing before its flows begin, and when they are to end; "": they work.
+        flows: what is known of each flow, in the order in which they were first heard of.
     """
 
-    def __init__(self, lines: TextIO | None = None, notices: TextIO = sys.stderr) -> None:
+    def __init__(self, lines: TextIO | None = None, notices: TextIO | None = None) -> None:
         self._lock = threading.Lock()
         self._lines = lines
         self._notices = notices
         self._validations: dict[str, frozenset[str]] = {}  # what each table's last one missed
+        self.stage = "starting"
         self.flows: dict[str, FlowState] = {}
+
+    def expect(self, flows: Iterable[str]) -> None:
+        """These will work, and rows go through them in this order."""
+        with self._lock:
+            for name in flows:
+                self.flows.setdefault(name, FlowState())
 
     def batch(self, report: BatchReport) -> None:
         """A batch was sealed."""
@@ -54,6 +67,7 @@ class Board:
             flow = self.flows.setdefault(report.flow, FlowState())
             flow.rows_in += report.rows_in
             flow.rows_out += report.rows_out
+            flow.dropped += report.dropped
             flow.quarantined += report.quarantined
             flow.batches += 1
             flow.state, flow.error = "running", ""
@@ -96,7 +110,7 @@ class Board:
     def batches(self, name: str) -> int:
         """How many batches a flow has sealed in this run."""
         with self._lock:
-            return self.flows.setdefault(name, FlowState()).batches
+            return self.flows[name].batches if name in self.flows else 0
 
     def failed(self) -> list[str]:
         """The flows that stopped for good."""
@@ -104,4 +118,4 @@ class Board:
             return [name for name, flow in self.flows.items() if flow.state == "failed"]
 
     def _say(self, what: str) -> None:
-        print(f"headwater: {what}", file=self._notices, flush=True)
+        print(f"headwater: {what}", file=self._notices or sys.stderr, flush=True)

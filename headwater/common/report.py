@@ -16,7 +16,7 @@ class Account:
     rows are the table's (not groups), each is in `rows_out`, in `dropped` or in the rest of `quarantined`.
 
     Attributes:
-        rows_in: rows taken from the input; of a view, the rows that its query returns.
+        rows_in: rows taken from the input; of a view, all rows of the tables that it reads.
         rows_out: rows written to the table, or sent.
         quarantined: rows that went to the quarantine.
         dropped: rows that an expectation dropped.
@@ -83,6 +83,10 @@ class BatchReport(Account):
     def freshness(self) -> float | None:
         """How old, in seconds, the newest record was when a reader could first see it."""
         return None if self.newest is None else max(0.0, self.at - self.newest / 1000)
+
+    def age(self) -> float | None:
+        """How old, in seconds, the newest record in the table is now."""
+        return None if self.newest is None else max(0.0, time.time() - self.newest / 1000)
 
     def json(self) -> dict[str, Any]:
         """The report as a line of `run --json` has it."""

@@ -4,8 +4,8 @@
 
 The query is computed anew over its inputs at pinned versions; only what differs from the table is committed,
 in one commit, so readers and sinks see the changes alone. The commit says which versions were read: it is the
-checkpoint. How often that is done is bounded by `headwater.trigger`. One that reads `reference.clock` is
-computed although nothing is new, too.
+checkpoint. How often that is done is bounded by `headwater.trigger`; a run that drains what is there does it
+once, when the inputs get no more. One that reads `reference.clock` is computed although nothing is new, too.
 """
 
 from __future__ import annotations
@@ -68,11 +68,10 @@ class _Input:
 
 @dataclass(frozen=True)
 class _Changes:
-    """What changes in the table: rows to merge, or the files that are its first; how many, of how many."""
+    """What changes in the table: rows to merge, or the files that are its first; how many."""
 
     part: pa.Table | list[str]
     rows: int
-    result: int
 
 
 class ViewFlow(TableFlow):
@@ -97,6 +96,11 @@ class ViewFlow(TableFlow):
         left = self.committer.unsealed()
         if left is not None:
             self._carry_out(left)
+
+    def _turn(self) -> bool:
+        if self._context.once and not all(map(self._context.heads.ended, self._inputs)):
+            return False
+        return self.step()
 
     def step(self) -> bool:
         """Bring the view up to date; whether there was anything new to read."""
@@ -180,10 +184,11 @@ class ViewFlow(TableFlow):
     def _build(self, intent: Intent) -> Built:
         inputs = self._pinned(intent)
         changes = self._changes(intent, inputs)
+        rows = sum(each.rows or 0 for each in inputs.values())
         account = Account(
-            rows_in=changes.result,
+            rows_in=rows,
             rows_out=changes.rows,
-            rows_read=sum(each.rows or 0 for each in inputs.values()),
+            rows_read=rows,
             files_read=sum(len(each.files) for each in inputs.values()),
             bytes_read=sum(each.size for each in inputs.values()),
         )
@@ -205,18 +210,18 @@ class ViewFlow(TableFlow):
                 connection.register("new", rows)
                 connection.register("held", self._table.held(columns))
                 changes = self._difference(connection)
-            return _Changes(changes, len(changes), len(rows))
+            return _Changes(changes, len(changes))
         files = self._table.write(result, f"{intent.batch}-whole")
         count, paths = self._table.rows(files), [str(self._table.place.path / file) for file in files]
         with scratch.connection() as connection:
             scratch.load(connection, "new", columns, paths)
             if count and not self._table.files():
                 self._are_told_apart(connection)
-                return _Changes(files, count, count)
+                return _Changes(files, count)
             scratch.load(connection, "held", columns, self._table.files())
             changes = self._difference(connection)
         self._table.forget(files)
-        return _Changes(changes, len(changes), count)
+        return _Changes(changes, len(changes))
 
     def _held(self) -> _Input:
         """The table itself."""

@@ -1,4 +1,8 @@
-"""`headwater demo`: a broker, a producer and every flow of one system, watched live; then gold, queried."""
+"""`headwater demo`: a broker, a producer and every flow of one system, watched live; then gold, queried.
+
+What takes seconds to start is begun first and side by side: the broker, the JVM, and Python's own imports,
+of which the large ones are within functions for that.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +11,36 @@ import random
 import sys
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from io import StringIO
-from typing import TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
-from confluent_kafka import Consumer
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table as Grid
-
-from headwater import query
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.connectors.produce import BackgroundProducer, Faults, Generator, event_clock, load_generator
+from headwater.connectors.produce.generator import names
 from headwater.errors import HeadwaterError, ProjectError
-from headwater.project.conf import KafkaOptions
-from headwater.project.load import Project
-from headwater.query.inspect.status import Status, snapshot
-from headwater.query.result import write
-from headwater.run.supervisor import Options, Run
+from headwater.project import conf as configuration
+from headwater.project.conf import Conf
+from headwater.project.paths import find_project, make_private
+from headwater.run.alerts import AlertReader
+from headwater.run.screen import Screen
+from headwater.runtime import jvm
+
+if TYPE_CHECKING:
+    from headwater.project.load import Project
+    from headwater.run.supervisor import Run
 
 FAULTS = Faults(late=0.01, duplicate=0.005, malformed=0.005)
-EVERY = 1.0  # seconds between two pictures
-START_LIMIT = 120.0  # seconds that the flows get to begin
+EVERY = 1.0  # seconds between two looks at the flows
+FILL_LIMIT = 120.0  # seconds more that each table gets to have its first batch
+DRAIN_LIMIT = 60.0  # seconds that they get to read all that was produced
+FIRST = "iot"  # the system that is shown where nobody asks for another, and there is more than one
 
 
 @dataclass(frozen=True)
@@ -41,56 +48,89 @@ class Show:
     """What the demo is asked for.
 
     Attributes:
-        system: the generator that produces; the tables below its topics are run.
+        system: the generator that produces; the tables below its topics are run. None: `iot`, else the first.
         seconds: how long the flows are watched once they run.
         rate: records per second.
-        json: one JSON line per picture, and one of the result.
+        json: one JSON line per look at the flows, and one of the result.
     """
 
-    system: str = "iot"
+    system: str | None = None
     seconds: float = 60.0
     rate: int = 1000
     json: bool = False
 
 
-def demo(project: Project, show: Show, out: TextIO = sys.stdout) -> int:
+def demo(root: Path | None, env: str, show: Show, out: TextIO = sys.stdout) -> int:
     """Run the demo; the exit code: 0, or 1 when a flow failed.
 
     Raises:
         HeadwaterError: the demo can't begin.
     """
-    broker = kafka.embedded_broker(project.root, project.conf) if project.conf.kafka == "embedded" else None
-    ours = broker is not None and not broker.status().running
-    bootstrap = kafka.ensure_running(project.root, project.conf)
-    try:
-        return _watch(project, show, kafka.client_options(project.conf, bootstrap), out)
-    finally:
-        if broker is not None and ours:
-            broker.stop()
+    board = Board(notices=StringIO() if show.json else None)
+    alerts = AlertReader()
+    with Screen(board, None if show.json else out, alerts.said) as screen:
+        board.stage = "starting Spark and Kafka"
+        root = find_project(root)
+        conf = configuration.load(root, env)
+        make_private(root)
+        jvm.begin(conf.memory)
+        with _broker(root, conf) as reached:
+            from headwater.project.load import load_project
+            from headwater.run.supervisor import Options, Run
 
-
-def _watch(project: Project, show: Show, client: KafkaOptions, out: TextIO) -> int:
-    generator = load_generator(project.root, show.system)
-    create_topics(client, generator.topics)
-    create_topics(client, [Topic(alert.topic, alert.partitions) for alert in project.alerts.values()])
-    clock = event_clock(rate=show.rate, start=None)
-    events = generator.records(seed=random.SystemRandom().randrange(1 << 31), faults=FAULTS, clock=clock)
-    board = Board(notices=StringIO() if show.json else sys.stderr)
-    tables = _fed(project, generator)
-    run = Run(project, Options(tables), board)
-    with (
-        Background(run) as running,
-        AlertReader(project, client) as alerts,
-        _screen(show, out) as draw,
-        BackgroundProducer(events, client=client, rate=show.rate),
-    ):
-        began = time.monotonic()
-        while running.alive and not _over(tables, board, time.monotonic() - began, show.seconds):
-            draw(snapshot(project, board, client), alerts)
-            running.wait(EVERY)
+            project = load_project(root, env)
+            generator = load_generator(root, show.system or _first(root))
+            tables = _fed(project, generator)
+            client = kafka.client_options(conf, reached.result())
+            topics = [Topic(alert.topic, alert.partitions) for alert in project.alerts.values()]
+            create_topics(client, [*generator.topics, *topics])
+            clock, seed = event_clock(rate=show.rate, start=None), random.SystemRandom().randrange(1 << 31)
+            events = generator.records(seed=seed, faults=FAULTS, clock=clock)
+            run = Run(project, Options(tables), board)
+            screen.watch(run.statuses)
+            with (
+                BackgroundProducer(events, client=client, rate=show.rate) as producer,
+                Background(run) as running,
+                alerts.reading([topic.name for topic in topics], client),
+            ):
+                _watch(running, run, show, tables, alerts, out)
+                producer.stop()
+                behind = _drain(running, run, tables)
     code = running.result()
-    _finish(project, tables, generator, show, out)
+    _finish(project, tables, generator, behind, show, out)
     return code
+
+
+@contextmanager
+def _broker(root: Path, conf: Conf) -> Iterator[Future[str]]:
+    """Kafka's address, once it is reached; a broker that had to be started for that ends with the block."""
+    broker = kafka.embedded_broker(root, conf) if conf.kafka == "embedded" else None
+    ours = broker is not None and not broker.status().running
+    with ThreadPoolExecutor(1) as beside:
+        reached = beside.submit(kafka.ensure_running, root, conf)
+        try:
+            yield reached
+        finally:
+            reached.exception()
+            if broker is not None and ours:
+                broker.stop()
+
+
+def _first(root: Path) -> str:
+    """The generator that is shown where nobody asks for one.
+
+    Raises:
+        ProjectError: the project has none.
+    """
+    known = names(root)
+    if not known:
+        raise ProjectError(
+            f"{root / 'generators'}: no generator",
+            code="UNKNOWN_GENERATOR",
+            file=root / "generators",
+            hint="write one, as the project that `headwater init` writes has one",
+        )
+    return FIRST if FIRST in known else known[0]
 
 
 def _fed(project: Project, generator: Generator) -> list[str]:
@@ -111,10 +151,35 @@ def _fed(project: Project, generator: Generator) -> list[str]:
     return tables
 
 
-def _over(tables: list[str], board: Board, elapsed: float, seconds: float) -> bool:
-    """Whether to stop watching: after `seconds`, but not before every table has had a batch."""
-    filled = all(name in board.flows and board.flows[name].batches for name in tables)
-    return elapsed > seconds and (filled or elapsed > seconds + START_LIMIT)
+def _watch(
+    running: Background, run: Run, show: Show, tables: Sequence[str], alerts: AlertReader, out: TextIO
+) -> None:
+    """Let the flows work for `seconds`, and longer where a table has had no batch by then."""
+    began: float | None = None
+    while running.alive:
+        working, now = not run.board.stage, time.monotonic()
+        filled = all(run.board.batches(name) for name in tables)
+        if show.json:
+            flows = [asdict(each) for each in run.statuses()]
+            line = {"event": "status", "at": time.time(), "flows": flows, "alerts": alerts.count}
+            print(json.dumps(line), file=out, flush=True)
+        if working:
+            began = began or now
+            if now - began > show.seconds + (0.0 if filled else FILL_LIMIT):
+                return
+        running.wait(EVERY)
+
+
+def _drain(running: Background, run: Run, tables: Sequence[str]) -> dict[str, int]:
+    """Let the flows read what was produced; {table → rows of its input that it has not read for all that}."""
+    run.board.stage = "nothing more is produced; the flows read what is there"
+    limit = time.monotonic() + DRAIN_LIMIT
+    while True:
+        lags = {each.flow: each.lag or 0 for each in run.statuses()}
+        behind = {name: lags.get(name, 0) for name in tables if lags.get(name) or not run.board.batches(name)}
+        if not behind or run.board.failed() or not running.alive or time.monotonic() > limit:
+            return behind
+        running.wait(EVERY / 2)
 
 
 class Background:
@@ -159,118 +224,29 @@ class Background:
             self._code = e
 
 
-class AlertReader:
-    """Reads the topics of the project's alerts from now on: how many came, the last one, how fast."""
+def _finish(
+    project: Project,
+    tables: Sequence[str],
+    generator: Generator,
+    behind: dict[str, int],
+    show: Show,
+    out: TextIO,
+) -> None:
+    """Say what is missing in which table, show rows of gold through DuckDB, and what to type next."""
+    from headwater import query
+    from headwater.query.result import write
 
-    def __init__(self, project: Project, client: KafkaOptions) -> None:
-        self.count = 0
-        self.last = ""
-        self._topics = [alert.topic for alert in project.alerts.values()]
-        group = {
-            "group.id": f"demo-{uuid.uuid4()}",
-            "auto.offset.reset": "latest",
-            "enable.auto.commit": False,
-        }
-        self._consumer = Consumer({**client, **group, "log_level": 3})
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="alerts", daemon=True)
-
-    def __enter__(self) -> AlertReader:
-        if self._topics:
-            self._consumer.subscribe(self._topics)
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        if self._topics:
-            self._thread.join()
-        self._consumer.close()
-
-    def _read(self) -> None:
-        while not self._done.is_set():
-            for message in self._consumer.consume(1000, timeout=0.2):
-                if message.error() is None:
-                    self.count += 1
-                    self.last = f"{message.topic()} {(message.value() or b'').decode(errors='replace')}"
-
-
-Draw = Callable[[list[Status], AlertReader], None]
-
-
-@contextmanager
-def _screen(show: Show, out: TextIO) -> Iterator[Draw]:
-    """How a picture is drawn: live on a terminal, a line per picture in a pipe, JSON for machines."""
-    console = Console(file=out)
-    if show.json:
-        yield lambda flows, alerts: _print_json(out, flows, alerts)
-    elif console.is_terminal:
-        with Live(console=console, transient=False) as live:
-            yield lambda flows, alerts: live.update(_grid(flows, alerts))
-    else:
-        said: list[str] = [""]
-        yield lambda flows, alerts: _print_line(out, said, _line(flows, alerts))
-
-
-def _print_json(out: TextIO, flows: list[Status], alerts: AlertReader) -> None:
-    picture = {
-        "event": "status",
-        "at": time.time(),
-        "flows": [asdict(s) for s in flows],
-        "alerts": alerts.count,
-    }
-    print(json.dumps(picture), file=out, flush=True)
-
-
-def _line(flows: list[Status], alerts: AlertReader) -> str:
-    fresh = [
-        f"{s.flow} {s.rows:,} rows ({_seconds(s.freshness)} fresh)" for s in flows if s.freshness is not None
-    ]
-    return " · ".join([*(fresh or ["starting"]), f"{alerts.count:,} alerts"])
-
-
-def _print_line(out: TextIO, said: list[str], line: str) -> None:
-    """Print a line unless it was the last one."""
-    if line != said[-1]:
-        said[:] = [line]
-        print(line, file=out, flush=True)
-
-
-def _grid(flows: list[Status], alerts: AlertReader) -> Grid:
-    grid = Grid(
-        title="headwater: Kafka → bronze → silver → gold", caption=f"{alerts.count:,} alerts  {alerts.last}"
-    )
-    grid.add_column("flow")
-    grid.add_column("state")
-    for name in ("rows/s", "rows", "quarantined", "lag", "freshness"):
-        grid.add_column(name, justify="right")
-    for s in flows:
-        lag = "" if s.lag is None else f"{s.lag:,}"
-        grid.add_row(
-            s.flow,
-            s.state,
-            f"{s.rows_per_second:,.0f}",
-            f"{s.rows:,}",
-            f"{s.quarantined:,}",
-            lag,
-            _seconds(s.freshness),
-        )
-    return grid
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f} s"
-
-
-def _finish(project: Project, tables: list[str], generator: Generator, show: Show, out: TextIO) -> None:
-    """Show rows of gold through DuckDB, and what to type next."""
     shown = str(getattr(generator, "shown", tables[-1]))
     gold = shown.split()[0]
+    for name, rows in () if show.json else behind.items():
+        what = f"is {rows:,} rows behind" if rows else "has had no batch"
+        print(f"{name} {what} as the demo ends", file=out)
     found = query.run(f"SELECT * FROM {shown} LIMIT 10", project=project.root, env=project.env)
     if show.json:
-        rows = StringIO()
-        write(found, "json", rows)
-        print(json.dumps({"event": "result", "table": gold, "rows": json.loads(rows.getvalue())}), file=out)
+        said = StringIO()
+        write(found, "json", said)
+        result = {"event": "result", "table": gold, "rows": json.loads(said.getvalue()), "behind": behind}
+        print(json.dumps(result), file=out)
         return
     print(f"\n{gold}, as DuckDB reads it:\n", file=out)
     write(found, "table", out)

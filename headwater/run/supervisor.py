@@ -7,9 +7,11 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JNetworkError
+from pyspark.sql import SparkSession
 
 from headwater.common.durations import interval
 from headwater.common.progress import Board
@@ -23,13 +25,16 @@ from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Committing, Flow, flow_of
 from headwater.operations.savepoints import copies
 from headwater.planner import analysis
+from headwater.planner.analysis import Analysed
+from headwater.project.conf import KafkaOptions
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
+from headwater.query.inspect.status import Status, snapshot
 from headwater.run.faults import jvm_is_gone, transient
 from headwater.run.leases import Leases
 from headwater.run.maintenance import Upkeep
 from headwater.run.validation import Schedule
-from headwater.runtime import sessions
+from headwater.runtime import jvm, sessions
 from headwater.storage import erasure, mailbox
 from headwater.storage.lake import Lake
 
@@ -65,7 +70,9 @@ class Run:
         self._copy = copies.mark(project.conf.lake)  # nothing of which leaves it
         self._alerts = [a for a in project.alerts.values() if a.source in tables and not self._copy]
         self._sinks = [s for s in project.sinks.values() if s.table in tables and not self._copy]
-        self._names = [*tables, *(a.name for a in self._alerts), *(s.name for s in self._sinks)]
+        below = [(a.source, a.name) for a in self._alerts] + [(s.table, s.name) for s in self._sinks]
+        self._names = [n for table in tables for n in (table, *(name for of, name in below if of == table))]
+        self._client: KafkaOptions | None = None
         self._flows: dict[str, Flow] = {}
         self._threads: list[threading.Thread] = []
         self._stop = threading.Event()
@@ -75,6 +82,10 @@ class Run:
     def stop(self) -> None:
         """End the run after the current commits."""
         self._stop.set()
+
+    def statuses(self) -> list[Status]:
+        """Its flows as they are now, each after what it reads."""
+        return snapshot(self._project, self.board, self._client)
 
     def __call__(self, begun: Callable[[], object] = lambda: None) -> int:
         """Run until stopped; with `once`, until all is drained. The exit code: 0, or 1 when a flow failed.
@@ -107,12 +118,10 @@ class Run:
 
     def _run_flows(self, lake: Lake, begun: Callable[[], object]) -> None:
         project = self._project
-        bootstrap = kafka.ensure_running(project.root, project.conf) if self._uses_kafka() else ""
-        slots = self._prepare_topics(bootstrap) if bootstrap else 0
-        spark = sessions.start(project.conf, realtime_slots=0 if self._options.once else slots)
+        spark, tables, bootstrap = self._start()
         context = Context(
             project=project,
-            tables=analysis.analyse(spark, project),
+            tables=tables,
             spark=spark,
             lake=lake,
             bootstrap=bootstrap,
@@ -123,11 +132,13 @@ class Run:
             board=self.board,
             stop=self._stop,
         )
-        for alert in project.alerts.values():
+        for alert in self._alerts:
             realtime.check(spark, alert)
         schedule, upkeep = Schedule(context, self._names), Upkeep(context, self._flows)
         self._threads = [self._worker(context, name) for name in self._names]
+        self.board.expect(self._names)
         begun()
+        self.board.stage = ""
         for thread in self._threads:
             thread.start()
         if not self._options.once:
@@ -137,15 +148,36 @@ class Run:
         if self._options.once and not self._stop.is_set():
             self._validate(context, schedule)
 
+    def _start(self) -> tuple[SparkSession, dict[str, Analysed], str]:
+        """Spark, the definitions analysed, and Kafka's address ("" where no flow needs it), side by side."""
+        project = self._project
+        with ThreadPoolExecutor(1) as beside:
+            self.board.stage = "starting Spark" + (" and Kafka" if self._uses_kafka() else "")
+            kafka_is_ready = beside.submit(self._reach_kafka)
+            jvm.gateway()
+            slots = kafka_is_ready.result()[1] if self._alerts and not self._options.once else 0
+            spark = sessions.start(project.conf, realtime_slots=slots)
+            self.board.stage = "analysing the definitions"
+            tables = analysis.analyse(spark, project, self._options.tables)
+            self.board.stage = "starting the flows"
+            return spark, tables, kafka_is_ready.result()[0]
+
+    def _reach_kafka(self) -> tuple[str, int]:
+        """Kafka's address, and how many slots the real-time flows hold; ("", 0) where no flow needs it."""
+        if not self._uses_kafka():
+            return "", 0
+        bootstrap = kafka.ensure_running(self._project.root, self._project.conf)
+        self._client = kafka.client_options(self._project.conf, bootstrap)
+        return bootstrap, self._prepare_topics(self._client)
+
     def _uses_kafka(self) -> bool:
         """Whether a flow of the run reads or writes a topic."""
         sinks = any(isinstance(sink, KafkaSink) for sink in self._sinks)
         return sinks or bool(self._alerts) or any(name in self._project.topics for name in self._names)
 
-    def _prepare_topics(self, bootstrap: str) -> int:
+    def _prepare_topics(self, client: KafkaOptions) -> int:
         """Create the topics that the definitions ask for; how many slots the real-time flows hold."""
         project = self._project
-        client = kafka.client_options(project.conf, bootstrap)
         topics = [
             KafkaTopic(t.topic, t.partitions, t.compacted)
             for t in project.topics.values()
@@ -231,6 +263,7 @@ class Run:
             self._keep_house(context)
             self._stop.wait(0.2)
         if self._stop.is_set():
+            self.board.stage = "ending after the commits that are being made"
             context.heads.announce()
             deadline = time.monotonic() + GRACE
             for thread in threads:

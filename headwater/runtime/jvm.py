@@ -5,12 +5,14 @@ It ends when this process does: Spark's gateway reads its standard input, which 
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -72,6 +74,19 @@ def gateway() -> JavaGateway:
         return _gateway
 
 
+def begin(memory: str) -> None:
+    """Start the JVM in a thread, for the `gateway` that will be asked for; what is wrong, that one raises."""
+
+    def start() -> None:
+        with suppress(Exception):
+            gateway()
+
+    size(memory)
+    thread = threading.Thread(target=start, name="jvm start", daemon=True)
+    thread.start()
+    atexit.register(thread.join)  # a JVM that is left while it starts stays for ever
+
+
 def end() -> None:
     """End the JVM and wait until it has; the next `gateway` starts another."""
     global _gateway
@@ -95,7 +110,7 @@ def _copy(said: IO[bytes]) -> None:
     with said:
         for line in said:
             if b"Using incubator modules" not in line:
-                sys.stderr.buffer.write(line)
+                sys.stderr.write(line.decode(errors="replace"))
                 sys.stderr.flush()
 
 

@@ -21,6 +21,11 @@ class Generator(Protocol):
     def records(self, *, seed: int, faults: Faults, clock: Iterator[int]) -> Iterator[Record]: ...
 
 
+def names(project: Path) -> list[str]:
+    """The generators that a project has."""
+    return sorted(p.stem for p in (project / "generators").glob("*.py") if not p.stem.startswith("_"))
+
+
 def load_generator(project: Path, name: str) -> Generator:
     """The generator in `<project>/generators/<name>.py`.
 
@@ -28,7 +33,7 @@ def load_generator(project: Path, name: str) -> Generator:
         ProjectError: there is none of that name, its file fails, or it lacks a name it must offer.
     """
     folder = project / "generators"
-    known = sorted(p.stem for p in folder.glob("*.py") if not p.stem.startswith("_"))
+    known = names(project)
     if name not in known:
         raise ProjectError(
             f"{folder}: no generator '{name}'",

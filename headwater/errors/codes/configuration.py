@@ -8,6 +8,7 @@ from headwater.errors.codes.meaning import Meaning
 
 Configuration = Literal[
     "NO_PROJECT",
+    "FOLDER_NOT_EMPTY",
     "UNKNOWN_ENVIRONMENT",
     "CONF_INVALID",
     "LAKE_ON_NETWORK",
@@ -29,6 +30,11 @@ MEANINGS: dict[Configuration, Meaning] = {
         "ProjectError",
         "There is no project in this folder or above it.",
         "Go into one, or name it with `--project`.",
+    ),
+    "FOLDER_NOT_EMPTY": Meaning(
+        "ProjectError",
+        "`headwater init` was given a file, or a folder with something in it.",
+        "Name one that is empty or missing.",
     ),
     "UNKNOWN_ENVIRONMENT": Meaning(
         "ConfError",

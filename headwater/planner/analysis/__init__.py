@@ -33,15 +33,21 @@ __all__ = ["BRONZE", "Analysed", "analyse", "apply", "fingerprint", "input_colum
 _KNOWN: dict[str, dict[str, Analysed]] = {}  # by all that an analysis depends on
 
 
-def analyse(spark: SparkSession, project: Project) -> dict[str, Analysed]:
-    """Every table of the project, analysed, each after what it reads; once in a process.
+def analyse(spark: SparkSession, project: Project, names: Sequence[str] = ()) -> dict[str, Analysed]:
+    """Tables of the project, analysed, each after what it reads; once in a process.
+
+    Args:
+        spark: the session that analyses.
+        project: the definitions.
+        names: these tables, with all that they read; (): every one.
 
     Raises:
         ProjectError: a wrong column, a missing watermark, or what can't be done on a stream.
     """
-    key = _depends_on(project)
+    wanted = project.above(list(names))
+    key = "\0".join([_depends_on(project), *wanted])
     if key not in _KNOWN:
-        _KNOWN[key] = _analysed(spark, project)
+        _KNOWN[key] = _analysed(spark, project, [project.tables[n] for n in wanted if n in project.tables])
     return _KNOWN[key]
 
 
@@ -54,10 +60,10 @@ def _depends_on(project: Project) -> str:
     return found.hexdigest()
 
 
-def _analysed(spark: SparkSession, project: Project) -> dict[str, Analysed]:
+def _analysed(spark: SparkSession, project: Project, tables: Sequence[Table]) -> dict[str, Analysed]:
     found: dict[str, Analysed] = {}
     found |= {raw.name: of_raw(project, raw) for raw in project.raw.values()}
-    for table in project.tables.values():
+    for table in tables:
         if table.flows:
             found |= _of_flows(spark, project, table, found)
         else:

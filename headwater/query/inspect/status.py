@@ -37,6 +37,7 @@ class Status:
         lag: rows of its input that it has not read; None where that is not known.
         freshness: seconds from Kafka's timestamp of the newest record to its being readable in the
             table, in the last batch; None before the first.
+        age: seconds from Kafka's timestamp of the newest record in the table until now; None as `freshness`.
     """
 
     flow: str
@@ -46,6 +47,7 @@ class Status:
     quarantined: int
     lag: int | None
     freshness: float | None
+    age: float | None
 
 
 @dataclass(frozen=True)
@@ -162,14 +164,20 @@ def _ends_of(project: Project, client: Mapping[str, Any]) -> dict[str, int]:
     return {topic.name: topic.end for topic in list_topics(client, topics)}
 
 
-def snapshot(project: Project, board: Board, client: Mapping[str, Any]) -> list[Status]:
-    """Every flow that the board knows, in the order of the graph."""
-    lake = Lake(project.conf.lake)
-    ends = _ends_of(project, client)
-    order = {name: at for at, name in enumerate([*project.names(), *project.alerts, *project.sinks])}
+def snapshot(project: Project, board: Board, client: Mapping[str, Any] | None) -> list[Status]:
+    """The flows of a run that is at work, as its board, its lake and Kafka say, in the board's order.
+
+    Args:
+        project: the definitions.
+        board: of the run.
+        client: a client's options; None: no flow of the run needs Kafka.
+    """
+    lake, ends = Lake(project.conf.lake), None
+    if client is not None and board.flows:
+        with suppress(BrokerError):
+            ends = _ends_of(project, client)
     found = []
-    for name in sorted(board.flows, key=lambda name: order.get(name, len(order))):
-        flow = board.flows[name]
+    for name, flow in list(board.flows.items()):
         last = flow.recent[-1] if flow.recent else None
         found.append(
             Status(
@@ -178,8 +186,9 @@ def snapshot(project: Project, board: Board, client: Mapping[str, Any]) -> list[
                 rows_per_second=round(flow.rate(), 1),
                 rows=flow.rows_out,
                 quarantined=flow.quarantined,
-                lag=lag(project, lake, name, ends),
+                lag=None if ends is None and name in project.topics else lag(project, lake, name, ends or {}),
                 freshness=None if last is None else last.freshness,
+                age=None if last is None else last.age(),
             )
         )
     return found

@@ -29,9 +29,14 @@ _QUIET = "-Xlog:cds*=off"  # an archive that does not fit is no event
 _recording = False
 
 
-def options(program: Program) -> list[str]:
-    """The options with which a JVM uses its archive, where there is one."""
-    if _recording:
+def options(program: Program, *, record: bool = True) -> list[str]:
+    """The options with which a JVM uses its archive, where there is one.
+
+    Args:
+        program: what it runs.
+        record: whether it writes the archive, while that is made.
+    """
+    if _recording and record:
         return [f"-XX:ArchiveClassesAtExit={made(program)}", _QUIET]
     archive = file(program)
     return [f"-XX:SharedArchiveFile={archive}", _QUIET] if archive.is_file() else []

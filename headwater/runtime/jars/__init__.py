@@ -11,9 +11,10 @@ import shutil
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
-from headwater.common import locks
+from headwater.common import bar, locks
 from headwater.errors import SetupError
 from headwater.runtime import cache
 from headwater.runtime.jars import ivy, lock
@@ -21,6 +22,7 @@ from headwater.runtime.jars.lock import SETS, JarSet
 
 STAMP = "verified.json"
 WORK = ".resolving-"
+BYTES = 67_500_000  # of all jars, roughly: what is shown of the way goes by it
 RESOLVE = f"{Path(sys.executable).name} -m headwater.runtime.jars resolve"
 
 
@@ -57,7 +59,10 @@ def resolve() -> Path:
             shutil.rmtree(left_by_a_kill)
         if not _verified(folder):
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix=WORK) as work:
-                _put(_resolve_into(Path(work)), folder)
+                come = Path(work)
+                with bar.shown("getting the JVM libraries, once", BYTES, lambda: _bytes(come)):
+                    complete = _resolve_into(come)
+                _put(complete, folder)
     return folder
 
 
@@ -69,7 +74,6 @@ def jars_folder() -> Path:
 def _jars(jar_set: JarSet) -> list[Path]:
     folder = jars_folder()
     if not folder.is_dir():
-        print("headwater: resolving the JVM libraries, once per user (about a minute)", file=sys.stderr)
         resolve()
     jars = [jar for jar in lock.parse(_lock_text()) if jar.set == jar_set]
     changed = lock.first_resized(jars, folder, _noted_sizes(folder))
@@ -121,6 +125,15 @@ def retrieve_all(work: Path) -> str:
     """Resolve all sets into `<work>/<set>/` at once (Ivy mostly waits); returns its problems, in one line."""
     with ThreadPoolExecutor(len(SETS)) as pool:
         return " | ".join(filter(None, pool.map(lambda each: ivy.retrieve(each, work), SETS)))
+
+
+def _bytes(work: Path) -> int:
+    """How much Ivy has got so far."""
+    found = 0
+    for file in work.glob("ivy-*/**/*"):
+        with suppress(FileNotFoundError):  # it has just been renamed
+            found += file.stat().st_size
+    return found
 
 
 def _put(complete: Path, folder: Path) -> None:

@@ -26,7 +26,8 @@ PERFORMANCE = "KAFKA_JVM_PERFORMANCE_OPTS"  # as in Kafka's own scripts: replace
 
 def run_storage_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Kafka's StorageTool to its end (about 1 s); its output is in `stdout`."""
-    command = [str(java.java()), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", STORAGE_TOOL, *arguments]
+    flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *class_archive.options("broker", record=False)]
+    command = [str(java.java()), *flags, STORAGE_TOOL, *arguments]
     return subprocess.run(
         command, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
