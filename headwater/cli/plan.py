@@ -34,13 +34,15 @@ def plan(project: Project = None, env: Env = "local", as_json: AsJson = False) -
     if as_json:
         print_json([asdict(line) for line in found])
     else:
-        listing = listings.table(
-            ["table", "", "why", "rows to read", "bytes", "takes about"], right=[3, 4, 5]
+        listing = listings.Listing(
+            ["table", "", "why", "rows to read", "bytes", "takes about"],
+            right=[3, 4, 5],
+            whole=[0],
+            prose=[1, 2],
         )
-        listing.columns[0].no_wrap = True
         for line in found:
             said, style = _EFFECTS[line.verdict.effect]
-            listing.add_row(
+            listing.row(
                 line.table,
                 Text(said, style=style),
                 "\n".join(line.verdict.why),
