@@ -35,6 +35,7 @@ from headwater.cli import (
     reconcile,
     run,
     savepoint,
+    sql,
     state,
     status,
     verify,
@@ -63,6 +64,7 @@ app.add_typer(savepoint.app, name="savepoint")
 app.command("copy")(copy.copy)
 app.command("demo")(demo.demo)
 app.command("query")(query.query)
+app.command("sql")(sql.sql)
 app.command("history")(history.history)
 app.command("diff")(diff.diff)
 app.command("drop")(drop.drop)

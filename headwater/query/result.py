@@ -28,7 +28,7 @@ class Result:
     rows: list[tuple[Any, ...]]
 
 
-def write(result: Result, form: Format, out: TextIO) -> None:
+def write(result: Result, form: Format, out: TextIO, *, seconds: float | None = None) -> None:
     """Write the result.
 
     `table`: NULL dim, numbers to the right, times in UTC, binary as text where it is UTF-8, each
@@ -36,11 +36,20 @@ def write(result: Result, form: Format, out: TextIO) -> None:
     `json`: one array of objects; timestamps in ISO 8601 with Z, NaN and ±Infinity as the strings "NaN",
     "Infinity", "-Infinity" (as Spark writes them), decimals as strings (exact), binary in base64,
     intervals in seconds. `csv`: the same values with a header, NULL empty, nested values as JSON.
+
+    Args:
+        result: what is written.
+        form: how.
+        out: where.
+        seconds: that it took, told below a table; None: not told.
     """
-    {"table": _table, "json": _json, "csv": _csv}[form](result, out)
+    if form == "table":
+        _table(result, out, "" if seconds is None else f", {seconds:,.2f} s")
+    else:
+        {"json": _json, "csv": _csv}[form](result, out)
 
 
-def _table(result: Result, out: TextIO) -> None:
+def _table(result: Result, out: TextIO, took: str) -> None:
     shown, count = result.rows[:SHOWN], len(result.rows)
     right = [
         at
@@ -50,7 +59,7 @@ def _table(result: Result, out: TextIO) -> None:
     table = listings.Listing(result.columns, right=right)
     for row in shown:
         table.row(*(_cell(value) for value in row))
-    end = f"{count:,} row{'' if count == 1 else 's'}"
+    end = f"{count:,} row{'' if count == 1 else 's'}{took}"
     if count > SHOWN:
         end = f"{SHOWN:,} of {end}; add LIMIT, or --format csv for all"
     elif table.cuts(out):
