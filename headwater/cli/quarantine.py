@@ -28,7 +28,12 @@ Rule = Annotated[
 
 
 @app.command("ls")
-def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
+def ls(
+    table: Annotated[str | None, typer.Argument(metavar="TABLE", help="Whose quarantine [all]")] = None,
+    project: Project = None,
+    env: Env = "local",
+    as_json: AsJson = False,
+) -> None:
     """List the quarantines: how many records are open, and which rules they fail."""
     from headwater.project.load import load_project
     from headwater.quality import quarantine
@@ -36,7 +41,10 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
 
     loaded = load_project(project, env)
     lake = Lake(loaded.conf.lake)
-    found = [quarantine.Quarantine(lake, name).summary() for name in quarantine.tables(loaded)]
+    if table is not None:
+        quarantine.check(loaded, table)
+    names = quarantine.tables(loaded) if table is None else [table]
+    found = [quarantine.Quarantine(lake, name).summary() for name in names]
     if as_json:
         print_json([asdict(summary) for summary in found])
         return

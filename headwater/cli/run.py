@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.options import Env, Project
+from headwater.cli.options import Env, Project, Select, selected
 
 
 def run(
     tables: Annotated[
         list[str] | None, typer.Argument(help="Tables to run, with all they depend on [all]")
     ] = None,
+    select: Select = None,
     once: Annotated[bool, typer.Option("--once", help="Drain what is there, then end")] = False,
     close: Annotated[
         bool, typer.Option("--close", help="With --once: the input has ended, so open windows are over")
@@ -40,7 +41,7 @@ def run(
         raise typer.BadParameter("--close needs --once: a run that goes on has no end of its input")
     loaded = load_project(project, env)
     board = Board(sys.stdout if json else None)
-    running = Run(loaded, Options(tables or (), once, close, start, trigger), board)
+    running = Run(loaded, Options(selected(tables, select), once, close, start, trigger), board)
     code = running(lambda: interrupts.ask(running.stop))
     if not json:
         for name, flow in board.flows.items():
