@@ -46,6 +46,11 @@ def test_a_project_as_it_was_is_unchanged_and_one_that_never_ran_is_new(
     assert effects(case) == dict.fromkeys((RAW, *DERIVED), "unchanged")
 
 
+def test_a_plan_of_a_table_has_what_it_reads(case: Visits) -> None:
+    assert [line.table for line in plan(case.definitions, [COUNTS])] == [RAW, VISITS, COUNTS]
+    assert len(plan(case.definitions)) == 1 + len(DERIVED)
+
+
 CHANGES = [
     (
         "silver/visits.py",

@@ -214,18 +214,18 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
         (
             {"gold/p.py": PROCESS.format(source="[['silver.readings']]")},
             "MODULE_FAILED",
-            "{root}/gold/p.py: TypeError: source = [['silver.readings']] is no name of a table",
+            "{root}/gold/p.py:4: TypeError: source = [['silver.readings']] is no name of a table",
         ),
         ({"silver/bad.py": "x = 1\ndef f(:\n"}, "MODULE_FAILED", "{root}/silver/bad.py:2: SyntaxError: "),
         (
             {"silver/bad.py": "import nowhere_to_be_found\n"},
             "MODULE_FAILED",
-            "{root}/silver/bad.py: ModuleNotFoundError: ",
+            "{root}/silver/bad.py:1: ModuleNotFoundError: ",
         ),
         (
             {"silver/bad.py": "1 / 0\n"},
             "MODULE_FAILED",
-            "{root}/silver/bad.py: ZeroDivisionError: division by zero; mend the file",
+            "{root}/silver/bad.py:1: ZeroDivisionError: division by zero; mend the file",
         ),
         ({"gold/t.sql": "CREATE STREAMING"}, "SQL_INVALID", "{root}/gold/t.sql: [PARSE_SYNTAX_ERROR]"),
         (

@@ -177,7 +177,25 @@ def test_header_that_is_not_the_declared_one_is_refused(project: Path) -> None:
         ("SELECT * FROM glob('/etc/*')", "TABLE_FUNCTION_REFUSED", "glob"),
         ("COPY silver.readings TO '/tmp/out.csv'", "QUERY_NOT_ONE_SELECT", "COPY is refused"),
         ("COPY (SELECT 1) TO '{lake}/out.csv'", "QUERY_NOT_ONE_SELECT", "COPY is refused"),
-        ("EXPLAIN ANALYZE COPY (SELECT 1) TO '{lake}/out.csv'", "QUERY_NOT_ONE_SELECT", "EXPLAIN is refused"),
+        ("EXPLAIN ANALYZE COPY (SELECT 1) TO '{lake}/out.csv'", "QUERY_NOT_ONE_SELECT", "COPY is refused"),
+        ("/* */ explain analyze\nCREATE TABLE t AS SELECT 1", "QUERY_NOT_ONE_SELECT", "CREATE is refused"),
+        (
+            "-- one\nEXPLAIN ANALYZE SELECT 1; COPY (SELECT 1) TO '{lake}/out.csv'",
+            "QUERY_NOT_ONE_SELECT",
+            "has 2",
+        ),
+        ("EXPLAIN EXPLAIN ANALYZE COPY (SELECT 1) TO '{lake}/out.csv'", "QUERY_NOT_ONE_SELECT", "COPY is"),
+        (
+            "EXPLAIN ANALYZE SELECT * FROM read_text('{root}/conf/local.yaml')",
+            "TABLE_FUNCTION_REFUSED",
+            "read",
+        ),
+        ("EXPLAIN (FORMAT JSON) SELECT 1", "QUERY_FAILED", "syntax error"),
+        ("EXPLAIN ANALYZE PRAGMA version", "QUERY_NOT_ONE_SELECT", "no SELECT"),
+        ("EXPLAIN", "QUERY_NOT_ONE_SELECT", "this has none"),
+        ("SUMMARIZE FROM read_csv('/etc/passwd')", "TABLE_FUNCTION_REFUSED", "read_csv is refused"),
+        ("DESCRIBE '/etc/passwd'", "UNKNOWN_TABLE", "unknown table"),
+        ("SHOW TABLES; DROP VIEW silver.readings", "QUERY_NOT_ONE_SELECT", "this has 2"),
         (
             "SELECT * FROM query('COPY (SELECT 1) TO ''{lake}/out.csv''')",
             "TABLE_FUNCTION_REFUSED",
@@ -285,6 +303,40 @@ def test_a_file_that_is_gone_is_named(
     with raises_code(code, match=r"gold/lost/.*/part\.parquet") as refused:
         ask("SELECT * FROM gold.lost")
     assert "\n" not in str(refused.value)
+
+
+# What a table is
+
+
+def test_show_tables_lists_what_can_be_read(project: Path) -> None:
+    found = query.run("SHOW TABLES", project=project)
+    names = [name for (name,) in found.rows if name != "gold.lost"]
+    assert found.columns == ("name",)
+    assert names == ["gold.windows", "quarantine.silver_readings", "silver.readings", "reference.hosts"]
+
+
+@pytest.mark.parametrize("words", ["DESCRIBE", "DESC", "describe table", "SHOW", "DESCRIBE SELECT * FROM"])
+def test_describe_says_the_columns(project: Path, words: str) -> None:
+    found = query.run(f"{words} gold.windows", project=project)
+    assert [row[:2] for row in found.rows] == [("host", "VARCHAR"), ("avg_usage", "DOUBLE")]
+
+
+def test_summarize_looks_at_every_column(project: Path) -> None:
+    for words in ("SUMMARIZE", "summarize select * from"):
+        found = query.run(f"{words} silver.readings", project=project, at="1")
+        of = {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.rows}
+        assert list(of) == ["host", "usage", "event_time"] and of["usage"]["count"] == 2
+        assert (of["usage"]["min"], of["usage"]["max"]) == ("1.5", "2.5")
+
+
+def test_explain_is_a_line_for_a_line(project: Path) -> None:
+    sql = "SELECT host, count(*) FROM silver.readings WHERE usage > $least GROUP BY host"
+    plan = query.run(f"EXPLAIN {sql}", project=project, params={"least": 2}).rows
+    assert any("HASH_GROUP_BY" in line for (line,) in plan) and len(plan) > 10
+    done = query.run(f"-- how long?\nexplain analyze {sql};", project=project, params={"least": 2})
+    assert done.columns == ("plan",) and any("Total Time" in line for (line,) in done.rows)
+    with query.connect(project) as connection:
+        assert connection.execute("EXPLAIN FROM gold.windows").fetchall()
 
 
 # The past

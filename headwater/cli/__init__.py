@@ -6,9 +6,6 @@ import atexit
 import json
 import os
 import sys
-import tempfile
-import traceback
-from importlib import metadata
 from typing import Annotated
 
 import typer
@@ -37,6 +34,7 @@ from headwater.cli import (
     run,
     savepoint,
     setup,
+    sql,
     state,
     status,
     verify,
@@ -44,6 +42,7 @@ from headwater.cli import (
 from headwater.common import interrupts
 from headwater.errors import HeadwaterError
 from headwater.errors.causes import describe, known
+from headwater.errors.several import SeveralErrors
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -67,6 +66,7 @@ app.add_typer(savepoint.app, name="savepoint")
 app.command("copy")(copy.copy)
 app.command("demo")(demo.demo)
 app.command("query")(query.query)
+app.command("sql")(sql.sql)
 app.command("history")(history.history)
 app.command("diff")(diff.diff)
 app.command("drop")(drop.drop)
@@ -82,6 +82,8 @@ app.command("graph")(project.graph)
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib import metadata
+
         print(f"headwater {metadata.version('headwater')}")
         raise typer.Exit
 
@@ -96,9 +98,9 @@ def about(
 
 
 def main() -> None:
-    """Run the command line; an error is one red line and its exit code.
+    """Run the command line; an error is one red line and its exit code, several of a project one each.
 
-    With `--json` it is one line of JSON on standard output, too.
+    With `--json` each is one line of JSON on standard output, too.
     """
     try:
         app()
@@ -111,14 +113,18 @@ def main() -> None:
         if interrupts.seen():
             interrupts.leave()
         said = known(e) or _unforeseen(e)
-        if "--json" in sys.argv:
-            print(json.dumps({"event": "error", "error": str(said), **said.data()}, ensure_ascii=False))
-        typer.secho(f"headwater: {said} [{said.code}]", fg="red", err=True)
+        for each in said.errors if isinstance(said, SeveralErrors) else [said]:
+            if "--json" in sys.argv:
+                print(json.dumps({"event": "error", "error": str(each), **each.data()}, ensure_ascii=False))
+            typer.secho(f"headwater: {each} [{each.code}]", fg="red", err=True)
         _leave(said.exit_code)
 
 
 def _unforeseen(error: Exception) -> HeadwaterError:
     """What is said of a defect; where it came about goes to a file."""
+    import tempfile
+    import traceback
+
     with tempfile.NamedTemporaryFile("w", prefix="headwater-", suffix=".txt", delete=False) as file:
         traceback.print_exception(error, file=file)
     hint = f"that is a defect: please report it with {file.name}"

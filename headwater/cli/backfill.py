@@ -44,9 +44,9 @@ def backfill(
         if as_json:
             print_json([asdict(file) for file in planned])
             return
-        listing = listings.table(["file", "bytes", ""], right=[1])
+        listing = listings.Listing(["file", "bytes", ""], right=[1], prose=[2])
         for file in planned:
-            listing.add_row(file.path, f"{file.size:,}", file.state)
+            listing.row(file.path, f"{file.size:,}", file.state)
         listings.show([listing], sys.stdout)
         return
     done = backfilling.backfill(loaded, table, files, form)

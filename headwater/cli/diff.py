@@ -50,10 +50,10 @@ def diff(
     if found.columns:
         typer.echo(f"only one of them has the columns {', '.join(found.columns)}; they are left out")
     if found.rows:
-        listing = listings.table(["", "row", "before", "after"] if found.keys else ["", "row"])
+        listing = listings.Listing(["", "row", "before", "after"] if found.keys else ["", "row"])
         for row in found.rows:
             sign, style = _STYLES[row.change]
-            listing.add_row(Text(sign, style=style), *_cells(row)[: len(listing.columns) - 1])
+            listing.row(Text(sign, style=style), *_cells(row)[: len(listing.columns) - 1])
         listings.show(["", listing], sys.stdout)
 
 

@@ -29,9 +29,9 @@ def history(
         print_json([asdict(one) for one in found.versions])
         return
     titles = ["version", "committed", "what", "rows read", "added", "changed", "removed", "files", "seconds"]
-    listing = listings.table(titles, right=[0, 3, 4, 5, 6, 7, 8])
+    listing = listings.Listing(titles, right=[0, 3, 4, 5, 6, 7, 8], prose=[1, 2])
     for one in found.versions:
-        listing.add_row(
+        listing.row(
             str(one.version),
             when(one.at),
             one.what,

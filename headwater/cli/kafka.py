@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
+from headwater.common import listings
 from headwater.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def topics(project: Project = None, env: Env = "local", as_json: AsJson = False)
     if as_json:
         print_json([asdict(topic) for topic in found])
         return
-    table = Table("topic", "partitions", "end", box=None)
+    listing = listings.Listing(["topic", "partitions", "end"], right=[1, 2], whole=[0])
     for topic in found:
-        table.add_row(topic.name, str(topic.partitions), str(topic.end))
-    Console().print(table)
+        listing.row(topic.name, str(topic.partitions), f"{topic.end:,}")
+    listings.show([listing], sys.stdout)
 
 
 @app.command("tail")

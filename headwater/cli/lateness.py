@@ -88,13 +88,13 @@ def _parts(found: Measured, by: str) -> list[RenderableType]:
 
 
 def _spreads(found: Measured, by: str) -> RenderableType:
-    listing = listings.table(
+    listing = listings.Listing(
         ["partition", "rows", "out of order", "median", "p95", "p99", "max"], right=[*range(1, 7)]
     )
     lines = [(f"{s.cluster}/{s.topic}/{s.partition}", s) for s in found.partitions]
     for name, s in [*(lines if by == "partition" else []), ("all", found.all)]:
         times = (_about(time) for time in (s.median, s.p95, s.p99, s.max))
-        listing.add_row(Text(name), f"{s.rows:,}", f"{s.out_of_order:,}", *times)
+        listing.row(Text(name), f"{s.rows:,}", f"{s.out_of_order:,}", *times)
     return listing
 
 
@@ -105,12 +105,13 @@ def _view(view: View) -> list[RenderableType]:
 
     final = "final after its end" if view.window else "final after"
     scale = "".join(f"{label:>{_NINE}}" for label in LABELS)
-    listing = listings.table(["delay", "rows too late", "complete", final, scale, ""], right=[0, 1, 2, 3])
-    listing.columns[4].no_wrap = True
+    listing = listings.Listing(
+        ["delay", "rows too late", "complete", final, scale, ""], right=[0, 1, 2, 3], whole=[4], prose=[5]
+    )
     width = _NINE * len(LABELS)
     for choice in view.choices:
         delay = durations.text(choice.delay)
-        listing.add_row(
+        listing.row(
             delay,
             f"{choice.late:,}",
             _percent(choice.completeness),

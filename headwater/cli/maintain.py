@@ -37,9 +37,8 @@ def maintain(
         "readable from",
         "held by",
     ]
-    listing = listings.table(titles, right=[1, 2, 3, 4, 5, 6])
-    listing.columns[0].no_wrap = True
+    listing = listings.Listing(titles, right=[1, 2, 3, 4, 5, 6], whole=[0], prose=[7])
     for one in done:
         numbers = (one.compacted, one.expired, one.commits, one.files, one.bytes, one.first)
-        listing.add_row(one.table, *(f"{number:,}" for number in numbers), one.held)
+        listing.row(one.table, *(f"{number:,}" for number in numbers), one.held)
     listings.show([listing], sys.stdout)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from headwater.cli.options import AsJson, Env, Project
+from headwater.cli.options import AsJson, Env, Project, Select, selected
 from headwater.cli.printing import print_json
 from headwater.common import listings
 
@@ -23,24 +24,34 @@ _EFFECTS = {
 }
 
 
-def plan(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
+def plan(
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="Tables, with all they depend on, as run takes them [all]")
+    ] = None,
+    select: Select = None,
+    project: Project = None,
+    env: Env = "local",
+    as_json: AsJson = False,
+) -> None:
     """Say what running the project as it stands would do to its tables; ends with 2 if a person is needed."""
     from headwater.planner import changes
     from headwater.project.load import load_project
 
     loaded = load_project(project, env)
-    found = changes.plan(loaded)
+    found = changes.plan(loaded, selected(tables, select))
     needed = [line for line in found if line.verdict.effect in changes.NEEDS_A_PERSON]
     if as_json:
         print_json([asdict(line) for line in found])
     else:
-        listing = listings.table(
-            ["table", "", "why", "rows to read", "bytes", "takes about"], right=[3, 4, 5]
+        listing = listings.Listing(
+            ["table", "", "why", "rows to read", "bytes", "takes about"],
+            right=[3, 4, 5],
+            whole=[0],
+            prose=[1, 2],
         )
-        listing.columns[0].no_wrap = True
         for line in found:
             said, style = _EFFECTS[line.verdict.effect]
-            listing.add_row(
+            listing.row(
                 line.table,
                 Text(said, style=style),
                 "\n".join(line.verdict.why),

@@ -10,8 +10,6 @@ from datetime import datetime
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 def print_json(value: Any) -> None:
@@ -36,6 +34,9 @@ def when(at: datetime) -> str:
 @contextmanager
 def reading(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on a terminal's standard error: rows read, rate, time left. It is told (read, to read)."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

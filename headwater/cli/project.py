@@ -36,20 +36,20 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
         return
     columns = ["table", "kind", "source", "rows", "version", "last commit"]
     odd = any(line.status != "written" for line in lines)
-    listing = listings.table([*columns, "state"] if odd else columns, right=[3, 4])
-    for at in (0, 5):
-        listing.columns[at].no_wrap = True
+    listing = listings.Listing(
+        [*columns, "state"] if odd else columns, right=[3, 4], whole=[0, 1], prose=[2, 5, 6]
+    )
     for line in lines:
         held = line.state
         numbers = (_count(held.rows), str(held.version), when(held.last_commit)) if held else ("", "", "")
         status = [Text("" if line.status == "written" else line.status, style="yellow")] if odd else []
-        listing.add_row(line.name, line.kind, line.source, *numbers, *status)
+        listing.row(line.name, line.kind, line.source, *numbers, *status)
     parts: list[RenderableType] = [listing]
     for title, found in (("alert", alerts), ("sink", sinks)):
         if found:
-            others = listings.table([title, *list(found[0])[1:]])
+            others = listings.Listing([title, *list(found[0])[1:]], whole=[0])
             for one in found:
-                others.add_row(*one.values())
+                others.row(*one.values())
             parts += ["", others]
     listings.show(parts, sys.stdout)
     print_broken(line.error for line in lines)
@@ -72,9 +72,9 @@ def describe(
     facts = Table.grid(padding=(0, 3, 0, 0))
     for name, value in _facts(found):
         facts.add_row(Text(name, style="dim"), Text(value))
-    columns = listings.table(["column", "type"])
+    columns = listings.Listing(["column", "type"], whole=[0])
     for name, kind in found.columns.items():
-        columns.add_row(Text(name), Text(kind))
+        columns.row(Text(name), Text(kind))
     title = Text.assemble((found.name, "bold"), (f"  {found.kind}", "dim"))
     comment = [Text(found.comment)] if found.comment else []
     listings.show([title, *comment, "", facts, "", columns], sys.stdout)

@@ -94,7 +94,9 @@ def _listing(rows: Sequence[dict[str, Any]], *, dated: bool = False) -> Any:
     columns = ["table", "version", "expectation", "action", "status", "found"]
     from headwater.operations.validation import results
 
-    listing = listings.table([*columns, "validated at"] if dated else columns, right=[1])
+    listing = listings.Listing(
+        [*columns, "validated at"] if dated else columns, right=[1], whole=[0], prose=[2, 3, 4, 5, 6]
+    )
     for row in rows:
         cells = [
             Text(row["table_name"]),
@@ -104,5 +106,5 @@ def _listing(rows: Sequence[dict[str, Any]], *, dated: bool = False) -> Any:
             Text(row["status"], style=_COLOURS[row["status"]]),
             Text(results.found(row)),
         ]
-        listing.add_row(*cells, *([when(row["validated_at"])] if dated else []))
+        listing.row(*cells, *([when(row["validated_at"])] if dated else []))
     return listing

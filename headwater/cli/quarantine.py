@@ -28,7 +28,12 @@ Rule = Annotated[
 
 
 @app.command("ls")
-def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
+def ls(
+    table: Annotated[str | None, typer.Argument(metavar="TABLE", help="Whose quarantine [all]")] = None,
+    project: Project = None,
+    env: Env = "local",
+    as_json: AsJson = False,
+) -> None:
     """List the quarantines: how many records are open, and which rules they fail."""
     from headwater.project.load import load_project
     from headwater.quality import quarantine
@@ -36,13 +41,16 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
 
     loaded = load_project(project, env)
     lake = Lake(loaded.conf.lake)
-    found = [quarantine.Quarantine(lake, name).summary() for name in quarantine.tables(loaded)]
+    if table is not None:
+        quarantine.check(loaded, table)
+    names = quarantine.tables(loaded) if table is None else [table]
+    found = [quarantine.Quarantine(lake, name).summary() for name in names]
     if as_json:
         print_json([asdict(summary) for summary in found])
         return
-    listing = listings.table(["table", "open", "resolved", "rule", "records", "since"], right=[1, 2, 4])
-    for at in (3, 5):
-        listing.columns[at].no_wrap = True
+    listing = listings.Listing(
+        ["table", "open", "resolved", "rule", "records", "since"], right=[1, 2, 4], whole=[0, 3], prose=[5]
+    )
     for summary in found:
         resolved = ", ".join(f"{n:,} {outcome}" for outcome, n in summary.outcomes.items()) or "0"
         first = [summary.table, f"{summary.open:,}", resolved]
@@ -50,7 +58,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
         rules = list(summary.rules.items()) or [("", 0)]
         for at, (rule, count) in enumerate(rules):
             own = first if at == 0 else ["", "", ""]
-            listing.add_row(*own, Text(rule), f"{count:,}" if rule else "", since if at == 0 else "")
+            listing.row(*own, Text(rule), f"{count:,}" if rule else "", since if at == 0 else "")
     listings.show([listing], sys.stdout)
 
 
@@ -82,13 +90,13 @@ def show(
         print_json(rows)
         return
     columns = ["record", "quarantined", "reason", *(["became"] if resolved else []), "value"]
-    listing = listings.table(columns)
+    listing = listings.Listing(columns, whole=[0], prose=[*range(1, len(columns) - 1)])
     for row in rows:
         at = f"{row['topic']} {row['partition']}:{row['offset']}"
         became_of = [_became(row["resolved"])] if resolved else []
         value = "NULL" if row["value"] is None else row["value"]
         cells = [at, when(row["quarantined_at"]), row["reason"], *became_of, value]
-        listing.add_row(*map(Text, cells))
+        listing.row(*map(Text, cells))
     listings.show([listing], sys.stdout)
 
 

@@ -74,9 +74,9 @@ def _show(done: Rebuilt, tables: list[str]) -> None:
     typer.echo(f"{done.rows:,} rows read in {done.seconds:.1f} s ({rate:,.0f} rows/s)")
     if done.differences:
         titles = ["table", "rows before", "rows after", "only before", "only after"]
-        listing = listings.table(titles, right=[1, 2, 3, 4])
+        listing = listings.Listing(titles, right=[1, 2, 3, 4], whole=[0])
         for one in done.differences:
-            listing.add_row(one.table, *(f"{n:,}" for n in (one.before, one.after, one.gone, one.new)))
+            listing.row(one.table, *(f"{n:,}" for n in (one.before, one.after, one.gone, one.new)))
         listings.show([listing], sys.stdout)
     for note in done.notes:
         typer.echo(f"not told by comparing: {note}")

@@ -76,11 +76,12 @@ def _list(found: list[Standing], as_json: bool) -> None:
     if as_json:
         print_json([asdict(one) for one in found])
         return
-    listing = listings.table(["table", "proven", "at version", "newest version", ""], right=[2, 3])
-    listing.columns[0].no_wrap = True
+    listing = listings.Listing(
+        ["table", "proven", "at version", "newest version", ""], right=[2, 3], whole=[0], prose=[1, 4]
+    )
     for one in found:
         numbers = ("" if number is None else f"{number:,}" for number in (one.proven, one.version))
-        listing.add_row(one.table, when(one.at) if one.at else "", *numbers, one.why)
+        listing.row(one.table, when(one.at) if one.at else "", *numbers, one.why)
     listings.show([listing], sys.stdout)
 
 
@@ -98,13 +99,11 @@ def _show(one: Reconciled) -> None:
         typer.echo(f"not told by comparing: {note}")
     if one.same:
         return
-    listing = listings.table(
-        ["table", "rows live", "rows computed", "only live", "only computed"], right=[1, 2, 3, 4]
+    listing = listings.Listing(
+        ["table", "rows live", "rows computed", "only live", "only computed"], right=[1, 2, 3, 4], whole=[0]
     )
     for each in one.differences:
-        listing.add_row(
-            each.table, *(f"{count:,}" for count in (each.before, each.after, each.gone, each.new))
-        )
+        listing.row(each.table, *(f"{count:,}" for count in (each.before, each.after, each.gone, each.new)))
     listings.show([listing], sys.stdout)
     for each in one.differences:
         if each.columns:

@@ -9,13 +9,14 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.options import Env, Project
+from headwater.cli.options import Env, Project, Select, selected
 
 
 def run(
     tables: Annotated[
         list[str] | None, typer.Argument(help="Tables to run, with all they depend on [all]")
     ] = None,
+    select: Select = None,
     once: Annotated[bool, typer.Option("--once", help="Drain what is there, then end")] = False,
     close: Annotated[
         bool, typer.Option("--close", help="With --once: the input has ended, so open windows are over")
@@ -51,7 +52,8 @@ def run(
         from headwater.project.load import load_project  # which takes as long
         from headwater.run.supervisor import Options, Run
 
-        running = Run(load_project(project, env), Options(tables or (), once, close, start, trigger), board)
+        options = Options(selected(tables, select), once, close, start, trigger)
+        running = Run(load_project(project, env), options, board)
         screen.watch(running.statuses)
         code = running(lambda: interrupts.ask(running.stop))
     with suppress(OSError):  # nobody reads it any more

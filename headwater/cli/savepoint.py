@@ -39,10 +39,12 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
     if as_json:
         print_json([asdict(one) for one in found])
         return
-    listing = listings.table(["savepoint", "made at", "tables", "rows", "bytes"], right=[2, 3, 4])
+    listing = listings.Listing(
+        ["savepoint", "made at", "tables", "rows", "bytes"], right=[2, 3, 4], whole=[0], prose=[1]
+    )
     for one in found:
         numbers = (f"{number:,}" for number in (len(one.tables), one.rows, one.bytes))
-        listing.add_row(one.name, when(one.created_at), *numbers)
+        listing.row(one.name, when(one.created_at), *numbers)
     listings.show([listing], sys.stdout)
 
 

@@ -39,19 +39,22 @@ def state(
     if table is None and as_json:
         print_json([asdict(one) for one in kept])
     elif table is None:
-        listing = listings.table(
-            ["table", "kept in", "keys", "bytes", "watermark", "late rows"], right=[2, 3, 5]
+        listing = listings.Listing(
+            ["table", "kept in", "keys", "bytes", "watermark", "late rows"],
+            right=[2, 3, 5],
+            whole=[0],
+            prose=[4],
         )
         for one in kept:
             watermark = when(one.watermark) if one.watermark else ""
             numbers = ("?" if one.keys is None else f"{one.keys:,}", f"{one.bytes:,}")
             late = "" if one.late is None else f"{one.late:,}"
-            listing.add_row(one.table, one.kept_in, *numbers, watermark, late)
+            listing.row(one.table, one.kept_in, *numbers, watermark, late)
         listings.show([listing], sys.stdout)
         print_broken(one.error for one in kept)
     elif not as_json:
-        places = listings.table(["partition", "reached", "last row ingested", ""])
+        places = listings.Listing(["partition", "reached", "last row ingested", ""], prose=[1, 2, 3])
         for each in (each for one in kept for each in one.partitions):
             times = [when(at) if at else "" for at in (each.reached, each.seen)]
-            places.add_row(each.name, *times, Text("idle" if each.idle else "", style="yellow"))
+            places.row(each.name, *times, Text("idle" if each.idle else "", style="yellow"))
         listings.show(["", places] if kept and kept[0].partitions else [], sys.stdout)

@@ -29,10 +29,11 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
         return
     titles = ["table", "written by", "rows behind", "newest record", "last commit", "watermark", "keeps"]
     rare = {title: name for title, name in _RARE.items() if any(getattr(one, name) for one in found)}
-    listing = listings.table([*titles, *rare], right=[2, *range(6, 7 + len(rare))])
-    listing.columns[0].no_wrap = True
+    listing = listings.Listing(
+        [*titles, *rare], right=[2, *range(6, 7 + len(rare))], whole=[0], prose=[1, 3, 4, 5]
+    )
     for one in found:
-        listing.add_row(
+        listing.row(
             one.table,
             f"process {one.writer}" if one.writer else "",
             _behind(one),

@@ -31,12 +31,11 @@ def verify(
         print_json([asdict(one) for one in found])
     else:
         titles = ["table", "files", "bytes", "rows", "without checksum", "seconds", "damaged"]
-        listing = listings.table(titles, right=[1, 2, 3, 4, 5, 6])
-        listing.columns[0].no_wrap = True
+        listing = listings.Listing(titles, right=[1, 2, 3, 4, 5, 6], whole=[0])
         for one in found:
             rows = "" if one.rows is None else f"{one.rows:,}"
             unknown, damaged = (f"{number:,}" if number else "" for number in (one.unknown, len(one.damages)))
-            listing.add_row(
+            listing.row(
                 one.table, f"{one.files:,}", f"{one.bytes:,}", rows, unknown, f"{one.seconds:,.2f}", damaged
             )
         listings.show([listing], sys.stdout)

@@ -21,6 +21,8 @@ CODE = 130  # as of a process that SIGINT has ended
 GRACE = 5.0  # seconds that a command gets to put its things in order
 TWICE = 1.0  # seconds within which a second signal is the first: `timeout` sends it to the group, too
 _stops: list[Callable[[], object]] = []
+_cancelled: list[object] = []  # what is running that SIGINT cancels
+_wakeup = -1
 _seen = threading.Event()
 _unsaid = threading.Lock()
 
@@ -31,6 +33,8 @@ def watch() -> None:
     sys.unraisablehook = _unraisable
     heard, says = os.pipe()
     os.set_blocking(says, False)
+    global _wakeup
+    _wakeup = says
     signal.set_wakeup_fd(says, warn_on_full_buffer=False)
     threading.Thread(target=_listen, args=(heard,), name="interrupts", daemon=True).start()
 
@@ -79,23 +83,48 @@ def stopping(stop: Callable[[], object]) -> Iterator[None]:
         _stops.remove(stop)
 
 
+@contextmanager
+def cancelling() -> Iterator[None]:
+    """Let SIGINT end what runs in here, by what `stopping` has and KeyboardInterrupt, and not the process."""
+    before, token = signal.signal(signal.SIGINT, _cancel), object()
+    if _wakeup >= 0:
+        signal.set_wakeup_fd(_wakeup, warn_on_full_buffer=False)  # an event loop may have taken it
+    _cancelled.append(token)
+    try:
+        yield
+    finally:
+        _cancelled.remove(token)
+        signal.signal(signal.SIGINT, before)
+
+
+def _cancel(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     _seen.set()  # before a library says in words of its own that it was interrupted
     raise KeyboardInterrupt
 
 
 def _listen(heard: int) -> None:
-    while not (_is_interrupt(heard) and signal.getsignal(signal.SIGINT) is _interrupt):
-        pass
+    while not (interrupted := _is_interrupt(heard)) or signal.getsignal(signal.SIGINT) is not _interrupt:
+        for running in list(_cancelled) if interrupted else ():
+            while running in _cancelled:
+                _stop()
+                time.sleep(0.05)
     _seen.set()
     first = time.monotonic()
     while (since := time.monotonic() - first) < GRACE:
-        for stop in list(_stops):
-            with suppress(Exception):  # what it would stop has just ended
-                stop()
+        _stop()
         if select.select([heard], [], [], 0.1)[0] and _is_interrupt(heard) and since > TWICE:
             break
     leave()
+
+
+def _stop() -> None:
+    for stop in list(_stops):
+        with suppress(Exception):  # what it would stop has just ended
+            stop()
 
 
 def _is_interrupt(heard: int) -> bool:

@@ -1,16 +1,17 @@
-"""The graph of a project, checked before anything runs."""
+"""The graph of a project, checked before anything runs: all that is wrong with it is collected."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from headwater.common.durations import interval
 from headwater.errors import ConfError, ProjectError
+from headwater.errors.several import Collected
 from headwater.project.bucket import SCHEME, bucket_of
 from headwater.project.definitions import (
     Alert,
@@ -29,32 +30,134 @@ if TYPE_CHECKING:
     from headwater.project.reference import Reference
 
 
-def check_names(declared: Iterable[Declaration]) -> None:
-    """Every name is declared once, and that of a table can be a folder's.
+class Checks:
+    """Checks that collect all that is wrong.
 
-    Raises:
-        ProjectError: two files, or two places of one, declare the same name; or it has other characters.
+    Args:
+        wrong: where it is collected.
+        unread: layers of which a file can't be read: a table of theirs that is missing is not said to be.
     """
-    seen: dict[str, Declaration] = {}
-    for declaration in declared:
-        if not isinstance(declaration, Sink) and not re.fullmatch(r"\w+\.\w+", declaration.name):
-            raise ProjectError(
-                f"{declaration.file}: '{declaration.name}' has other characters than letters, digits and _",
-                code="TABLE_NAME_INVALID",
-                table=declaration.name,
-                file=declaration.file,
-                hint="name it <layer>.<name>",
-            )
-        if declaration.name in seen:
-            first = seen[declaration.name].file
-            raise ProjectError(
-                f"{declaration.where} is also declared in {first}",
-                code="NAME_TWICE",
-                table=declaration.name,
-                file=declaration.file,
-                hint="rename one",
-            )
-        seen[declaration.name] = declaration
+
+    def __init__(self, wrong: Collected, unread: Collection[str]) -> None:
+        self._wrong, self._unread = wrong, unread
+
+    def names(self, declared: Iterable[Declaration]) -> None:
+        """Every name is declared once, and that of a table can be a folder's."""
+        seen: dict[str, Declaration] = {}
+        for declaration in declared:
+            with self._wrong.each():
+                _check_name(declaration, seen)
+            seen.setdefault(declaration.name, declaration)
+
+    def graph(
+        self,
+        raw: Mapping[str, Topic | Files],
+        tables: Mapping[str, Table],
+        alerts: Mapping[str, Alert],
+        sinks: Mapping[str, Sink],
+        references: Mapping[str, Reference],
+    ) -> list[str]:
+        """The tables' names, each after those it reads: all are known, and flows can read them."""
+        for bronze in raw.values():
+            with self._wrong.each():
+                _check_intervals(bronze)
+                if isinstance(bronze, Files):
+                    _check_files(bronze)
+        known = [*raw, *tables, *references]
+        for table in tables.values():
+            with self._wrong.each():
+                _check_properties(table)
+            for source in table.sources:
+                self._known(table, source, known)
+            if all(source in known for source in table.sources):
+                for flow in table.flows or (table,):
+                    with self._wrong.each():
+                        _check_streams(flow, raw, references)
+        topics = [name for name, found in raw.items() if isinstance(found, Topic)]
+        for alert in alerts.values():
+            self._known(alert, alert.source, topics)
+        for sink in sinks.values():
+            self._known(sink, sink.table, list(tables))
+            with self._wrong.each():
+                _check_sink(sink)
+        with self._wrong.each():
+            return _ordered(tables)
+        return []
+
+    def buckets(self, files: Mapping[str, Files], known: Sequence[str], conf: Path) -> None:
+        """Every bucket that files come from is one of the environment."""
+        for bronze in files.values():
+            name, where = bucket_of(bronze.pattern), bronze.where
+            if name is not None and name not in known:
+                error = ProjectError(
+                    f"{where} takes files of the bucket '{name}', of which the environment says nothing",
+                    code="UNKNOWN_BUCKET",
+                    where=where,
+                    hint=f"add it under 's3' in {conf}; {_hint(name, [*known])}",
+                )
+                self._wrong.add(error)
+
+    def connections(self, sinks: Mapping[str, Sink], known: Mapping[str, list[str]], conf: Path) -> None:
+        """Every connection that a sink names is one of the environment: {store → names}."""
+        for sink in sinks.values():
+            if isinstance(sink, StoreSink) and sink.connection not in known[sink.store]:
+                near = _hint(sink.connection, known[sink.store])
+                error = ProjectError(
+                    f"{sink.file}: {sink.table} is kept in '{sink.connection}', which is no connection",
+                    code="UNKNOWN_CONNECTION",
+                    where=sink.where,
+                    hint=f"add it under '{sink.store}' in {conf}; {near}",
+                )
+                self._wrong.add(error)
+
+    def suites(self, suites: Mapping[str, Suite], tables: list[str]) -> None:
+        """Every suite is of a table."""
+        for suite in suites.values():
+            if suite.table not in tables and not self._may_be(suite.table):
+                error = ProjectError(
+                    f"{suite.file}: no table '{suite.table}'",
+                    code="SUITE_WITHOUT_TABLE",
+                    table=suite.table,
+                    file=suite.file,
+                    hint=_hint(suite.table, tables),
+                )
+                self._wrong.add(error)
+
+    def _known(self, declaration: Declaration, source: str, known: list[str]) -> None:
+        if source in known or self._may_be(source):
+            return
+        error = ProjectError(
+            f"{declaration.where} reads '{source}', which is unknown",
+            code="UNKNOWN_SOURCE",
+            table=declaration.name,
+            file=declaration.file,
+            hint=_hint(source, known),
+        )
+        self._wrong.add(error)
+
+    def _may_be(self, table: str) -> bool:
+        """Whether a file that can't be read may declare a table."""
+        return table.partition(".")[0] in self._unread
+
+
+def _check_name(declaration: Declaration, seen: Mapping[str, Declaration]) -> None:
+    if not isinstance(declaration, Sink) and not re.fullmatch(r"\w+\.\w+", declaration.name):
+        raise ProjectError(
+            f"{declaration.file}: '{declaration.name}' has other characters than letters, digits and _",
+            code="TABLE_NAME_INVALID",
+            table=declaration.name,
+            file=declaration.file,
+            hint="name it <layer>.<name>",
+        )
+    if declaration.name in seen:
+        first = seen[declaration.name].file
+        raise ProjectError(
+            f"{declaration.where} is also declared in {first}",
+            code="NAME_TWICE",
+            table=declaration.name,
+            file=declaration.file,
+            hint="rename one",
+        )
 
 
 def _check_intervals(definition: Topic | Files | Table) -> None:
@@ -68,54 +171,35 @@ def _check_intervals(definition: Topic | Files | Table) -> None:
         ) from None
 
 
-def check(
-    raw: Mapping[str, Topic | Files],
-    tables: Mapping[str, Table],
-    alerts: Mapping[str, Alert],
-    sinks: Mapping[str, Sink],
-    references: Mapping[str, Reference],
-) -> list[str]:
-    """The tables' names, each after those it reads.
+def _check_properties(table: Table) -> None:
+    _check_intervals(table)
+    if table.on_error not in ("bisect", "stop"):
+        raise ProjectError(
+            f"{table.where}: on_error = '{table.on_error}'",
+            code="PROPERTY_INVALID",
+            where=table.where,
+            hint="known: bisect, stop",
+        )
+    if table.emit not in get_args(Emit):
+        raise ProjectError(
+            f"{table.where}: emit = '{table.emit}'",
+            code="PROPERTY_INVALID",
+            where=table.where,
+            hint=f"known: {', '.join(get_args(Emit))}",
+        )
 
-    Raises:
-        ProjectError: an unknown source, a cycle, or sources that no flow can read; with file and fix.
-    """
-    flows = [*raw, *tables]
-    for bronze in raw.values():
-        _check_intervals(bronze)
-        if isinstance(bronze, Files):
-            _check_files(bronze)
-    for table in tables.values():
-        _check_intervals(table)
-        if table.on_error not in ("bisect", "stop"):
-            raise ProjectError(
-                f"{table.where}: on_error = '{table.on_error}'",
-                code="PROPERTY_INVALID",
-                where=table.where,
-                hint="known: bisect, stop",
-            )
-        if table.emit not in get_args(Emit):
-            raise ProjectError(
-                f"{table.where}: emit = '{table.emit}'",
-                code="PROPERTY_INVALID",
-                where=table.where,
-                hint=f"known: {', '.join(get_args(Emit))}",
-            )
-        for source in table.sources:
-            _known(table, source, [*flows, *references])
-        for flow in table.flows or (table,):
-            _check_streams(flow, raw, references)
-    for alert in alerts.values():
-        _known(alert, alert.source, [name for name, found in raw.items() if isinstance(found, Topic)])
-    for sink in sinks.values():
-        _known(sink, sink.table, list(tables))
-        if sink.on not in get_args(Emit):
-            raise ProjectError(
-                f"{sink.where}: on = '{sink.on}'",
-                code="PROPERTY_INVALID",
-                where=sink.where,
-                hint=f"known: {', '.join(get_args(Emit))}",
-            )
+
+def _check_sink(sink: Sink) -> None:
+    if sink.on not in get_args(Emit):
+        raise ProjectError(
+            f"{sink.where}: on = '{sink.on}'",
+            code="PROPERTY_INVALID",
+            where=sink.where,
+            hint=f"known: {', '.join(get_args(Emit))}",
+        )
+
+
+def _ordered(tables: Mapping[str, Table]) -> list[str]:
     try:
         order = TopologicalSorter({n: t.sources for n, t in tables.items()}).static_order()
         return [name for name in order if name in tables]
@@ -208,68 +292,6 @@ def _check_files(bronze: Files) -> None:
             code="FILES_PATTERN_INVALID",
             where=bronze.where,
         )
-
-
-def check_buckets(files: Mapping[str, Files], known: Sequence[str], conf: Path) -> None:
-    """Every bucket that files come from is one of the environment.
-
-    Raises:
-        ProjectError: one is not.
-    """
-    for bronze in files.values():
-        name = bucket_of(bronze.pattern)
-        if name is not None and name not in known:
-            raise ProjectError(
-                f"{bronze.where} takes files of the bucket '{name}', of which the environment says nothing",
-                code="UNKNOWN_BUCKET",
-                where=bronze.where,
-                hint=f"add it under 's3' in {conf}; {_hint(name, [*known])}",
-            )
-
-
-def check_connections(sinks: Mapping[str, Sink], known: Mapping[str, list[str]], conf: Path) -> None:
-    """Every connection that a sink names is one of the environment: {store → names}.
-
-    Raises:
-        ProjectError: one is not.
-    """
-    for sink in sinks.values():
-        if isinstance(sink, StoreSink) and sink.connection not in known[sink.store]:
-            raise ProjectError(
-                f"{sink.file}: {sink.table} is kept in '{sink.connection}', which is no connection",
-                code="UNKNOWN_CONNECTION",
-                where=sink.where,
-                hint=f"add it under '{sink.store}' in {conf}; {_hint(sink.connection, known[sink.store])}",
-            )
-
-
-def check_suites(suites: Mapping[str, Suite], tables: list[str]) -> None:
-    """Every suite is of a table.
-
-    Raises:
-        ProjectError: one is of a table that is not declared.
-    """
-    for suite in suites.values():
-        if suite.table not in tables:
-            raise ProjectError(
-                f"{suite.file}: no table '{suite.table}'",
-                code="SUITE_WITHOUT_TABLE",
-                table=suite.table,
-                file=suite.file,
-                hint=f"{_hint(suite.table, tables)}",
-            )
-
-
-def _known(declaration: Declaration, source: str, known: list[str]) -> None:
-    if source in known:
-        return
-    raise ProjectError(
-        f"{declaration.where} reads '{source}', which is unknown",
-        code="UNKNOWN_SOURCE",
-        table=declaration.name,
-        file=declaration.file,
-        hint=f"{_hint(source, known)}",
-    )
 
 
 def _hint(name: str, known: list[str]) -> str:

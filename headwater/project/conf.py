@@ -19,10 +19,12 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from headwater.common import durations
 from headwater.errors import ConfError
-from headwater.project import secrets, yaml_file
+from headwater.errors.several import Collected
+from headwater.project import keys, secrets, yaml_file
 from headwater.storage.names import FILES_CLUSTER
 
 KafkaOptions = dict[str, str | int | bool]
@@ -253,17 +255,28 @@ def load(project: Path, env: str) -> Conf:
             file=path,
             hint=f"known: {', '.join(known) or 'none'}; use --env",
         )
-    raw = yaml_file.read(path)
+    raw = keys.nested(yaml_file.read(path), path)
     secrets.refuse_values(raw, path)
     try:
         conf = Conf.model_validate(secrets.resolve(raw, path))
     except ValidationError as e:
-        raise ConfError(f"{path}: {_first_problem(e)}", code="CONF_INVALID", file=path) from None
+        wrong = Collected()
+        wrong.add(*(ConfError(f"{path}: {said}", code="CONF_INVALID", file=path) for said in _problems(e)))
+        wrong.check()
+        raise
     return conf.model_copy(update={"lake": (project / conf.lake).resolve()})
 
 
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors()[0]
+def _problems(error: ValidationError) -> list[str]:
+    """What is wrong, a line for each key; of a key that may be of several kinds, by the first of these."""
+    by_key = {
+        problem["loc"][: 1 if problem["loc"][0] == "kafka" else 2]: problem
+        for problem in error.errors()[::-1]
+    }
+    return [_said(problem) for problem in reversed(by_key.values())]
+
+
+def _said(problem: ErrorDetails) -> str:
     key = ".".join(str(part) for part in problem["loc"] if part != OpenSearchOptions.__name__)
     if problem["type"] == "extra_forbidden":
         section = key.partition(".")[0] if "." in key else ""

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import linecache
-import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from types import ModuleType
-
-from pyspark import cloudpickle
 
 from headwater.common import database
 from headwater.errors import ProjectError
-from headwater.project import checks, sql
+from headwater.errors.several import Collected
+from headwater.project import checks, modules, sql
 from headwater.project import conf as configuration
 from headwater.project.conf import Conf
 from headwater.project.definitions import (
@@ -30,7 +25,8 @@ from headwater.project.definitions import (
 )
 from headwater.project.paths import find_project, make_private
 from headwater.project.reference import Clock, Reference, find_references
-from headwater.project.suite import Suite, find_suites, of_whole_table
+from headwater.project.suite import Suite, of_whole_table
+from headwater.project.suite import read as read_suite
 from headwater.runtime import jvm
 from headwater.storage.file_system import refuse_remote
 
@@ -105,7 +101,7 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     """The project that holds the folder `root` (default: the current one), its graph checked.
 
     Raises:
-        ProjectError, ConfError: one line with file, table and fix.
+        ProjectError, ConfError: one line with file, table and fix; of several errors, `SeveralErrors`.
     """
     root = find_project(root)
     conf = configuration.load(root, env)
@@ -113,28 +109,41 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     make_private(root)
     jvm.size(conf.memory)
     database.limit(database.Limits(conf.lake, conf.duckdb.memory, conf.duckdb.disk, conf.cores))
-    declared = [d for layer in LAYERS for path in _files(root / layer) for d in _declarations(path, layer)]
-    _ship(root)
+    wrong, declared, unread = Collected(), list[Declaration](), set[str]()
+    for layer in LAYERS:
+        for path in _files(root / layer):
+            with wrong.each(partial(unread.add, layer)):
+                declared += _declarations(path, layer)
+    modules.ship(root)
     references = {reference.name: reference for reference in [*find_references(root), Clock()]}
-    checks.check_names(declared)
+    check = checks.Checks(wrong, unread)
+    check.names(declared)
     tables = {d.name: d for d in declared if isinstance(d, Table)}
     topics = {d.name: d for d in declared if isinstance(d, Topic)}
     files = {d.name: d for d in declared if isinstance(d, Files)}
     alerts = {d.name: d for d in declared if isinstance(d, Alert)}
     sinks = {d.name: d for d in declared if isinstance(d, Sink)}
-    tables = _fed(tables)
+    tables = _fed(tables, wrong)
     finals = _finals(tables, sinks)
     tables |= finals
     sinks = {name: _of_finals(sink, finals) for name, sink in sinks.items()}
-    order = checks.check({**topics, **files}, tables, alerts, sinks, references)
+    order = check.graph({**topics, **files}, tables, alerts, sinks, references)
     known = {"postgres": list(conf.postgres), "opensearch": list(conf.opensearch)}
-    checks.check_connections(sinks, known, root / "conf" / f"{env}.yaml")
-    checks.check_buckets(files, list(conf.s3), root / "conf" / f"{env}.yaml")
+    check.connections(sinks, known, root / "conf" / f"{env}.yaml")
+    check.buckets(files, list(conf.s3), root / "conf" / f"{env}.yaml")
     sinks = {name: sink for name, sink in sinks.items() if not _is_off(sink, conf)}
+    suites: dict[str, Suite] = {}
+    for path in sorted((root / "quality").glob("*.json")):
+        with wrong.each():
+            suite = read_suite(path)
+            suites[suite.table] = suite
+    check.suites(suites, [*topics, *files, *tables])
+    for name in [*topics, *files]:
+        if name in suites:
+            with wrong.each():
+                suites[name] = of_whole_table(suites[name])
+    wrong.check()
     ordered = {name: tables[name] for name in order}
-    suites = {suite.table: suite for suite in find_suites(root)}
-    checks.check_suites(suites, [*topics, *files, *ordered])
-    suites |= {name: of_whole_table(suites[name]) for name in [*topics, *files] if name in suites}
     digest = _digest(root)
     return Project(root, env, conf, topics, ordered, alerts, sinks, references, suites, digest, files)
 
@@ -167,46 +176,49 @@ def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
         yield from (_named(sink, path) for sink in table.sinks)
         return
     seen: set[int] = set()
-    for variable, value in vars(_module(path)).items():
+    module = modules.load(path)
+    for variable, value in vars(module).items():
         if not isinstance(value, Declaration) or id(value) in seen:
             continue
         seen.add(id(value))
         if isinstance(value, Sink):
             yield _named(value, path)
         else:
-            doc = value.comment or (sys.modules[_module_name(path)].__doc__ or "").strip()
+            doc = value.comment or (module.__doc__ or "").strip()
             yield replace(value, name=f"{layer}.{variable}", file=path, comment=doc)
 
 
-def _fed(tables: dict[str, Table]) -> dict[str, Table]:
+def _fed(tables: dict[str, Table], wrong: Collected) -> dict[str, Table]:
     """The tables, those that several flows feed with these.
 
-    Raises:
-        ProjectError: a flow into a table that is none of these, or such a table without flows.
+    What is wrong is collected: a flow into a table that is none of these, and such a table without flows.
     """
     flows = [table for table in tables.values() if table.into]
     found = {name: table for name, table in tables.items() if not table.into}
     for flow in flows:
         target = found.get(flow.into or "")
         if target is None or target.declared:
-            raise ProjectError(
+            error = ProjectError(
                 f"{flow.where} inserts into {flow.into}, which is no table for flows",
                 code="FLOW_WITHOUT_TABLE",
                 table=flow.into,
                 file=flow.file,
                 hint=f"declare it: CREATE STREAMING TABLE {flow.into}",
             )
+            wrong.add(error)
+            continue
         own = replace(flow, limits=target.limits, keys=target.keys)
         sources = tuple(dict.fromkeys([*target.sources, *flow.sources]))
         found[target.name] = replace(target, flows=(*target.flows, own), sources=sources)
     for table in found.values():
         if not table.declared and not table.flows:
-            raise ProjectError(
+            error = ProjectError(
                 f"{table.file}: nothing feeds {table.name}",
                 code="TABLE_NOT_FED",
                 where=table.where,
                 hint=f"write AS SELECT …, or CREATE FLOW … AS INSERT INTO {table.name} BY NAME SELECT …",
             )
+            wrong.add(error)
     return found
 
 
@@ -238,40 +250,3 @@ def _of_finals(sink: Sink, finals: dict[str, Table]) -> Sink:
 
 def _named(sink: Sink, file: Path) -> Sink:
     return replace(sink, name=f"{sink.table}->{sink.target.removeprefix('kafka:')}", file=file)
-
-
-def _module_name(path: Path) -> str:
-    return f"headwater_project_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
-
-
-def _ship(root: Path) -> None:
-    """Have functions of the project's modules sent to Spark's workers whole: these can't import them."""
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None) or ""
-        ours = name.partition(".")[0] == "headwater" or "site-packages" in file
-        if file.startswith(f"{root}{os.sep}") and not ours and module.__name__ == name:
-            cloudpickle.register_pickle_by_value(module)
-
-
-def _pin(file: str) -> None:
-    """Have `inspect.getsource` say what is loaded now, whatever becomes of the file from here on."""
-    linecache.cache.pop(file, None)
-    lines = linecache.getlines(file)
-    linecache.cache[file] = (len(lines), None, lines, file)  # without a time: never read again
-
-
-def _module(path: Path) -> ModuleType:
-    name = _module_name(path)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    _pin(str(spec.origin))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as e:
-        line = next((f":{e.lineno}" for _ in "1" if isinstance(e, SyntaxError)), "")
-        raise ProjectError(
-            f"{path}{line}: {type(e).__name__}: {e}", code="MODULE_FAILED", file=path, hint="mend the file"
-        ) from e
-    return module

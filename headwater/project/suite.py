@@ -54,15 +54,6 @@ class _File(BaseModel):
     id: str | None = None
 
 
-def find_suites(project: Path) -> list[Suite]:
-    """The project's suites, by the names of their files.
-
-    Raises:
-        ProjectError: a file is no suite; it names the file and the expectation.
-    """
-    return [read(path) for path in sorted((project / "quality").glob("*.json"))]
-
-
 def read(file: Path) -> Suite:
     """The suite in a file.
 

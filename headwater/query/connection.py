@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from headwater.query import on_duckdb
+from headwater.query import on_duckdb, statements
 from headwater.query.sources import Sources
 
 # What of DuckDB's connection gives the rows of the last query.
@@ -16,8 +16,8 @@ _GIVES |= {"fetchone", "pl", "to_arrow_reader", "to_arrow_table"}
 class Connection:
     """A locked DuckDB with a view for every table of the lake, and every reference table.
 
-    It takes one SELECT at a time, whose rows are then fetched as from DuckDB's own connection: `fetchall`,
-    `fetchone`, `df`, `pl`, `to_arrow_table` and others.
+    It takes one SELECT, DESCRIBE, SUMMARIZE or EXPLAIN at a time, whose rows are then fetched as from
+    DuckDB's own connection: `fetchall`, `fetchone`, `df`, `pl`, `to_arrow_table` and others.
 
     Args:
         sources: the tables.
@@ -34,7 +34,7 @@ class Connection:
             QueryError: it is no SELECT, or reaches for something else than tables of the lake.
             duckdb.Error: DuckDB can't do it.
         """
-        statement, _ = on_duckdb.checked(self._connection, self._sources, sql)
+        statement, _ = statements.checked(self._connection, self._sources, sql)
         self._connection.execute(statement, parameters)
         return self
 

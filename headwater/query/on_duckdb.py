@@ -2,15 +2,12 @@
 
 The order matters (https://duckdb.org/docs/stable/operations_manual/securing_duckdb/overview): load the
 extension, name the folders, shut the rest out, set the limits, and lock all of that. What the lock would
-let through, a COPY into the lake, is no SELECT: only statements that DuckDB's own parser calls so are run.
-Nor does it hold the Delta extension, which opens addresses by itself: a query calls no table function but
-those that reach nothing.
+let through, `headwater.query.statements` refuses.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -24,13 +21,9 @@ from headwater.query import params as parameters
 from headwater.query import past
 from headwater.query.result import Result
 from headwater.query.sources import Source, Sources
+from headwater.query.statements import checked, literal, reason
 from headwater.storage import checksums
 from headwater.storage.names import PARTIAL
-
-# Table functions that make rows of what they are given, or tell what is in this DuckDB.
-_FUNCTIONS = {"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"}
-_FUNCTIONS |= {"pragma_table_info", "pragma_version", "duckdb_columns", "duckdb_functions", "duckdb_schemas"}
-_FUNCTIONS |= {"duckdb_settings", "duckdb_tables", "duckdb_types", "duckdb_views"}
 
 _checked = False  # whether the signature of the Delta extension was checked in this process
 
@@ -81,27 +74,9 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
                 if table.is_delta:
                     checksums.check(table.path, versions.get(table.name))
             raise QueryError(reason(e), code="QUERY_FAILED") from None
+        if statement.type == duckdb.StatementType.EXPLAIN:
+            return Result(("plan",), [(line,) for _, plan in rows for line in str(plan).splitlines()])
         return Result(tuple(str(column[0]) for column in connection.description or ()), rows)
-
-
-def checked(
-    connection: duckdb.DuckDBPyConnection, sources: Sources, sql: str
-) -> tuple[duckdb.Statement, list[Source]]:
-    """The one SELECT that `sql` is, and the tables that it names.
-
-    Raises:
-        QueryError: it is none, or reaches for something else than tables of the lake.
-    """
-    statement = _one_statement(connection, sql)
-    tree = _tree(connection, sql)
-    calls = [node["function"] for node in _objects(tree) if node.get("type") == "TABLE_FUNCTION"]
-    if refused := sorted({call["function_name"] for call in calls} - _FUNCTIONS):
-        raise QueryError(
-            f"queries read tables of the lake: {', '.join(refused)} is refused",
-            code="TABLE_FUNCTION_REFUSED",
-            hint="name the table, as in gold.x; bring other data into the lake as a reference table",
-        )
-    return statement, sources.named(_tables(connection, tree))
 
 
 def reader() -> duckdb.DuckDBPyConnection:
@@ -117,7 +92,7 @@ def reader() -> duckdb.DuckDBPyConnection:
         autoinstall_known_extensions="false",
         allow_unsigned_extensions=_checked,
     )
-    connection.execute(f"LOAD {_literal(_extension())}")
+    connection.execute(f"LOAD {literal(_extension())}")
     _checked = True
     connection.execute("SET TimeZone = 'UTC'")
     return connection
@@ -125,7 +100,7 @@ def reader() -> duckdb.DuckDBPyConnection:
 
 def _locked(sources: Sources) -> duckdb.DuckDBPyConnection:
     connection = reader()
-    folders = ", ".join(_literal(folder) for folder in (sources.conf.lake, sources.reference_folder))
+    folders = ", ".join(literal(folder) for folder in (sources.conf.lake, sources.reference_folder))
     for statement in (
         f"SET allowed_directories = [{folders}]",
         "SET enable_external_access = false",
@@ -157,19 +132,19 @@ def _make_views(
         except CommitError as e:
             if alone:
                 raise
-            rows = f"SELECT error({_literal(e)}) AS broken"
+            rows = f"SELECT error({literal(e)}) AS broken"
         connection.execute(f"CREATE VIEW {schema}.{name} AS {rows}")
 
 
 def _select(table: Source, version: int | None) -> str:
     if not table.is_delta:
         columns = {f.name: _type(table, f.name, f.dataType) for f in table.csv_columns()}
-        struct = ", ".join(f"{_literal(name)}: {_literal(kind)}" for name, kind in columns.items())
+        struct = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in columns.items())
         options = f"header = true, auto_detect = false, delim = ',', quote = '\"', columns = {{{struct}}}"
-        return f"SELECT * FROM read_csv({_literal(table.path)}, {options})"
+        return f"SELECT * FROM read_csv({literal(table.path)}, {options})"
     which = "" if version is None else f", version => {version}"
     columns_ = f"* EXCLUDE ({PARTIAL})" if table.has_partial(version) else "*"
-    return f"SELECT {columns_} FROM delta_scan({_literal(table.path)}{which})"
+    return f"SELECT {columns_} FROM delta_scan({literal(table.path)}{which})"
 
 
 def _type(table: Source, column: str, kind: DataType) -> str:
@@ -185,78 +160,6 @@ def _type(table: Source, column: str, kind: DataType) -> str:
             hint="use Spark",
         )
     return _TYPES[name]
-
-
-def _one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
-    try:
-        statements = connection.extract_statements(sql)
-    except duckdb.Error as e:
-        raise QueryError(reason(e), code="QUERY_FAILED") from None
-    if len(statements) != 1:
-        count = len(statements) or "none"
-        raise QueryError(
-            f"a query is one SELECT statement, and this has {count}",
-            code="QUERY_NOT_ONE_SELECT",
-            hint="write one",
-        )
-    kind = statements[0].type
-    if kind != duckdb.StatementType.SELECT:
-        raise QueryError(
-            f"queries only read: {kind.name} is refused", code="QUERY_NOT_ONE_SELECT", hint="write a SELECT"
-        )
-    return statements[0]
-
-
-def _tree(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
-    """The query as DuckDB's parser sees it. PRAGMA and CALL pass as SELECT statements, but have no tree."""
-    row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
-    assert row is not None
-    tree = json.loads(row[0])
-    if tree["error"]:
-        raise QueryError(
-            "queries only read: this is no SELECT", code="QUERY_NOT_ONE_SELECT", hint="write one"
-        )
-    return tree
-
-
-def _tables(connection: duckdb.DuckDBPyConnection, tree: Any) -> Iterator[str]:
-    """The names of tables in a parsed statement: not those of its WITH clauses, nor of DuckDB's own views."""
-    own = connection.execute("SELECT schema_name, view_name FROM duckdb_views() WHERE internal").fetchall()
-    schemas, names = {schema for schema, _ in own} - {"main"}, {name for _, name in own}
-    nodes = list(_objects(tree))
-    ctes = {entry["key"] for node in nodes for entry in (node.get("cte_map") or {}).get("map", ())}
-    for node in nodes:
-        if node.get("type") != "BASE_TABLE" or node.get("schema_name") in schemas:
-            continue
-        name = node["table_name"]
-        if node.get("schema_name"):
-            yield f"{node['schema_name']}.{name}"
-        elif name not in ctes and name not in names:
-            yield name
-
-
-def _objects(tree: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(tree, dict):
-        yield tree
-    children: Sequence[Any] = (
-        list(tree.values()) if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
-    )
-    for child in children:
-        yield from _objects(child)
-
-
-def reason(error: duckdb.Error) -> str:
-    """DuckDB's message in one line, without its drawing of the place, and what to do."""
-    text = " ".join(str(error).split("\n\nLINE ")[0].split())
-    if isinstance(error, duckdb.PermissionException):
-        return f"{text}; a query reads the tables of the lake and nothing else: name them, as in gold.x"
-    if isinstance(error, duckdb.OutOfMemoryException):
-        return f"{text}; select fewer rows or columns, or use --engine spark"
-    return text
-
-
-def _literal(value: object) -> str:
-    return "'" + str(value).replace("'", "''") + "'"
 
 
 def identifier(name: str) -> str:

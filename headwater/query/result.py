@@ -10,9 +10,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal, TextIO
 
-from rich.console import RenderableType
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from headwater.common import listings
@@ -21,7 +18,6 @@ from headwater.common.values import iso, plain
 Format = Literal["table", "json", "csv"]
 
 SHOWN = 1_000  # rows of a printed table; json and csv have all
-RECORDS = 20  # rows at most that are printed one below the other where the table is too wide
 
 
 @dataclass(frozen=True)
@@ -32,43 +28,43 @@ class Result:
     rows: list[tuple[Any, ...]]
 
 
-def write(result: Result, form: Format, out: TextIO) -> None:
+def write(result: Result, form: Format, out: TextIO, *, seconds: float | None = None) -> None:
     """Write the result.
 
-    `table`: NULL dim, numbers to the right, times in UTC, binary as text where it is UTF-8.
+    `table`: NULL dim, numbers to the right, times in UTC, binary as text where it is UTF-8, each
+    value in one line; a terminal that is too narrow cuts long ones, see `headwater.common.listings`.
     `json`: one array of objects; timestamps in ISO 8601 with Z, NaN and ±Infinity as the strings "NaN",
     "Infinity", "-Infinity" (as Spark writes them), decimals as strings (exact), binary in base64,
     intervals in seconds. `csv`: the same values with a header, NULL empty, nested values as JSON.
+
+    Args:
+        result: what is written.
+        form: how.
+        out: where.
+        seconds: that it took, told below a table; None: not told.
     """
-    {"table": _table, "json": _json, "csv": _csv}[form](result, out)
+    if form == "table":
+        _table(result, out, "" if seconds is None else f", {seconds:,.2f} s")
+    else:
+        {"json": _json, "csv": _csv}[form](result, out)
 
 
-def _table(result: Result, out: TextIO) -> None:
+def _table(result: Result, out: TextIO, took: str) -> None:
     shown, count = result.rows[:SHOWN], len(result.rows)
     right = [
         at
         for at in range(len(result.columns))
         if shown and all(row[at] is None or _is_number(row[at]) for row in shown)
     ]
-    table = listings.table([escape(name) for name in result.columns], right=right)
+    table = listings.Listing(result.columns, right=right)
     for row in shown:
-        table.add_row(*(_cell(value) for value in row))
-    end = f"{count:,} row{'' if count == 1 else 's'}"
+        table.row(*(_cell(value) for value in row))
+    end = f"{count:,} row{'' if count == 1 else 's'}{took}"
     if count > SHOWN:
         end = f"{SHOWN:,} of {end}; add LIMIT, or --format csv for all"
-    parts = [table] if len(shown) > RECORDS or listings.fits(table, out) else _records(result)
-    listings.show([*parts, Text(end, style="dim")], out)
-
-
-def _records(result: Result) -> list[RenderableType]:
-    """Each row by itself, a line for each column: for a few wide rows."""
-    parts: list[RenderableType] = []
-    for row in result.rows:
-        record = Table.grid(padding=(0, 3, 0, 0))
-        for name, value in zip(result.columns, row, strict=True):
-            record.add_row(Text(name, style="bold"), _cell(value))
-        parts += [record, ""]
-    return parts
+    elif table.cuts(out):
+        end = f"{end}; what ends in … is whole with --format json"
+    listings.show([table, Text(end, style="dim")], out)
 
 
 def _cell(value: Any) -> Text:
@@ -78,7 +74,7 @@ def _cell(value: Any) -> Text:
         return Text(iso(value).replace("T", " "))
     if isinstance(value, bytes):
         try:
-            return Text(value.decode())
+            return Text(_line(value.decode()))
         except UnicodeDecodeError:
             return Text("0x" + value.hex())
     if isinstance(value, float):
@@ -87,7 +83,12 @@ def _cell(value: Any) -> Text:
         return Text(json.dumps(plain(value), ensure_ascii=False))
     if isinstance(value, bool):
         return Text(str(value).lower())
-    return Text(str(value))
+    return Text(_line(str(value)))
+
+
+def _line(text: str) -> str:
+    """A text in one line, in which nothing moves a terminal's cursor."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _json(result: Result, out: TextIO) -> None:

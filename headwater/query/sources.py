@@ -37,6 +37,16 @@ class Source:
         table = delta.opened(self.path, version)
         return any(field.name == PARTIAL for field in table.schema().fields)
 
+    def columns(self) -> list[str]:
+        """The names of its columns, as a query sees them.
+
+        Raises:
+            HeadwaterError: it can't be read.
+        """
+        if not self.is_delta:
+            return list(self.csv_columns().names)
+        return [field.name for field in delta.opened(self.path).schema().fields if field.name != PARTIAL]
+
     def csv_columns(self) -> StructType:
         """The declared columns of a CSV file, which its header has too.
 

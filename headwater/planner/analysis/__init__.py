@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from headwater.connectors import decode
 from headwater.errors import ProjectError
 from headwater.errors.causes import describe, first_line
+from headwater.errors.several import Collected
 from headwater.planner import aggregate
 from headwater.planner.analysis import checks, followers, processes, views
 from headwater.planner.analysis.analysed import Analysed
@@ -42,7 +43,8 @@ def analyse(spark: SparkSession, project: Project, names: Sequence[str] = ()) ->
         names: these tables, with all that they read; (): every one.
 
     Raises:
-        ProjectError: a wrong column, a missing watermark, or what can't be done on a stream.
+        ProjectError: a wrong column, a missing watermark, or what can't be done on a stream; of several
+            errors, `SeveralErrors`. What reads a table that is wrong is not judged.
     """
     wanted = project.above(list(names))
     key = "\0".join([_depends_on(project), *wanted])
@@ -63,14 +65,24 @@ def _depends_on(project: Project) -> str:
 def _analysed(spark: SparkSession, project: Project, tables: Sequence[Table]) -> dict[str, Analysed]:
     found: dict[str, Analysed] = {}
     found |= {raw.name: of_raw(project, raw) for raw in project.raw.values()}
+    wrong = Collected()
     for table in tables:
-        if table.flows:
-            found |= _of_flows(spark, project, table, found)
-        else:
-            found[table.name] = one = _analyse(spark, project, table, found)
-            keys = table.process.keys if table.process else () if one.appended else one.keys
-            checks.clustering(table, one.state if table.process and one.state else one.stored, keys)
+        if all(source in found or source in project.references for source in table.sources):
+            with wrong.each():
+                found |= _of_table(spark, project, table, found)
+    wrong.check()
     return found
+
+
+def _of_table(
+    spark: SparkSession, project: Project, table: Table, found: Mapping[str, Analysed]
+) -> dict[str, Analysed]:
+    if table.flows:
+        return _of_flows(spark, project, table, found)
+    one = _analyse(spark, project, table, found)
+    keys = table.process.keys if table.process else () if one.appended else one.keys
+    checks.clustering(table, one.state if table.process and one.state else one.stored, keys)
+    return {table.name: one}
 
 
 def of_raw(project: Project, raw: Topic | Files) -> Analysed:

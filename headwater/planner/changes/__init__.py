@@ -46,9 +46,19 @@ class Planned:
     seconds: float | None = None
 
 
-def plan(project: Project) -> list[Planned]:
-    """Every table of the project, and those of the lake that have no definition any more. Changes nothing."""
+def plan(project: Project, tables: Sequence[str] = ()) -> list[Planned]:
+    """What would become of tables. Changes nothing.
+
+    Args:
+        project: the definitions.
+        tables: those that are asked about, with all they depend on; none: every table of the project, and
+            those of the lake that have no definition any more.
+
+    Raises:
+        ProjectError: a table is unknown.
+    """
     lake = Lake(project.conf.lake)
+    wanted = project.above(list(tables))
     analysed = analysis.analyse(sessions.start(project.conf), project)
     verdicts = {name: _judged(project, lake, name, analysed[name]) for name in project.names()}
     broken = {name for name, found in verdicts.items() if found.effect == "broken"}
@@ -61,7 +71,9 @@ def plan(project: Project) -> list[Planned]:
         lost = tuple(shortened(lake, [s for s in project.tables[name].sources if s not in broken]).values())
         if lost:
             verdicts[name] = replace(verdicts[name], effect="loses", why=(*verdicts[name].why, *lost))
-    lines = [_line(project, lake, name, found, broken) for name, found in verdicts.items()]
+    lines = [_line(project, lake, name, verdicts[name], broken) for name in verdicts if name in wanted]
+    if tables:
+        return lines
     known = {name for table in project.names() for name in (table, *beside(table))}
     for name in sorted(lake.places().keys() - known):
         if not is_engines(name):

@@ -23,6 +23,7 @@ from headwater.project.watermarks import Watermark, Window, below
 from headwater.query import on_duckdb
 from headwater.query.lateness.measured import Choice, Measured, Spread, View
 from headwater.query.sources import Sources
+from headwater.query.statements import reason
 from headwater.storage.places import KEYS
 
 TARGETS = (0.99, 0.999, 0.9999)
@@ -67,7 +68,7 @@ def measure(
             return _found(connection, table.name, column, since, declared, windows, size)
         except duckdb.Error as e:
             raise QueryError(
-                f"{table.name}: {on_duckdb.reason(e)}", code="QUERY_FAILED", table=table.name, file=table.path
+                f"{table.name}: {reason(e)}", code="QUERY_FAILED", table=table.name, file=table.path
             ) from None
 
 

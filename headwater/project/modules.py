@@ -1,0 +1,70 @@
+"""A project's Python files as modules of this process, by path."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import linecache
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from pyspark import cloudpickle
+
+from headwater.errors import ProjectError
+
+
+def load(path: Path) -> ModuleType:
+    """The module that a file is, executed anew.
+
+    Raises:
+        ProjectError: it fails; the message has the line of the file.
+    """
+    name = _name(path)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    _pin(str(spec.origin))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as e:
+        raise ProjectError(
+            f"{path}{_line(e, path)}: {type(e).__name__}: {e}",
+            code="MODULE_FAILED",
+            file=path,
+            hint="mend the file",
+        ) from e
+    return module
+
+
+def ship(root: Path) -> None:
+    """Have functions of the project's modules sent to Spark's workers whole: these can't import them."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        ours = name.partition(".")[0] == "headwater" or "site-packages" in file
+        if file.startswith(f"{root}{os.sep}") and not ours and module.__name__ == name:
+            cloudpickle.register_pickle_by_value(module)
+
+
+def _name(path: Path) -> str:
+    return f"headwater_project_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
+
+
+def _pin(file: str) -> None:
+    """Have `inspect.getsource` say what is loaded now, whatever becomes of the file from here on."""
+    linecache.cache.pop(file, None)
+    lines = linecache.getlines(file)
+    linecache.cache[file] = (len(lines), None, lines, file)  # without a time: never read again
+
+
+def _line(error: Exception, path: Path) -> str:
+    """`:<line>` of the file where it failed; "" where that is not known."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f":{error.lineno}"
+    at, found = error.__traceback__, ""
+    while at is not None:
+        found = f":{at.tb_lineno}" if at.tb_frame.f_code.co_filename == str(path) else found
+        at = at.tb_next
+    return found
