@@ -16,15 +16,17 @@ import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
 from typer.testing import CliRunner, Result
-from visits import COUNTS, ENDED, TOP, VISITS, Visits
+from visits import COUNTS, ENDED, EPOCH, TOP, VISITS, Visits
 
 from headwater import query
 from headwater.cli import app
 from headwater.errors import LeaseError, ProjectError, QueryError
 from headwater.operations.rebuild import clean
+from headwater.operations.replay import resolve
 from headwater.planner.changes import plan
 from headwater.storage import log
 from headwater.storage.lease import Lease
+from headwater.testing import Record
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,22 @@ def listed(case: Visits, *command: str) -> Any:
     result = said(case, *command, "--json")
     assert result.exit_code == 0, result.exception
     return json.loads(result.stdout)
+
+
+def test_a_replay_says_what_it_read_and_added(case: Visits) -> None:
+    fields = {"user": "a", "n": "many", "at": EPOCH}
+    case.send("raw", [Record(json.dumps(fields), offset=case.sent + at) for at in range(3)])
+    case.drain(VISITS)
+    mended = (case.root / "silver/visits.py").read_text().replace("n BIGINT", "n STRING")
+    mended = mended.replace(
+        'raw.where("n >= 0")', """raw.withColumn("n", F.expr("coalesce(try_cast(n AS BIGINT), 7)"))"""
+    )
+    case.write({"silver/visits.py": mended})
+    assert resolve(case.definitions, VISITS, "replay").replayed == 3
+    newest = listed(case, "history", VISITS)[0]
+    assert newest["what"] == "replay 0 of quarantined records"
+    assert (newest["rows_read"], newest["rows_added"], newest["rows_changed"]) == (3, 3, 0)
+    assert newest["seconds"] > 0
 
 
 def at(case: Visits, table: str, version: int) -> dict[Any, tuple[Any, ...]]:

@@ -122,6 +122,7 @@ class Replay:
             fingerprint=self._applied.analysed.fingerprint,
             references=self._applied.references.pinnable() if request.action == "replay" else {},
             prefix="replay-",
+            rows=len(rows),
         )
         if request.action == "discard":
             ledger, made = self._ledger(rows, Counter(), intent, "discarded", request.why), _NOWHERE
