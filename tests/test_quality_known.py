@@ -141,7 +141,7 @@ class Many:
         self.table = Target(Lake(folder / "lake").create("silver.t", self.columns, properties={}))
         index = KeyIndex(("id",), self.columns)
         gate = Gate(Suite("silver.t", folder, (UNIQUE,)), columns)
-        self.work = Work(session, columns, None, lambda rows: rows, gate, self.table.files, [index])
+        self.work = Work(session, columns, None, lambda rows: rows, gate, self.table.files, indexes=[index])
         self._folder, self._offset, self._batch = folder, 0, 0
 
     def take(self, ids: list[str | None]) -> int:

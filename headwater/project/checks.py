@@ -88,7 +88,7 @@ class Checks:
         """Every bucket that files come from is one of the environment."""
         for bronze in files.values():
             name, where = bucket_of(bronze.pattern), bronze.where
-            if name is not None and name not in known:
+            if name and name not in known:  # a pattern without one is wrong by itself
                 error = ProjectError(
                     f"{where} takes files of the bucket '{name}', of which the environment says nothing",
                     code="UNKNOWN_BUCKET",

@@ -239,7 +239,7 @@ def _finals(tables: dict[str, Table], sinks: dict[str, Sink]) -> dict[str, Table
 
 
 def _is_off(sink: Sink, conf: Conf) -> bool:
-    return isinstance(sink, StoreSink) and getattr(conf, sink.store)[sink.connection] is False
+    return isinstance(sink, StoreSink) and getattr(conf, sink.store).get(sink.connection) is False
 
 
 def _of_finals(sink: Sink, finals: dict[str, Table]) -> Sink:
