@@ -19,7 +19,7 @@ from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Visits, of_new_lake
 from headwater.common.progress import Board
 from headwater.errors import FlowError
 from headwater.flows.context import Moved
-from headwater.flows.declared import flow_of
+from headwater.flows.declared import Committing, flow_of
 from headwater.operations import rebuild as rebuilding
 from headwater.operations.maintain.horizon import holds
 from headwater.operations.rebuild import abort, clean
@@ -191,7 +191,7 @@ def test_a_run_does_not_go_on_in_what_other_definitions_have_built(case: Visits)
 def test_a_flow_begins_only_in_the_generation_whose_lease_is_held(
     case: Visits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Run(case.definitions, Options(), Board(notices=StringIO()))
+    run = Run(case.definitions, Options(), Board(notices=(notices := StringIO())))
     context = case.once()
     run._leases.take([COUNTS])
     case.rebuild(COUNTS)
@@ -199,7 +199,12 @@ def test_a_flow_begins_only_in_the_generation_whose_lease_is_held(
         patched.setattr(Leases, "follow", lambda self, name: False)
         with pytest.raises(Moved):
             run._begin(context, COUNTS)
-    assert run._begin(context, COUNTS).name == COUNTS
+    flow = run._begin(context, COUNTS)
+    assert flow.name == COUNTS and isinstance(flow, Committing)
+    monkeypatch.setattr(flow.committer, "checkpoint", lambda every: os.replace("none", "nowhere"))
+    for _ in range(2):  # what is done beside the flows ends no run
+        run._keep_house(context)
+    assert notices.getvalue().count("gold.counts: its log gets no checkpoint: ") == 1
     with raises_code(
         "LEASE_HELD", table="gold.counts", match=rf"{COUNTS}: process {os.getpid()} is writing it"
     ):

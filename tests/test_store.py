@@ -40,6 +40,20 @@ def test_what_is_put_is_never_half_there(tmp_path: Path, monkeypatch: pytest.Mon
     assert seen == [(b"before", b"after")] and file.read_bytes() == b"after"
 
 
+def test_two_may_put_the_same_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there, file = store.of(tmp_path), tmp_path / "a.json"
+    replace = os.replace
+
+    def meet(half: Path, path: Path) -> None:
+        monkeypatch.setattr(os, "replace", replace)
+        there.put(file, b"another's")
+        replace(half, path)
+
+    monkeypatch.setattr(os, "replace", meet)
+    there.put(file, b"mine")
+    assert file.read_bytes() == b"mine" and os.listdir(tmp_path) == ["a.json"]
+
+
 def test_what_is_not_there(tmp_path: Path) -> None:
     there, file = store.of(tmp_path), tmp_path / "none" / "a"
     for look in (there.get, there.entry):

@@ -78,6 +78,7 @@ class Run:
         self._stop = threading.Event()
         self._leases = Leases(Lake(project.conf.lake), self._stop.wait)
         self._jvm_gone = threading.Event()
+        self._said: set[str] = set()
 
     def stop(self) -> None:
         """End the run after the current commits."""
@@ -278,11 +279,19 @@ class Run:
     def _keep_house(self, context: Context) -> None:
         """What is due beside the flows: checkpoints of the Delta logs, which would hold up a commit, and
         answers to those who ask something of a flow that has failed."""
-        for flow in list(self._flows.values()):
+        for name, flow in list(self._flows.items()):
             if isinstance(flow, Committing):
-                flow.committer.checkpoint(context.project.conf.maintain.checkpoint)
+                try:
+                    flow.committer.checkpoint(context.project.conf.maintain.checkpoint)
+                except Exception as e:  # the flow goes on, and the next look may do better
+                    self._say_once(f"{name}: its log gets no checkpoint: {describe(e)}")
         for name in self.board.failed():
             for _, answer in mailbox.take(context.lake.flow_folder(name)):
                 why, hint = f"{name} has failed in process {os.getpid()}", "mend it and start that one again"
                 refused = FlowError(why, code="FLOW_HAS_FAILED", table=name, hint=hint)
                 mailbox.reply(answer, mailbox.refusal(refused))
+
+    def _say_once(self, notice: str) -> None:
+        if notice not in self._said:
+            self._said.add(notice)
+            self.board.say(notice)

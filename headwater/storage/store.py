@@ -153,7 +153,7 @@ class Files(Store):
         return os.path.exists(path)
 
     def put(self, path: Path, content: bytes) -> None:
-        half = path.with_name(f"{path.name}.part")
+        half = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")  # several may put it at once
         half.write_bytes(content)
         os.replace(half, path)
 
