@@ -216,11 +216,6 @@ def test_a_person_types(terminal: Terminal, project: Path) -> None:
     assert all(len(line) <= 80 for line in shown.splitlines() if "long l" in line)
     terminal.type("SELECT nothing;\r")
     terminal.until("QUERY_FAILED", "headwater>")
-    terminal.type("SELECT sum(a.range + b.range) FROM range(10000000) AS a, range(1000000) AS b;\r")
-    terminal.until("b;\n")
-    terminal.computes()  # for hours: any moment will do
-    terminal.type("\x03")
-    terminal.until("cancelled", "headwater>")
     terminal.type("SELECT 'half\x03")
     terminal.until("headwater>")
     terminal.type("SELECT 40 + 2 AS n;\r")
@@ -230,3 +225,14 @@ def test_a_person_types(terminal: Terminal, project: Path) -> None:
     terminal.type("\x04")
     assert terminal.process.wait(PATIENCE) == 0
     assert "SELECT 40 + 2 AS n;" in (project / ".headwater" / "sql_history").read_text()
+
+
+@pytest.mark.torture
+def test_ctrl_c_cancels_a_statement(terminal: Terminal) -> None:
+    terminal.until("headwater>")
+    for _ in range(5):
+        terminal.type("SELECT sum(a.range + b.range) FROM range(10000000) AS a, range(1000000) AS b;\r")
+        terminal.until("b;\n")
+        terminal.computes()  # for hours: any moment will do
+        terminal.type("\x03")
+        terminal.until("cancelled", "headwater>")

@@ -86,19 +86,25 @@ def stopping(stop: Callable[[], object]) -> Iterator[None]:
 @contextmanager
 def cancelling() -> Iterator[None]:
     """Let SIGINT end what runs in here, by what `stopping` has and KeyboardInterrupt, and not the process."""
-    before, token = signal.signal(signal.SIGINT, _cancel), object()
+    token, heard = object(), threading.Event()
+
+    def cancel(number: int, frame: FrameType | None) -> NoReturn:
+        heard.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, cancel)
     if _wakeup >= 0:
         signal.set_wakeup_fd(_wakeup, warn_on_full_buffer=False)  # an event loop may have taken it
     _cancelled.append(token)
     try:
         yield
+    except Exception:
+        if heard.is_set():  # a library has said in words of its own that it was interrupted
+            raise KeyboardInterrupt from None
+        raise
     finally:
         _cancelled.remove(token)
         signal.signal(signal.SIGINT, before)
-
-
-def _cancel(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
