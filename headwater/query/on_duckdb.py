@@ -61,7 +61,8 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
         QueryError: it is refused, or DuckDB can't do it.
         DamageError: DuckDB can't do it, and a file that it read is not what was written.
     """
-    with _locked(sources) as connection, interrupts.stopping(connection.interrupt):
+    connection = _locked(sources)
+    with interrupts.stopping(connection.interrupt), connection:  # closing waits for what still computes
         statement, named = checked(connection, sources, sql)
         parameters.check(statement.named_parameters, params)
         versions = past.versions(named, at)
