@@ -113,7 +113,7 @@ class View:
 
     def _read(self, file: str) -> list[dict[str, Any]]:
         if file not in self._rows:
-            self._rows[file] = pq.read_table(file, partitioning=None).to_pylist()
+            self._rows[file] = _read(file)
         return self._rows[file]
 
     def _read_of_bronze(self, read: dict[str, Any] | None) -> int | None:
@@ -243,7 +243,11 @@ def _rows(place: Place | None) -> list[dict[str, Any]]:
     if place is None:
         return []
     files = files_of(place.path, log.head(place.path))
-    return [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
+    return [row for file in files for row in _read(file)]
+
+
+def _read(file: str) -> list[dict[str, Any]]:
+    return pq.read_table(file, partitioning=None, use_threads=False).to_pylist()
 
 
 def _by_key(place: Place) -> dict[int, dict[str, Any]]:

@@ -238,6 +238,8 @@ class _Schedule:
 
     def _take_copy(self) -> None:
         self._world.sleep(self._draw.choice([0.05, 0.2, 0.5, 1.0]))
+        if not self._world.root.is_dir():  # who makes the lake has been delayed
+            return
         shutil.copytree(self._world.root, self._copy)
         self._world.note("copy", self._world.root)
 

@@ -1,6 +1,6 @@
 """Processes that take turns: one task runs at a time, and hands over where it touches the store.
 
-A task is a thread that waits until it is its turn; which one is next is drawn. A step takes a millisecond;
+A task is a greenlet, which goes on where it stood; which one is next is drawn. A step takes a millisecond;
 where all tasks sleep, the time is that at which the first of them wakes. A process that is killed never takes
 another step: its tasks end where they stand, its locks are free, what they try on their way out is not done.
 """
@@ -8,13 +8,14 @@ another step: its tasks end where they stand, its locks are free, what they try 
 from __future__ import annotations
 
 import random
-import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from greenlet import getcurrent, greenlet
 
 from headwater.common.times import Clock
 from headwater.storage import lake, log, target
@@ -73,15 +74,14 @@ class Process:
 
 
 class Task:
-    """One thread of a process."""
+    """One of the things that a process does at once, each a thread of a real one."""
 
     def __init__(self, process: Process, name: str, do: Callable[[], None]) -> None:
         self.process, self.name, self.do = process, name, do
-        self.turn = threading.Lock()
-        self.turn.acquire()
         self.wakes = 0.0
         self.looks = False  # whether it sleeps only to look again whether others have done something
         self.is_done = False
+        self.turns: greenlet  # the world's; to switch to it is to let this task go on
 
 
 class World(Clock):
@@ -101,8 +101,7 @@ class World(Clock):
         self._slept = 0
         self._tasks: list[Task] = []
         self._current: Task | None = None
-        self._over = threading.Lock()
-        self._over.acquire()
+        self._main = getcurrent()
 
     def now(self) -> datetime:
         return BEGIN + timedelta(seconds=self.seconds)
@@ -129,8 +128,8 @@ class World(Clock):
     def begin(self, process: Process, name: str, do: Callable[[], None]) -> Task:
         """Let a process have one more task."""
         task = Task(process, name, do)
+        task.turns = greenlet(lambda *_: self._live(task), self._main)  # _: what the one before returned
         self._tasks.append(task)
-        threading.Thread(target=self._live, args=(task,), daemon=True).start()
         return task
 
     def run(self) -> None:
@@ -142,8 +141,7 @@ class World(Clock):
         first = self._next()
         if first is not None:
             self._enter(first)
-            first.turn.release()
-            self._over.acquire()
+            first.turns.switch()
             self._current = None
             self._tasks = []
         if self.failures:
@@ -230,7 +228,6 @@ class World(Clock):
             raise Killed
 
     def _live(self, task: Task) -> None:
-        task.turn.acquire()
         try:
             self._check(task.process)
             task.do()
@@ -242,11 +239,9 @@ class World(Clock):
                 self.kill(other.process)
         task.is_done = True
         following = self._next()
-        if following is None:
-            self._over.release()
-        else:
+        if following is not None:
             self._enter(following)
-            following.turn.release()
+        task.turns.parent = following.turns if following else self._main  # which goes on when a greenlet ends
 
     def _hand_over(self, task: Task) -> None:
         """Let another task go on, until it is this one's turn again."""
@@ -254,8 +249,7 @@ class World(Clock):
         assert following is not None
         if following is not task:
             self._enter(following)
-            following.turn.release()
-            task.turn.acquire()
+            following.turns.switch()
         self._check(task.process)
 
     def _next(self) -> Task | None:
