@@ -15,8 +15,8 @@ setup: ## make .venv, get Java and the JVM libraries; done again only where some
 demo: setup ## run the reference project from generator to gold
 	@$(BIN)/headwater demo $(ARGS)
 
-test: setup ## run the tests, three files at a time (12 GB)
-	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: setup ## run the tests, four files at a time (16 GB)
+	@$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## format, lint, types and layers, as in CI
 	@$(BIN)/ruff format --check .
