@@ -64,7 +64,7 @@ def main(root: Path) -> None:
         "java": int(heap) // 1024,
         "taken": batch.rows_in,
         "quarantined": batch.quarantined,
-        "held": sum(map(len, Quarantine(project.lake, READINGS)._rows(None, resolved=False))),
+        "held": len(Quarantine(project.lake, READINGS).places()),
     }
     print(json.dumps(said))
 

@@ -105,12 +105,11 @@ class Replay:
 
     def _in_table(self, quarantine: Quarantine, request: Request) -> pa.Table:
         """Where the open records stand that the table has rows of already."""
-        places = [rows.select(KEYS) for rows in quarantine.records(request.rule)]
-        files = self._table.files()
-        if not places or not files:
+        places, files = quarantine.places(request.rule).select(KEYS), self._table.files()
+        if not len(places) or not files:
             return _NOWHERE
         sources = self._applied.work({}, self._table).spark.read.parquet(*files).select(f"{SOURCE}.*")
-        return decode.at(sources, pa.concat_tables(places)).distinct().toArrow()
+        return decode.at(sources, places).distinct().toArrow()
 
     def _batch(self, rows: pa.Table, request: Request, done: Resolution) -> None:
         intent = Intent(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType, TimestampType
@@ -23,7 +24,7 @@ from headwater.connectors.decode import RAW
 from headwater.errors import ProjectError
 from headwater.project.bronze import BRONZE
 from headwater.project.load import Project
-from headwater.storage import delta
+from headwater.storage import delta, stored
 from headwater.storage.lake import Lake
 from headwater.storage.names import quarantine_name, resolved_name
 from headwater.storage.places import KEYS, PLACE, once, within, without
@@ -67,6 +68,8 @@ discarded; when it came into the quarantine and when it left (UTC); the table's 
 fingerprint of the definition and suite that resolved it.
 """
 
+_AT = pa.field("at", pa.int64())
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -102,7 +105,7 @@ class Quarantine:
         self.table = table
         places = lake.places()
         held, resolved = places.get(quarantine_name(table)), places.get(resolved_name(table))
-        self._held = delta.opened(held.path) if held else None
+        self._held = delta.opened(held.path).to_pyarrow_dataset() if held else None
         self._resolved = delta.opened(resolved.path) if resolved else None
 
     def exists(self) -> bool:
@@ -118,24 +121,33 @@ class Quarantine:
             rule: only those that fail this rule.
             resolved: those that were replayed, dropped or discarded instead of the open ones.
         """
-        seen: pa.Table | None = None
-        for found in self._rows(rule, resolved=resolved):
-            rows = once(found if seen is None else without(found, seen))
-            if len(rows):
-                keys = rows.select(KEYS)
-                seen = keys if seen is None else pa.concat_tables([seen, keys])
-                yield rows
-
-    def _rows(self, rule: str | None, *, resolved: bool) -> Iterator[pa.Table]:
-        """The same, each row that was held back."""
         if self._held is None:
             return
+        at, begin = once(self.places(rule, resolved=resolved))["at"].to_numpy(), 0
+        for batch in self._held.to_batches(batch_size=5_000):
+            first, end = np.searchsorted(at, (begin, begin + len(batch)))
+            if first < end:
+                yield pa.Table.from_batches([batch.take(pa.array(at[first:end] - begin))])
+            begin += len(batch)
+
+    def places(self, rule: str | None = None, *, resolved: bool = False) -> pa.Table:
+        """Where the records of rows stand that were held back: of all at once, as it tells them apart.
+
+        Columns: those of `PLACE`, rules, quarantined_at, and `at`, the row's number in the quarantine.
+
+        Args:
+            rule: as for `records`.
+            resolved: as for `records`.
+        """
+        wanted = [*KEYS, "rules", "quarantined_at"]
+        if self._held is None:
+            return stored.schema(HELD).append(_AT).empty_table().select([*wanted, _AT.name])
+        found = self._held.to_table(columns=wanted)
+        found = found.append_column(_AT, pa.array(range(len(found)), _AT.type))
+        if rule is not None:
+            found = found.filter(_has(found["rules"], rule))
         done = self.resolved(KEYS)
-        for batch in self._held.to_pyarrow_dataset().to_batches(batch_size=5_000):
-            rows = pa.Table.from_batches([batch])
-            if rule is not None:
-                rows = rows.filter(_has(rows["rules"], rule))
-            yield within(rows, done) if resolved else without(rows, done)
+        return within(found, done) if resolved else without(found, done)
 
     def resolved(self, columns: list[str] | None = None) -> pa.Table:
         """What became of the records that are not open any more; columns: `RESOLVED`."""
@@ -145,24 +157,18 @@ class Quarantine:
 
     def summary(self) -> Summary:
         """How many records are open, and why."""
-        rules: Counter[str] = Counter()
-        times: list[datetime] = []
-        count = 0
-        for rows in self._rows(None, resolved=False):
-            rules.update(by_rule(rows))
-        for rows in self.records():
-            count += len(rows)
-            bounds = pc.min_max(rows["quarantined_at"]).as_py()
-            times += [bounds["min"], bounds["max"]]
+        found = self.places()
+        records = once(found)
+        bounds = pc.min_max(records["quarantined_at"]).as_py()
         outcomes = Counter(self.resolved(["outcome"])["outcome"].to_pylist())
         return Summary(
             table=self.table,
-            records=count + sum(outcomes.values()),
-            open=count,
-            rules=dict(rules.most_common()),
+            records=len(records) + sum(outcomes.values()),
+            open=len(records),
+            rules=dict(by_rule(found).most_common()),
             outcomes=dict(sorted(outcomes.items())),
-            first=min(times, default=None),
-            last=max(times, default=None),
+            first=bounds["min"],
+            last=bounds["max"],
         )
 
     def rules(self) -> list[str]:
@@ -170,12 +176,12 @@ class Quarantine:
         return list(self.summary().rules)
 
 
-def by_rule(rows: pa.Table) -> dict[str, int]:
+def by_rule(rows: pa.Table) -> Counter[str]:
     """{rule → records that fail it}, of rows of a quarantine."""
     rules = rows["rules"].combine_chunks()
     pairs = rows.select(KEYS).take(pc.list_parent_indices(rules))
     pairs = pairs.append_column("rule", pc.list_flatten(rules))
-    return dict(Counter(pairs.group_by([*KEYS, "rule"]).aggregate([])["rule"].to_pylist()))
+    return Counter(pairs.group_by([*KEYS, "rule"]).aggregate([])["rule"].to_pylist())
 
 
 def tables(project: Project) -> list[str]:

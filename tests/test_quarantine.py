@@ -1,0 +1,99 @@
+"""What a quarantine holds, read without Spark: each record once, and what is open told apart at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headwater.common import times
+from headwater.quality import quarantine
+from headwater.quality.quarantine import HELD, RESOLVED, Quarantine
+from headwater.storage import stored
+from headwater.storage.identity import Identity
+from headwater.storage.lake import Lake
+from headwater.storage.names import quarantine_name, resolved_name
+from headwater.storage.target import Target
+
+NAME = "silver.t"
+WHEN = times.EPOCH + timedelta(days=20_000)
+
+
+def put(lake: Lake, name: str, columns: pa.Schema, rows: Iterable[dict[str, Any]]) -> None:
+    """One more commit of a table beside the one that is quarantined for."""
+    target = Target(lake.create(name, columns, properties={}))
+    table = pa.Table.from_pylist(list(rows), columns)
+    sequence = target.last(NAME) + 1
+    target.append(target.put([table], f"b{sequence}"), Identity(NAME, 1, sequence, {}))
+
+
+def hold(lake: Lake, offsets: Iterable[int], rules: Callable[[int], list[str]] = lambda _: ["r"]) -> None:
+    rows = (
+        {"cluster": "c", "topic": "t", "partition": 0, "offset": offset, "value": b"%d" % offset}
+        | {"rules": rules(offset), "reason": f"row {number}", "quarantined_at": WHEN + timedelta(hours=number)}
+        for number, offset in enumerate(offsets)
+    )
+    put(lake, quarantine_name(NAME), stored.schema(HELD), rows)
+
+
+def resolve(lake: Lake, offsets: Iterable[int]) -> None:
+    place = {"cluster": "c", "topic": "t", "partition": 0, "outcome": "replayed"}
+    put(lake, resolved_name(NAME), RESOLVED, ({**place, "offset": offset} for offset in offsets))
+
+
+def told(tables: Iterable[pa.Table], column: str = "offset") -> list[Any]:
+    return [value for table in tables for value in table[column].to_pylist()]
+
+
+def test_a_table_without_a_quarantine_has_no_records(tmp_path: Path) -> None:
+    held = Quarantine(Lake(tmp_path), NAME)
+    assert not held.exists() and list(held.records()) == []
+    assert held.summary() == quarantine.Summary(NAME, 0, 0) and held.rules() == []
+
+
+def test_a_record_comes_once_however_far_its_rows_lie_apart(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    hold(lake, [7, *range(100, 6_000), 7, 8, 7], lambda offset: ["a", "b"] if offset == 7 else ["a"])
+    hold(lake, [9, 7, 8])
+    resolve(lake, [8, *range(100, 5_999)])
+    held = Quarantine(lake, NAME)
+    assert told(held.records()) == [9, 7, 5_999]  # those of the newest commit first
+    assert told(held.records(), "reason") == ["row 0", "row 1", "row 5900"]
+    assert told(held.records(), "value") == [b"9", b"7", b"5999"]
+    assert told(held.records("b")) == [7] and told(held.records("r")) == [9, 7]
+    assert told(held.records(resolved=True)) == [8, *range(100, 5_999)]
+    found = held.summary()
+    assert (found.records, found.open) == (5_903, 3)
+    assert found.rules == {"a": 2, "b": 1, "r": 2} and found.outcomes == {"replayed": 5_900}
+    assert (found.first, found.last) == (WHEN, WHEN + timedelta(hours=5_900))
+
+
+def test_what_telling_records_apart_costs_grows_as_they_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = 0
+
+    def counted(tell: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+        def count(*tables: pa.Table) -> pa.Table:
+            nonlocal compared
+            compared += sum(map(len, tables))
+            return tell(*tables)
+
+        return count
+
+    for name in ("once", "without", "within"):
+        monkeypatch.setattr(quarantine, name, counted(getattr(quarantine, name)))
+    costs = []
+    for size in (10_000, 20_000):
+        lake = Lake(tmp_path / str(size))
+        hold(lake, range(size))
+        resolve(lake, range(0, size, 2))
+        compared = 0
+        held = Quarantine(lake, NAME)
+        assert sum(map(len, held.records())) == size // 2 == held.summary().open
+        costs.append(compared)
+    assert costs[1] <= 2 * costs[0], costs
