@@ -38,6 +38,8 @@ def case(seed: int) -> Case:
     topics = [table["source"].split(".")[1] for table in tables if table["kind"] == "decoded"]
     partitions, nasty = draw.randint(1, 4), draw.choice((0.0, 0.02, 0.1))
     spread, bad = draw.choice((0.0, 20.0, 200.0)), draw.choice((0.0, 0.05, 0.2))
+    if any(rule.get("keyed") == "unique" for table in tables for rule in table.get("rules", ())):
+        partitions = 1  # which of the rows of two is the first follows from cuts
     names, steps, second = [table["name"] for table in tables], list[dict[str, Any]](), 0.0
     for _ in range(draw.randint(2, 5)):
         for topic in draw.sample(topics, draw.randint(1, len(topics))):
@@ -111,7 +113,8 @@ def _tables(draw: random.Random) -> list[Table]:
                     rule
                     for at, rule in enumerate(rules)
                     if rule["column"] not in [r["column"] for r in rules[:at]]
-                ],
+                ]
+                + _keyed(draw),
                 "rows": _limit(draw),
             }
         )
@@ -136,6 +139,18 @@ def _tables(draw: random.Random) -> list[Table]:
         made = _derived(draw, f"gold.v{at}", rows, groups)
         found += [made] if made else []
     return found
+
+
+def _keyed(draw: random.Random) -> list[dict[str, Any]]:
+    """A rule about rows of one key, or none; no two may keep rows out."""
+    kind = draw.choice((None, None, None, "unique", "grows", "falls"))
+    if kind is None:
+        return []
+    action = draw.choice(("warn", "drop", "quarantine", "quarantine"))
+    if kind == "unique":
+        return [{"keyed": kind, "column": draw.choice(("k", "j", "i", "d", "s", "dy")), "action": action}]
+    rule = {"keyed": kind, "column": draw.choice("nitdw"), "within": draw.choice(("k", "j", "ok"))}
+    return [{**rule, "strictly": draw.random() < 0.3, "action": action}]
 
 
 def _groups(draw: random.Random, name: str, source: str) -> Table:

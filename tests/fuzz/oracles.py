@@ -6,6 +6,7 @@ values that they were made of. Which records are malformed the case says.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import duckdb
@@ -130,10 +131,8 @@ def in_spark(case: Case, sent: Sent, spark: SparkSession) -> dict[str, pa.Table]
 def _sql(case: Case, table: Table, timestamp: str) -> str:
     """What a table that is no table of groups is made of."""
     if table["kind"] == "decoded":
-        rules = [
-            f"coalesce({r['column']} >= {r['least']}, true)" for r in table["rules"] if r["action"] != "warn"
-        ]
-        return f"SELECT * FROM {_taken(table)} AND {' AND '.join([*rules, _told(case, table, timestamp)])}"
+        columns = ", ".join([*COLUMNS, "topic", "part", "off"])
+        return f"SELECT {columns} FROM ({_judged(case, table, timestamp)}) q WHERE _clean AND NOT _again"
     if table["kind"] == "rows":
         return f"SELECT * FROM {name(table['source'])}" + (
             f" WHERE {table['where']}" if table["where"] else ""
@@ -144,9 +143,34 @@ def _sql(case: Case, table: Table, timestamp: str) -> str:
     return "" if table["kind"] == "groups" else query(table)
 
 
-def _taken(table: Table) -> str:
-    """The rows that the function of a decoded table gives."""
-    return f"input WHERE topic = '{table['source'].split('.')[1]}' AND ({table['where'] or 'true'})"
+def _judged(case: Case, table: Table, timestamp: str) -> str:
+    """The rows that the function of a decoded table gives, and of each whether rules about one row let it
+    into the table (`_clean`) or have it quarantined (`_held`), and whether one about rows of a key keeps it
+    out (`_again`)."""
+    taken = f"input WHERE topic = '{table['source'].split('.')[1]}' AND ({table['where'] or 'true'})"
+    of_rows = [rule for rule in table["rules"] if "keyed" not in rule]
+    passes = {
+        action: [f"coalesce({r['column']} >= {r['least']}, true)" for r in of_rows if r["action"] == action]
+        for action in ("quarantine", "drop")
+    }
+    kept = " AND ".join([_told(case, table, timestamp), *passes["quarantine"]])
+    clean = " AND ".join([kept, *passes["drop"]])
+    rows = f"SELECT *, {clean} AS _clean, NOT ({kept}) AS _held FROM {taken}"
+    keyed = [rule for rule in table["rules"] if "keyed" in rule and rule["action"] != "warn"]
+    return f"SELECT *, {_again(keyed[0]) if keyed else 'false'} AS _again FROM ({rows}) r"
+
+
+def _again(rule: Mapping[str, Any]) -> str:
+    """Whether a row fails a rule about rows of one key: by those before it that are clean, and not NULL."""
+    column, seen = rule["column"], f"(_clean AND {rule['column']} IS NOT NULL)"
+    before = "ORDER BY part, off ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+    if rule["keyed"] == "unique":
+        earlier = f"count(CASE WHEN {seen} THEN 1 END) OVER (PARTITION BY {column} {before})"
+        return f"({seen} AND coalesce({earlier}, 0) > 0)"
+    best, worse = ("max", "<") if rule["keyed"] == "grows" else ("min", ">")
+    over = f"OVER (PARTITION BY topic, part, {rule['within']} {before})"
+    furthest = f"{best}(CASE WHEN {seen} THEN {column} END) {over}"
+    return f"({seen} AND coalesce({column} {worse}{'=' if rule['strictly'] else ''} {furthest}, false))"
 
 
 def _told(case: Case, table: Table, timestamp: str) -> str:
@@ -159,13 +183,9 @@ def _told(case: Case, table: Table, timestamp: str) -> str:
 
 
 def _held(case: Case, table: Table, timestamp: str) -> str:
-    rules = [
-        f"coalesce({r['column']} >= {r['least']}, true)"
-        for r in table["rules"]
-        if r["action"] == "quarantine"
-    ]
-    passed = " AND ".join([*rules, _told(case, table, timestamp)])
-    return f"SELECT topic, part, off FROM {_taken(table)} AND NOT ({passed})"
+    holds = any("keyed" in rule and rule["action"] == "quarantine" for rule in table["rules"])
+    which = "_held OR _again" if holds else "_held"
+    return f"SELECT topic, part, off FROM ({_judged(case, table, timestamp)}) q WHERE {which}"
 
 
 def _is_timed(case: Case, above: str) -> bool:
