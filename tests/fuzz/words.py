@@ -158,6 +158,8 @@ def _properties(table: Table) -> str:
     said = {"headwater.max_rows_per_batch": table["rows"]} if table.get("rows") else {}
     if table.get("final"):
         said["headwater.emit"] = "final"
+    if table.get("idle"):
+        said["headwater.idle_timeout"] = table["idle"]
     if table.get("lateness") is not None:
         said["headwater.allowed_lateness"] = f"{table['lateness']} seconds"
     return (
