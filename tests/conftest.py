@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
+import quick  # noqa: F401
 from pyspark.sql import SparkSession
 from where import Where
 
@@ -23,18 +23,6 @@ from headwater.runtime import sessions
 # tries.
 if not hasattr(sys.modules["__main__"], "__file__"):
     sys.modules["__main__"].__spec__ = ModuleSpec("__main__", None)
-
-# The tests start dozens of JVMs that live for seconds, half of whose work would be the optimising compiler's.
-# Spark's launcher reads the first two, the embedded broker the third; a value from outside wins. With one
-# compiler Java keeps 48 MB for code; a session of many flows fills that, and is interpreted from then on.
-# Tables of a few files cost delta-rs most where it hands work from thread to thread: it gets one.
-for variable, options in {
-    "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
-    "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1",
-    "KAFKA_JVM_PERFORMANCE_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "TOKIO_WORKER_THREADS": "1",
-}.items():
-    os.environ.setdefault(variable, options)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

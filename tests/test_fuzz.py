@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fuzz import kept, make
 from fuzz.compare import differences, group_differences
-from fuzz.drive import run
+from fuzz.processes import has_kills, run
 
 KEPT = sorted((Path(__file__).parent / "fuzz_cases").glob("*.json"))
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def _kept(path: Path) -> Any:
+    """One as a parameter; what takes several processes takes long."""
+    marks = pytest.mark.torture if has_kills(kept.read(path)) else ()
+    return pytest.param(path, id=path.stem, marks=marks)
+
+
+@pytest.mark.parametrize("path", map(_kept, KEPT))
 def test_what_once_went_wrong_is_right(path: Path) -> None:
     run(kept.read(path))
 
@@ -30,6 +37,14 @@ def test_random_projects_are_what_spark_and_duckdb_make_of_their_records(part: i
     for seed in range(first, first + 50):
         print(f"seed {seed}")
         run(make.case(seed))
+
+
+@pytest.mark.torture
+def test_a_case_goes_on_where_a_process_was_killed() -> None:
+    case = make.case(8)
+    kills = [{"do": "kill", "writes": writes, "later": later} for writes, later in ((20, 0.0), (9, 0.05))]
+    steps = [kills[0], *case["steps"][:5], kills[1], *case["steps"][5:]]
+    assert run({**case, "steps": steps})["killed"] == 2
 
 
 def test_a_case_follows_from_its_seed(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
+import quick  # noqa: F401
+
 from fuzz import kept, make
-from fuzz.drive import run
+from fuzz.processes import run
 from fuzz.shrink import shrunk
 
 KEPT = Path(__file__).parent.parent / "fuzz_cases"

@@ -1,14 +1,16 @@
-"""A case done: its project run by the engine's own flows, killed, maintained and rebuilt, and looked at."""
+"""A case at work: its project run by the engine's own flows, crashed, maintained, rebuilt, and looked at."""
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -36,50 +38,94 @@ def _quiet(_: object) -> None:
     """Say nothing of threads that end by a crash."""
 
 
-class Run:
-    """One case at work.
+class Progress:
+    """How far a case is, in a file: what one process leaves to the next.
 
     Attributes:
-        counts: what was done, how often.
+        begun: at which step it was; None: at none yet.
+        counts: what was done before, how often.
+        stopped: tables of which a sum no longer fits its type.
     """
 
-    def __init__(self, case: Case, root: Path) -> None:
-        self._case, self._sent = case, Sent()
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        said = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        self.begun: int | None = said.get("begun")
+        self.counts: Counter[str] = Counter(said.get("counts", {}))
+        self.stopped: set[str] = set(said.get("stopped", ()))
+
+    def begin(self, at: int) -> None:
+        """Note that a step begins."""
+        said = {"begun": at, "counts": self.counts, "stopped": sorted(self.stopped)}
+        half = self._file.with_suffix(".part")
+        half.write_text(json.dumps(said), encoding="utf-8")
+        os.replace(half, self._file)
+
+
+class Run:
+    """One case at work, from its beginning, or from the step at which another process was killed.
+
+    Args:
+        case: what is done.
+        root: where its project lies.
+        progress: how far it is.
+        arm: has this process be killed before the n-th write from then on, or so many seconds later.
+    """
+
+    def __init__(self, case: Case, root: Path, progress: Progress, arm: Callable[[int, float], None]) -> None:
+        self._case, self._sent, self._progress, self._arm = case, Sent(), progress, arm
         self._tables: dict[str, Table] = {table["name"]: table for table in case["tables"]}
-        self._project = Project(files(case), root, at=NOW)
-        self._stopped: set[str] = set()  # a sum of theirs no longer fits its type
-        self.counts: Counter[str] = Counter({f"table: {_kind(table)}": 1 for table in case["tables"]})
+        self._steps = [*_first(case), *case["steps"], {"do": "check"}, {"do": "end"}]
+        self._now, self._again = NOW, False
+        for step in self._steps[: progress.begun or 0]:
+            self._was_done(step)
+        self._project = Project(files(self._case), root, at=self._now)
 
     def __call__(self) -> Counter[str]:
-        """Do all of it.
+        """Do all of it, or what is left; what was done, how often.
 
         Raises:
             WrongError: a table is not what it has to be.
             HeadwaterError: the engine stopped where it should not.
         """
+        begun, counts = self._progress.begun, self._progress.counts
+        if begun is None:
+            counts.update(f"table: {_kind(table)}" for table in self._case["tables"])
         with ExitStack() as patches:
             patches.enter_context(patch.object(_COMPACT, "FEWEST", 2))
             if self._case["many"]:
                 patches.enter_context(patch("headwater.flows.rows.FEW", 0))
-            for topic in sorted(
-                {topic for table in self._case["tables"] for topic in topics(self._case, table["name"])}
-            ):
-                self._send(topic, [{"part": part, "bad": None} for part in range(self._case["partitions"])])
-            for step in self._case["steps"]:
-                self.counts[step["do"]] += 1
+            for at, step in list(enumerate(self._steps))[begun or 0 :]:
+                self._again = at == begun
+                self._progress.begin(at)
                 self._do(step)
-            self._check(closed=False)
-            for name in self._tables:
-                with self._outgrowing(name):
-                    self._project.end(name)
-            self._check(closed=True, spark=True)
-        self.counts["batches"] = sum(event["event"] == "batch" for event in self._project.events)
-        return self.counts
+                counts[step["do"]] += 1
+        counts["batches"] += sum(event["event"] == "batch" for event in self._project.events)
+        return counts
+
+    def _was_done(self, step: dict[str, Any]) -> None:
+        """Take a step for done by another process: what this one has to know of it."""
+        if step["do"] == "send":
+            self._note(step["topic"], step["records"])
+        elif step["do"] == "clock":
+            self._now += timedelta(seconds=step["seconds"])
+        elif step["do"] == "mend" and step["table"] in self._tables:
+            self._expect_nothing(step["table"])
 
     def _do(self, step: dict[str, Any]) -> None:
         what, table = step["do"], step.get("table")
         if what == "send":
             self._send(step["topic"], step["records"])
+        elif what == "clock":
+            self._now += timedelta(seconds=step["seconds"])
+            self._project.clock.set(self._now)
+        elif what == "kill":
+            self._arm(step["writes"], step["later"])
+        elif what == "end":
+            for name in self._tables:
+                with self._outgrowing(name):
+                    self._project.end(name)
+            self._check(closed=True, spark=True)
         elif what == "step":
             self._step(list(self._tables))
         elif what == "some":
@@ -103,14 +149,16 @@ class Run:
                 self._project.restart()
 
     def _send(self, topic: str, records: Sequence[dict[str, Any]]) -> None:
-        sent = []
+        """Send records, unless the process that was killed had done so."""
+        table = f"bronze.{topic}"
+        if not (self._again and len(self._project.rows(table, "1")) > self._sent.count(topic)):
+            self._project.send(topic, [_record(each) for each in records])
+            self._progress.counts["records"] += len(records)
+        self._note(topic, records)
+
+    def _note(self, topic: str, records: Sequence[dict[str, Any]]) -> None:
         for record in records:
-            row, bad = record.get("row"), record.get("bad")
-            value = json_of(row) if row is not None else None if bad is None else bad.encode("latin-1")
-            sent.append(Record(value, partition=record["part"]))
-            self._sent.add(topic, record["part"], row)
-        self._project.send(topic, sent)
-        self.counts["records"] += len(sent)
+            self._sent.add(topic, record["part"], record.get("row"), self._now)
 
     def _step(self, names: Sequence[str]) -> None:
         for name in names:
@@ -125,8 +173,8 @@ class Run:
         except HeadwaterError as e:
             if e.code != "SUM_OUTGROWS_TYPE" or e.table not in self._tables:
                 raise
-            self.counts["refused: SUM_OUTGROWS_TYPE"] += e.table not in self._stopped
-            self._stopped.add(e.table)
+            self._progress.counts["refused: SUM_OUTGROWS_TYPE"] += e.table not in self._progress.stopped
+            self._progress.stopped.add(e.table)
 
     def _crashing(self, do: Callable[[], object], after: int | None) -> None:
         """Do something in a process that ends at the n-th step from here, and again in the next one."""
@@ -144,18 +192,21 @@ class Run:
             with patch.object(failpoints, "reach", reach), patch.object(threading, "excepthook", _quiet):
                 do()
         except Crash:
-            self.counts["crashed"] += 1
+            self._progress.counts["crashed"] += 1
             self._project.restart()
             do()
 
     def _mend(self, name: str) -> None:
         """Expect nothing more of the rows of a table."""
-        tables = [{**each, "rules": []} if each["name"] == name else each for each in self._case["tables"]]
-        self._case = {**self._case, "tables": tables}
-        self._tables = {each["name"]: each for each in tables}
+        self._expect_nothing(name)
         (self._project.root / f"quality/{name}.json").unlink(missing_ok=True)
         self._project.restart()
         self._step([name])
+
+    def _expect_nothing(self, name: str) -> None:
+        tables = [{**each, "rules": []} if each["name"] == name else each for each in self._case["tables"]]
+        self._case = {**self._case, "tables": tables}
+        self._tables = {each["name"]: each for each in tables}
 
     def _rebuild(self, name: str) -> None:
         if not self._is_there(name):
@@ -177,7 +228,7 @@ class Run:
 
     def _is_there(self, name: str) -> bool:
         """Whether every table has been written, so that there is something to compute anew."""
-        return name not in self._stopped and set(self._tables) <= self._project.lake.places().keys()
+        return name not in self._progress.stopped and set(self._tables) <= self._project.lake.places().keys()
 
     def _check(self, *, closed: bool, spark: bool = False) -> None:
         """Compare every table with what it has to be.
@@ -187,21 +238,23 @@ class Run:
         """
         if not closed:
             self._step(list(self._tables))
-        self.counts["checks"] += 1
+        self._progress.counts["checks"] += 1
         want = in_duckdb(self._case, self._sent)
-        looked = Looked(self._case, self._project, want, self._sent, closed, self._stopped)
+        looked = Looked(self._case, self._project, want, self._sent, closed, self._progress.stopped)
         looked.compare(in_spark(self._case, self._sent, session()) if spark else {})
 
 
-def run(case: Case) -> Counter[str]:
-    """Do a case in a folder of its own; what was done, how often.
+def _first(case: Case) -> list[dict[str, Any]]:
+    """The first record of each partition, which none can decode: no partition is without one."""
+    records = [{"part": part, "bad": None} for part in range(case["partitions"])]
+    read = {topic for table in case["tables"] for topic in topics(case, table["name"])}
+    return [{"do": "send", "topic": topic, "records": records} for topic in sorted(read)]
 
-    Raises:
-        WrongError: a table is not what it has to be.
-        Exception: the engine stopped where it should not.
-    """
-    with TemporaryDirectory(prefix="headwater-fuzz-") as folder:
-        return Run(case, Path(folder))()
+
+def _record(said: dict[str, Any]) -> Record:
+    row, bad = said.get("row"), said.get("bad")
+    value = json_of(row) if row is not None else None if bad is None else bad.encode("latin-1")
+    return Record(value, partition=said["part"])
 
 
 def _kind(table: Table) -> str:

@@ -28,6 +28,8 @@ WHERE = [
 _SUMS = ["n", "i", "t", "x", "f", "d", "w", "CAST(n AS DECIMAL(38,0))", "x * 2", "coalesce(i, 1)"]
 _MEANS = ["x", "f", "n", "i", "t"]
 _FLOATING = ("x", "f", "x * 2")
+HOUR = 3600
+_CLOCK = (-HOUR, -60, 60, HOUR, 3 * HOUR, 48 * HOUR)  # seconds
 _STEPS = ["step", "some", "crash", "maintain", "restart", "rebuild", "reconcile", "check"]
 
 
@@ -38,10 +40,20 @@ def case(seed: int) -> Case:
     topics = [table["source"].split(".")[1] for table in tables if table["kind"] == "decoded"]
     partitions, nasty = draw.randint(1, 4), draw.choice((0.0, 0.02, 0.1))
     spread, bad = draw.choice((0.0, 20.0, 200.0)), draw.choice((0.0, 0.05, 0.2))
+    if any(rule.get("keyed") == "unique" for table in tables for rule in table.get("rules", ())):
+        partitions = 1  # which of the rows of two is the first follows from cuts
+    moves = draw.random() < 0.4
+    for table in tables:
+        if moves and table.get("final"):
+            table["idle"] = "1000 days"  # the clock alone shall close no window
     names, steps, second = [table["name"] for table in tables], list[dict[str, Any]](), 0.0
     for _ in range(draw.randint(2, 5)):
+        if moves:
+            steps.append({"do": "clock", "seconds": draw.choice(_CLOCK)})
         for topic in draw.sample(topics, draw.randint(1, len(topics))):
             records = []
+            if draw.random() < 0.1:
+                second += draw.choice((-2, -0.5, 0.5, 2)) * HOUR
             for _ in range(draw.choice((1, 4, 10, 20))):
                 second += draw.choice((0.0, 1.0, 5.0))
                 part = draw.randrange(partitions)
@@ -57,6 +69,8 @@ def case(seed: int) -> Case:
     if mended := [table["name"] for table in tables if _may_be_mended(table, tables)]:
         step = {"do": "mend", "table": draw.choice(mended), "after": draw.choice((None, draw.randint(1, 8)))}
         steps.insert(draw.randint(1, len(steps)), step)
+    for _ in range(draw.randint(1, 3) if draw.random() < 0.1 else 0):
+        steps.insert(draw.randint(0, len(steps)), _kill(draw))
     return {
         "seed": seed,
         "partitions": partitions,
@@ -76,6 +90,12 @@ def _may_be_mended(table: Table, tables: list[Table]) -> bool:
         if each["kind"] == "groups" and (each["final"] or each["lateness"] is not None)
     ]
     return bool(held) and "drop" not in held and not below
+
+
+def _kill(draw: random.Random) -> dict[str, Any]:
+    """The process dies before one of its next writes; or a little later, and so within one."""
+    writes, later = int(2 ** draw.uniform(0, 9)), draw.choice((0.0, 0.0, round(draw.uniform(0, 0.3), 3)))
+    return {"do": "kill", "writes": writes, "later": later}
 
 
 def _step(draw: random.Random, names: list[str]) -> dict[str, Any]:
@@ -111,7 +131,8 @@ def _tables(draw: random.Random) -> list[Table]:
                     rule
                     for at, rule in enumerate(rules)
                     if rule["column"] not in [r["column"] for r in rules[:at]]
-                ],
+                ]
+                + _keyed(draw),
                 "rows": _limit(draw),
             }
         )
@@ -136,6 +157,18 @@ def _tables(draw: random.Random) -> list[Table]:
         made = _derived(draw, f"gold.v{at}", rows, groups)
         found += [made] if made else []
     return found
+
+
+def _keyed(draw: random.Random) -> list[dict[str, Any]]:
+    """A rule about rows of one key, or none; no two may keep rows out."""
+    kind = draw.choice((None, None, None, "unique", "grows", "falls"))
+    if kind is None:
+        return []
+    action = draw.choice(("warn", "drop", "quarantine", "quarantine"))
+    if kind == "unique":
+        return [{"keyed": kind, "column": draw.choice(("k", "j", "i", "d", "s", "dy")), "action": action}]
+    rule = {"keyed": kind, "column": draw.choice("nitdw"), "within": draw.choice(("k", "j", "ok"))}
+    return [{**rule, "strictly": draw.random() < 0.3, "action": action}]
 
 
 def _groups(draw: random.Random, name: str, source: str) -> Table:
@@ -169,7 +202,7 @@ def _groups(draw: random.Random, name: str, source: str) -> Table:
         "where": _maybe(draw, 0.25),
         "final": final,
         "lateness": lateness,
-        "delay": draw.choice((0, 5, 30)) if window and not view else None,
+        "delay": draw.choice((0, 5, 30, HOUR)) if window and not view else None,
         "outputs": [_output(draw, f"c{at}", view) for at in range(draw.randint(1, 4))],
         "rows": _limit(draw),
     }

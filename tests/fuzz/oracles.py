@@ -6,6 +6,8 @@ values that they were made of. Which records are malformed the case says.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import duckdb
@@ -15,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from fuzz import groups
 from fuzz.make import Case
-from fuzz.values import COLUMNS, DDL, NOW, ODD, SCHEMA, Row, json_of, typed
+from fuzz.values import COLUMNS, DDL, ODD, SCHEMA, Row, json_of, typed
 from fuzz.words import Table, name, query, sources
 
 Place = tuple[str, int, int]  # topic, partition, offset
@@ -23,17 +25,22 @@ SKEW = 300  # seconds after it was read from which on the time of a row is in th
 
 
 class Sent:
-    """Records that were sent, by their places; None: one that is malformed."""
+    """Records that were sent, by their places, and when they came (UTC); a row of None is malformed."""
 
     def __init__(self) -> None:
         self.rows: dict[Place, Row | None] = {}
+        self.came: dict[Place, datetime] = {}
         self._ends: dict[tuple[str, int], int] = {}
 
-    def add(self, topic: str, part: int, row: Row | None) -> None:
+    def add(self, topic: str, part: int, row: Row | None, came: datetime) -> None:
         """One more."""
         off = self._ends.get((topic, part), 0)
         self._ends[topic, part] = off + 1
-        self.rows[topic, part, off] = row
+        self.rows[topic, part, off], self.came[topic, part, off] = row, came
+
+    def count(self, topic: str) -> int:
+        """How many a topic has."""
+        return sum(end for (of, _), end in self._ends.items() if of == topic)
 
     @property
     def good(self) -> dict[Place, Row]:
@@ -57,11 +64,12 @@ def in_duckdb(case: Case, sent: Sent) -> dict[str, pa.Table]:
     found: dict[str, pa.Table] = {}
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        given = pa.Table.from_pylist([typed(row, *place) for place, row in sent.good.items()], SCHEMA)
+        rows = [typed(row, sent.came[place], *place) for place, row in sent.good.items()]
+        given = pa.Table.from_pylist(rows, SCHEMA)
         connection.register("given", given)
         connection.execute("CREATE TABLE input AS SELECT * FROM given")
         for table in case["tables"]:
-            sql = _sql(case, table, "TIMESTAMPTZ")
+            sql = _sql(case, table)
             if table["kind"] == "groups":
                 said = groups.in_duckdb(table)
                 found[table["name"]] = connection.execute(said.groups).to_arrow_table()
@@ -70,7 +78,7 @@ def in_duckdb(case: Case, sent: Sent) -> dict[str, pa.Table]:
                 columns = [c for c in found[table["name"]].column_names if not c.startswith("_")]
                 sql = f"SELECT {', '.join(columns)} FROM ({said.groups})"
             if table["kind"] == "decoded":
-                held = connection.execute(_held(case, table, "TIMESTAMPTZ")).to_arrow_table()
+                held = connection.execute(_held(case, table)).to_arrow_table()
                 found[f"{table['name']}_held"] = held
             connection.execute(f"CREATE TABLE {name(table['name'])} AS {sql}")
             if table["kind"] != "groups":
@@ -88,30 +96,30 @@ def in_spark(case: Case, sent: Sent, spark: SparkSession) -> dict[str, pa.Table]
     found: dict[str, pa.Table] = {}
     kinds = pa.schema(
         [
-            *((column, SCHEMA.field(column).type) for column in ("topic", "part", "off")),
+            *((column, SCHEMA.field(column).type) for column in ("topic", "part", "off", "came")),
             ("value", pa.binary()),
         ]
     )
-    lines = [dict(zip(kinds.names, (*place, json_of(row)), strict=True)) for place, row in sent.good.items()]
+    values = [(*place, sent.came[place], json_of(row)) for place, row in sent.good.items()]
+    lines = [dict(zip(kinds.names, each, strict=True)) for each in values]
     raw = (
         spark.createDataFrame(pa.Table.from_pylist(lines, kinds))
         if lines
-        else spark.createDataFrame([], "topic STRING, part INT, off BIGINT, value BINARY")
+        else spark.createDataFrame([], "topic STRING, part INT, off BIGINT, came TIMESTAMP, value BINARY")
     )
     raw.selectExpr(
-        "topic", "part", "off", f"from_json(CAST(value AS STRING), '{DDL}') AS v"
+        "topic", "part", "off", "came", f"from_json(CAST(value AS STRING), '{DDL}') AS v"
     ).createOrReplaceTempView("raw_input")
     odd = "CASE WHEN v.{0} IN ('NaN', 'Infinity', '-Infinity') THEN CAST(v.{0} AS {1}) ELSE v.{2} END AS {2}"
     columns = [odd.format(ODD, COLUMNS[c], c) if c in ("x", "f") else f"v.{c}" for c in COLUMNS]
-    spark.sql(f"SELECT {', '.join(columns)}, topic, part, off FROM raw_input").createOrReplaceTempView(
-        "input"
-    )
+    rows = spark.sql(f"SELECT {', '.join(columns)}, topic, part, off, came FROM raw_input")
+    rows.createOrReplaceTempView("input")
     lost = set[str]()
     for table in case["tables"]:
         if lost & set(sources(table)):
             lost.add(table["name"])
             continue
-        sql = groups.in_spark(table).groups if table["kind"] == "groups" else _sql(case, table, "TIMESTAMP")
+        sql = groups.in_spark(table).groups if table["kind"] == "groups" else _sql(case, table)
         try:
             rows = spark.sql(sql)
             found[table["name"]] = arrow = rows.toArrow()
@@ -127,13 +135,11 @@ def in_spark(case: Case, sent: Sent, spark: SparkSession) -> dict[str, pa.Table]
     return found
 
 
-def _sql(case: Case, table: Table, timestamp: str) -> str:
+def _sql(case: Case, table: Table) -> str:
     """What a table that is no table of groups is made of."""
     if table["kind"] == "decoded":
-        rules = [
-            f"coalesce({r['column']} >= {r['least']}, true)" for r in table["rules"] if r["action"] != "warn"
-        ]
-        return f"SELECT * FROM {_taken(table)} AND {' AND '.join([*rules, _told(case, table, timestamp)])}"
+        columns = ", ".join([*COLUMNS, "topic", "part", "off"])
+        return f"SELECT {columns} FROM ({_judged(case, table)}) q WHERE _clean AND NOT _again"
     if table["kind"] == "rows":
         return f"SELECT * FROM {name(table['source'])}" + (
             f" WHERE {table['where']}" if table["where"] else ""
@@ -144,28 +150,47 @@ def _sql(case: Case, table: Table, timestamp: str) -> str:
     return "" if table["kind"] == "groups" else query(table)
 
 
-def _taken(table: Table) -> str:
-    """The rows that the function of a decoded table gives."""
-    return f"input WHERE topic = '{table['source'].split('.')[1]}' AND ({table['where'] or 'true'})"
+def _judged(case: Case, table: Table) -> str:
+    """The rows that the function of a decoded table gives, and of each whether rules about one row let it
+    into the table (`_clean`) or have it quarantined (`_held`), and whether one about rows of a key keeps it
+    out (`_again`)."""
+    taken = f"input WHERE topic = '{table['source'].split('.')[1]}' AND ({table['where'] or 'true'})"
+    of_rows = [rule for rule in table["rules"] if "keyed" not in rule]
+    passes = {
+        action: [f"coalesce({r['column']} >= {r['least']}, true)" for r in of_rows if r["action"] == action]
+        for action in ("quarantine", "drop")
+    }
+    kept = " AND ".join([_told(case, table), *passes["quarantine"]])
+    clean = " AND ".join([kept, *passes["drop"]])
+    rows = f"SELECT *, {clean} AS _clean, NOT ({kept}) AS _held FROM {taken}"
+    keyed = [rule for rule in table["rules"] if "keyed" in rule and rule["action"] != "warn"]
+    return f"SELECT *, {_again(keyed[0]) if keyed else 'false'} AS _again FROM ({rows}) r"
 
 
-def _told(case: Case, table: Table, timestamp: str) -> str:
+def _again(rule: Mapping[str, Any]) -> str:
+    """Whether a row fails a rule about rows of one key: by those before it that are clean, and not NULL."""
+    column, seen = rule["column"], f"(_clean AND {rule['column']} IS NOT NULL)"
+    before = "ORDER BY part, off ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+    if rule["keyed"] == "unique":
+        earlier = f"count(CASE WHEN {seen} THEN 1 END) OVER (PARTITION BY {column} {before})"
+        return f"({seen} AND coalesce({earlier}, 0) > 0)"
+    best, worse = ("max", "<") if rule["keyed"] == "grows" else ("min", ">")
+    over = f"OVER (PARTITION BY topic, part, {rule['within']} {before})"
+    furthest = f"{best}(CASE WHEN {seen} THEN {column} END) {over}"
+    return f"({seen} AND coalesce({column} {worse}{'=' if rule['strictly'] else ''} {furthest}, false))"
+
+
+def _told(case: Case, table: Table) -> str:
     """Which rows are not of the future, where somebody tells the time by them."""
     if not _is_timed(case, table["name"]):
         return "true"
-    most = int(NOW.timestamp() + SKEW)
-    epoch = f"CAST('1970-01-01 00:00:00+00:00' AS {timestamp})"
-    return f"coalesce(ts <= {epoch} + INTERVAL {most} SECONDS, true)"
+    return f"coalesce(ts <= came + INTERVAL {SKEW} SECONDS, true)"
 
 
-def _held(case: Case, table: Table, timestamp: str) -> str:
-    rules = [
-        f"coalesce({r['column']} >= {r['least']}, true)"
-        for r in table["rules"]
-        if r["action"] == "quarantine"
-    ]
-    passed = " AND ".join([*rules, _told(case, table, timestamp)])
-    return f"SELECT topic, part, off FROM {_taken(table)} AND NOT ({passed})"
+def _held(case: Case, table: Table) -> str:
+    holds = any("keyed" in rule and rule["action"] == "quarantine" for rule in table["rules"])
+    which = "_held OR _again" if holds else "_held"
+    return f"SELECT topic, part, off FROM ({_judged(case, table)}) q WHERE {which}"
 
 
 def _is_timed(case: Case, above: str) -> bool:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from fuzz.drive import run
 from fuzz.make import Case
+from fuzz.processes import run
 from fuzz.words import sources
 
 

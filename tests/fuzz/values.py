@@ -37,7 +37,7 @@ DDL = ", ".join(f"{name} {kind}" for name, kind in {**COLUMNS, ODD: "STRING"}.it
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 MOST = 2**63 - 1
 WIDEST = f"{'9' * 26}.{'9' * 10}"  # a hundred of them still fit DuckDB's sum, of 128 bits
-NOW = datetime.fromisoformat("2026-01-01T12:00:00Z")  # where the clock of a case stands
+NOW = datetime.fromisoformat("2026-01-01T12:00:00Z")  # where the clock of a case begins
 EPOCH = int(NOW.timestamp()) - 3600  # seconds, a whole number of minutes
 
 _ARROW = {
@@ -54,7 +54,8 @@ _ARROW = {
     "TIMESTAMP": pa.timestamp("us", "UTC"),
 }
 PLACE = {"topic": pa.string(), "part": pa.int32(), "off": pa.int64()}
-SCHEMA = pa.schema([*((name, _ARROW[kind]) for name, kind in COLUMNS.items()), *PLACE.items()])
+CAME = {"came": pa.timestamp("us", "UTC")}  # when a record was read
+SCHEMA = pa.schema([*((name, _ARROW[kind]) for name, kind in COLUMNS.items()), *PLACE.items(), *CAME.items()])
 
 _TEXTS = ["", "a", "b", "B", "é", "\U0001f600", "ü'\"\\", "a" * 50, "\u0000", " ", "NaN"]
 _EDGES: dict[str, list[Any]] = {
@@ -143,8 +144,8 @@ def json_of(row: Row) -> bytes:
     return ("{" + ", ".join(f'"{name}": {text}' for name, text in texts.items()) + "}").encode()
 
 
-def typed(row: Row, topic: str, part: int, off: int) -> Row:
-    """The row that silver makes of it, and where it came from: columns of `SCHEMA`."""
+def typed(row: Row, came: datetime, topic: str, part: int, off: int) -> Row:
+    """The row that silver makes of it, where it came from and when: columns of `SCHEMA`."""
     made = {name: row.get(name) for name in COLUMNS}
     odd = NOT_FINITE.get(row.get(ODD) or "")
     if odd is not None:
@@ -152,7 +153,7 @@ def typed(row: Row, topic: str, part: int, off: int) -> Row:
     for name, parse in (("d", Decimal), ("w", Decimal), ("dy", date.fromisoformat)):
         made[name] = None if made[name] is None else parse(made[name])
     made["ts"] = None if made["ts"] is None else datetime.fromisoformat(made["ts"])
-    return {**made, "topic": topic, "part": part, "off": off}
+    return {**made, "topic": topic, "part": part, "off": off, "came": came}
 
 
 def _time(micros: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -39,12 +40,19 @@ def suite(table: Table) -> dict[str, str]:
     """The suite of a decoded table, if it has one."""
     if not table["rules"]:
         return {}
-    rules = ", ".join(
-        f'{{"type": "expect_column_values_to_be_between", "kwargs": {{"column": "{rule["column"]}", '
-        f'"min_value": {rule["least"]}}}, "meta": {{"action": "{rule["action"]}"}}}}'
-        for rule in table["rules"]
-    )
-    return {f"quality/{table['name']}.json": f'{{"name": "{table["name"]}", "expectations": [{rules}]}}'}
+    said = {"name": table["name"], "expectations": list(map(_expectation, table["rules"]))}
+    return {f"quality/{table['name']}.json": json.dumps(said)}
+
+
+def _expectation(rule: Mapping[str, Any]) -> dict[str, Any]:
+    keyed = {"unique": "unique", "grows": "increasing", "falls": "decreasing"}
+    given, meta = {"column": rule["column"]}, {"action": rule["action"]}
+    if "keyed" not in rule:
+        given["min_value"] = rule["least"]
+    elif rule["keyed"] != "unique":
+        given["strictly"], meta["within"] = rule["strictly"], [rule["within"]]
+    kind = keyed.get(rule.get("keyed", ""), "between")
+    return {"type": f"expect_column_values_to_be_{kind}", "kwargs": given, "meta": meta}
 
 
 def _decoded(table: Table) -> dict[str, str]:
@@ -150,6 +158,8 @@ def _properties(table: Table) -> str:
     said = {"headwater.max_rows_per_batch": table["rows"]} if table.get("rows") else {}
     if table.get("final"):
         said["headwater.emit"] = "final"
+    if table.get("idle"):
+        said["headwater.idle_timeout"] = table["idle"]
     if table.get("lateness") is not None:
         said["headwater.allowed_lateness"] = f"{table['lateness']} seconds"
     return (
