@@ -34,7 +34,11 @@ def put(lake: Lake, name: str, columns: pa.Schema, rows: Iterable[dict[str, Any]
 def hold(lake: Lake, offsets: Iterable[int], rules: Callable[[int], list[str]] = lambda _: ["r"]) -> None:
     rows = (
         {"cluster": "c", "topic": "t", "partition": 0, "offset": offset, "value": b"%d" % offset}
-        | {"rules": rules(offset), "reason": f"row {number}", "quarantined_at": WHEN + timedelta(hours=number)}
+        | {
+            "rules": rules(offset),
+            "reason": f"row {number}",
+            "quarantined_at": WHEN + timedelta(hours=number),
+        }
         for number, offset in enumerate(offsets)
     )
     put(lake, quarantine_name(NAME), stored.schema(HELD), rows)
