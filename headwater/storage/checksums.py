@@ -21,9 +21,12 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+
+from deltalake import DeltaTable, Schema
 
 from headwater.errors import DamageError
 from headwater.storage import delta, json_file, log, store
@@ -169,6 +172,19 @@ def next_says(
     if before is None or before["version"] != version:  # it was killed between its commit and the note
         before = note(table, version)
     return json.dumps({"files": files, "before": before})
+
+
+def create(table: Path, columns: Schema, **about: Any) -> None:
+    """Make a table without rows.
+
+    Args:
+        table: where.
+        columns: its columns.
+        about: what else `DeltaTable.create` takes.
+    """
+    make = partial(DeltaTable.create, table, columns, raise_if_key_not_exists=False, **about)
+    store.of(table).by_others(table, make)
+    note(table, 0)
 
 
 def checkpoint(table: Path) -> None:

@@ -173,26 +173,20 @@ class Lake:
             place = self._new(name)
             if log.exists(place.path):
                 return self._register(place)
-            make = partial(
-                DeltaTable.create,
+            checksums.create(
                 place.path,
-                schema=Schema.from_arrow(schema),
+                Schema.from_arrow(schema),
                 mode="ignore",
                 name=name,
                 description=comment or None,
                 configuration={"delta.checkpointInterval": "1000000000", **properties},
-                raise_if_key_not_exists=False,
             )
-            self._store.by_others(place.path, make)
-            checksums.note(place.path, 0)
             return self._register(place)
 
     def begin(self) -> None:
         """Make the catalog of a lake without tables: one that has some, and no catalog, has lost it."""
         if not self.places() and not log.exists(self.catalog):
-            make = partial(DeltaTable.create, self.catalog, Schema.from_arrow(_CATALOG), mode="ignore")
-            self._store.by_others(self.catalog, make)
-            checksums.note(self.catalog, 0)
+            checksums.create(self.catalog, Schema.from_arrow(_CATALOG), mode="ignore")
 
     @contextmanager
     def alone(self) -> Iterator[None]:

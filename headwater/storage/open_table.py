@@ -11,6 +11,7 @@ from typing import Any
 from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from headwater.common import times
 from headwater.errors import CommitError
 from headwater.storage import checksums, delta, log
 from headwater.storage.checksums import Kept
@@ -141,46 +142,61 @@ class OpenTable(Files):
         identity: Identity | None = None,
         files: Sequence[str] = (),
     ) -> int:
-        """Commit a batch, which adds these files below the table, or what is none; the new version."""
+        """Have delta-rs commit a batch, which adds these files below the table, or what is none; the new
+        version."""
         with self._mutex:  # maintenance commits, too, and says what has expired
             flows = recorded(self.flows, identity) if identity else self.flows
             properties = CommitProperties(
-                custom_metadata={log.IDENTITY_KEY: json.dumps(flows), checksums.KEY: self._says(files)},
+                custom_metadata=self._says(flows, files),
                 app_transactions=[Transaction(identity.flow, identity.sequence)] if identity else [],
                 max_commit_retries=0,
             )
-            try:
-                self._store.by_others(self.place.path, lambda: commit(properties))
-                self._follow()
-            except CommitFailedError as e:
-                raise CommitError(
-                    f"{self.place.name}: {self.place.path} is past version {self.version}, so something "
-                    "else wrote to it; only headwater may",
-                    code="WRITTEN_BY_OTHERS",
-                    table=self.place.name,
-                    file=self.place.path,
-                    hint="find that writer, then run again",
-                ) from e
-            except Exception:
-                self._look_again()
-                raise
-            self.flows = flows
-            self._noted = checksums.note(self.place.path, self.version)
-            return self.version
+            return self._made(
+                flows, lambda: self._store.by_others(self.place.path, lambda: commit(properties))
+            )
 
-    def _put(self, actions: Sequence[Mapping[str, Any]]) -> None:
-        said, *others = actions
-        info = {
-            **said["commitInfo"],
-            checksums.KEY: self._says([path for path, _ in checksums.added(others)]),
-        }
+    def _put(
+        self,
+        operation: str,
+        actions: Sequence[Mapping[str, Any]],
+        flows: dict[str, Any] | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> int:
+        """Commit actions on files as they are, which no batch is; the new version. The caller has the mutex.
+
+        Args:
+            operation: what Delta calls it.
+            actions: what the log is to say.
+            flows: what the flows have done after it; by default as before.
+            parameters: Delta's, of the operation.
+        """
+        flows = self.flows if flows is None else flows
+        said = self._says(flows, [path for path, _ in checksums.added(actions)])
+        about = {"operationParameters": parameters} if parameters else {}
+        info = {"timestamp": times.milliseconds(), "operation": operation, **about, **said}
+        entry = [{"commitInfo": info}, *actions]
+        return self._made(flows, lambda: log.write(self.place.path, self.version + 1, entry))
+
+    def _made(self, flows: dict[str, Any], make: Callable[[], None]) -> int:
+        """Make the next version, after which the flows have done this; its number."""
         try:
-            log.write(self.place.path, self.version + 1, [{"commitInfo": info}, *others])
-        except OSError:
+            make()
+            self._follow()
+        except (CommitFailedError, CommitError) as e:
+            raise CommitError(
+                f"{self.place.name}: {self.place.path} is past version {self.version}, so something "
+                "else wrote to it; only headwater may",
+                code="WRITTEN_BY_OTHERS",
+                table=self.place.name,
+                file=self.place.path,
+                hint="find that writer, then run again",
+            ) from e
+        except Exception:
             self._look_again()
             raise
-        self._follow()
+        self.flows = flows
         self._noted = checksums.note(self.place.path, self.version)
+        return self.version
 
     def _follow(self) -> None:
         """Be at the version that was just made."""
@@ -192,11 +208,13 @@ class OpenTable(Files):
         file = delta.entry(self.place.path, self.version).stat()
         return file.st_ino, file.st_mtime_ns
 
-    def _says(self, files: Sequence[str]) -> str:
-        """What the next commit says of checksums, if it adds these files."""
+    def _says(self, flows: Mapping[str, Any], files: Sequence[str]) -> dict[str, str]:
+        """What the next commit says beside Delta's own, if it adds these files: what the flows have done by
+        then, and checksums."""
         table = self.place.path
         found = {path: checksums.of(table / path) for path in files}
-        return checksums.next_says(table, self.version, found, self._noted)
+        told = checksums.next_says(table, self.version, found, self._noted)
+        return {log.IDENTITY_KEY: json.dumps(flows), checksums.KEY: told}
 
     def _look_again(self) -> None:
         """See what the table has after an error: what has failed may be there all the same."""

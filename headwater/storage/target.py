@@ -7,6 +7,7 @@ same files are what a restart commits, when the kill came between building and c
 
 from __future__ import annotations
 
+import json
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -112,8 +113,12 @@ class Target(OpenTable):
         """
         self._set({"delta.deletedFileRetentionDuration": f"interval {int(kept.total_seconds())} seconds"})
 
-    def append(self, files: list[str], identity: Identity) -> int:
+    def append(self, files: list[str], identity: Identity | None = None) -> int:
         """Commit files that `write` wrote; the new version.
+
+        Args:
+            files: their paths below the table.
+            identity: whose commit it is; None: of no flow.
 
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
@@ -260,7 +265,7 @@ class Target(OpenTable):
         with self._mutex:
             if not set(before) <= set(self.files()):
                 return False
-            self._put(rewriting.replaced(self.place.path, before, after, order, operation, self.flows))
+            self._put(operation, rewriting.replaced(self.place.path, before, after, order))
             return True
 
     def expire(self, files: Sequence[str], before: datetime) -> None:
@@ -273,10 +278,11 @@ class Target(OpenTable):
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
+        text = before.isoformat(timespec="milliseconds")
+        parameters = {"predicate": json.dumps([f"committed before {text}"])}
         with self._mutex:
-            actions, flows = rewriting.expired(self.place.path, files, before, self.flows)
-            self._put(actions)
-            self.flows = flows
+            flows = {name: {**flow, "expired": text} for name, flow in self.flows.items()}
+            self._put(log.EXPIRY, rewriting.expired(self.place.path, files), flows, parameters)
 
     def _next(self) -> int:
         """What tells that a file comes after all that the table has; see `log.DataFile`."""

@@ -11,15 +11,13 @@ from datetime import datetime
 from typing import Any, Literal
 
 import pyarrow as pa
-from deltalake import CommitProperties, write_deltalake
 
 from headwater import query
 from headwater.errors import QualityError
 from headwater.project.load import Project
 from headwater.project.rule import Action
-from headwater.storage import checksums, log
-from headwater.storage.lake import NO_HOOKS, Lake
-from headwater.storage.open_table import CHECKPOINT_EVERY
+from headwater.storage.lake import Lake
+from headwater.storage.target import Target
 
 Status = Literal["passed", "failed", "error"]
 
@@ -107,16 +105,9 @@ def append(lake: Lake, run_id: str, validations: Sequence[Validation]) -> int:
     place = lake.create(TABLE, COLUMNS, comment="What quality runs found", properties={})
     with lake.alone():
         found = [row for validation in validations for row in rows(run_id, validation)]
-        added = pa.Table.from_pylist(found, schema=COLUMNS)
-        says = checksums.next_says(place.path, log.head(place.path), {})
-        ours = CommitProperties(custom_metadata={log.IDENTITY_KEY: "{}", checksums.KEY: says})  # of no flow
-        write_deltalake(
-            place.path, added, mode="append", commit_properties=ours, post_commithook_properties=NO_HOOKS
-        )
-        version = log.head(place.path)
-        checksums.note(place.path, version)
-        if version % CHECKPOINT_EVERY == 0:
-            checksums.checkpoint(place.path)
+        table = Target(place)
+        version = table.append(table.put([pa.Table.from_pylist(found, schema=COLUMNS)], "found"))
+        table.checkpoint()
     return version
 
 

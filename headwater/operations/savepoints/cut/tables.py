@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from headwater.errors import CommitError
 from headwater.planner.changes.facts import FILE as DEFINITION
@@ -79,15 +78,13 @@ def empty(table: Path, into: Path) -> None:
     """Make `into` a table like another one that holds nothing."""
     like = delta.opened(table)
     about = like.metadata()
-    DeltaTable.create(
+    checksums.create(
         into,
-        schema=like.schema(),
+        like.schema(),
         name=about.name,
         description=about.description,
         configuration=dict(about.configuration),
-        raise_if_key_not_exists=False,
     )
-    checksums.note(into, 0)
 
 
 def definition(lake: Lake, name: str, generation: int, into: Path) -> None:
