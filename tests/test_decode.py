@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -548,6 +549,35 @@ def test_rejects_are_the_malformed_rows_as_they_came(spark: SparkSession) -> Non
     assert [(row["offset"], row["value"]) for row in rows] == [(n, values[n]) for n in (1, 2, 3)]
     assert [row["reason"][:9] for row in rows] == ["not one J", "no value", "JSON pars"]
     assert list(rows[0]) == [*decode.RAW, "reason"]
+
+
+def test_the_malformed_rows_of_a_batch_are_told_by_their_values_alone(spark: SparkSession) -> None:
+    values = [b'{"a":1}', b"{\xff", None, b'{"a":"x"}']
+    raw = bronze(spark, values)
+    found = decode.rejected(raw, decode.fields(Json("a INT"), NOWHERE))
+    rows = sorted(found.toArrow().to_pylist(), key=lambda row: row["offset"])
+    assert [(row["offset"], row["value"]) for row in rows] == [(n, values[n]) for n in (1, 2, 3)]
+    assert [row["reason"][:9] for row in rows] == ["not one J", "no value", "JSON pars"]
+    assert list(rows[0]) == [*decode.RAW, "reason"]
+
+
+def test_malformed_rows_without_headers_cost_what_those_with_some_do(spark: SparkSession) -> None:
+    """Spark looks at each NULL of an array once for each row behind it, in a batch on its way to Python."""
+    taken, took = decode.fields(Json("a INT"), NOWHERE), list[float]()
+    one = bronze(spark, [b"{"]).drop("offset", "headers")
+    for headers, count in (("array()", 10), ("array()", 50_000), ("NULL", 50_000)):
+        many = spark.range(0, count, 1, 1).withColumnRenamed("id", "offset").crossJoin(F.broadcast(one))
+        many = many.withColumn("headers", F.expr(headers).cast(BRONZE["headers"].dataType))
+        before = of_java()
+        decode.rejected(many, taken).write.format("noop").mode("overwrite").save()
+        took.append(of_java() - before)
+    assert took[2] < 2 * took[1] + 2, took
+
+
+def of_java() -> float:
+    """Seconds of CPU that the JVM has used."""
+    used = Path(f"/proc/{jvm.pid()}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]
+    return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
 
 
 def test_fields_may_have_the_names_of_kafkas_columns(spark: SparkSession) -> None:

@@ -11,9 +11,9 @@ from functools import cache, partial
 from typing import get_args
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -158,10 +158,20 @@ def found() -> list[Column]:
 
 
 def rejected(raw: DataFrame, taken: Fields) -> DataFrame:
-    """The malformed rows of a bronze table, as they came: its columns and `reason`. All are decoded."""
-    columns = raw.select(*RAW)
-    whole = StructType([*columns.schema, StructField("reason", StringType())])
-    return columns.mapInArrow(partial(_reject_batches, taken), whole)
+    """The malformed rows of a bronze table, as they came: its columns and `reason`. All are decoded.
+
+    Only values go to Python. Before each row of a batch that does, Spark counts its bytes, and for that goes
+    over all rows whose array is NULL, as `headers` mostly is: a time quadratic in the rows of a batch.
+    """
+
+    def reasons(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        parse = parser(taken)
+        for values in batches:
+            yield parse(values)[1]
+
+    reason = arrow_udf(reasons, StringType())  # type: ignore[call-overload]  # which kind its hints say
+    once = reason.asNondeterministic()  # else Spark would compute it for the filter, and again
+    return raw.select(*RAW, once("value").alias("reason")).where(F.col("reason").isNotNull())
 
 
 def native(raw: DataFrame, decoder: Json, where: Where) -> DataFrame:
@@ -205,14 +215,6 @@ def _decode_batches(taken: Fields, batches: Iterator[pa.RecordBatch]) -> Iterato
         columns.update({name: batch.column(name) for name in carried})
         columns[MALFORMED] = reasons
         yield from pa.table(columns).combine_chunks().to_batches()
-
-
-def _reject_batches(taken: Fields, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    parse = parser(taken)
-    for batch in batches:
-        _, reasons = parse(batch.column("value"))
-        table = pa.Table.from_batches([batch]).append_column("reason", reasons)
-        yield from table.filter(pc.is_valid(reasons)).combine_chunks().to_batches()
 
 
 def _supported(kind: DataType, where: Where) -> None:
