@@ -145,6 +145,8 @@ class Quarantine:
 
     def summary(self) -> Summary:
         """How many records are open, and why."""
+        if self._held is None:
+            return Summary(self.table, 0, 0)
         rules: Counter[str] = Counter()
         times: list[datetime] = []
         count = 0
