@@ -100,6 +100,26 @@ def test_a_query_that_is_interrupted_ends_in_one_line(root: Path, seconds: float
     assert not list(root.glob(".headwater/lake/_scratch/*"))
 
 
+def test_a_statement_that_is_left_ends_although_nothing_else_stops_it(root: Path) -> None:
+    text = (
+        "import os, signal, sys, threading, time\n"
+        "from headwater import query\n"
+        "def interrupt():\n"
+        "    while time.process_time() < 3:\n"
+        "        time.sleep(0.05)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=interrupt).start()\n"
+        "try:\n"
+        "    query.run(sys.argv[1])\n"
+        "except (KeyboardInterrupt, RuntimeError):\n"
+        "    print('left')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text, SLOW], cwd=root, capture_output=True, text=True, timeout=100
+    )
+    assert (done.stdout, done.stderr) == ("left\n", "")
+
+
 def test_what_does_not_stop_is_ended(root: Path) -> None:
     text = (
         "import threading, time\n"

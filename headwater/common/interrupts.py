@@ -86,11 +86,12 @@ def stopping(stop: Callable[[], object]) -> Iterator[None]:
 @contextmanager
 def cancelling() -> Iterator[None]:
     """Let SIGINT end what runs in here, by what `stopping` has and KeyboardInterrupt, and not the process."""
-    token, heard = object(), threading.Event()
+    token, heard = object(), list[float]()
 
-    def cancel(number: int, frame: FrameType | None) -> NoReturn:
-        heard.set()
-        raise KeyboardInterrupt
+    def cancel(number: int, frame: FrameType | None) -> None:
+        heard.append(time.monotonic())
+        if len(heard) == 1 or heard[-1] - heard[0] > TWICE:  # the same again would come amid its ending
+            raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, cancel)
     if _wakeup >= 0:
@@ -99,7 +100,7 @@ def cancelling() -> Iterator[None]:
     try:
         yield
     except Exception:
-        if heard.is_set():  # a library has said in words of its own that it was interrupted
+        if heard:  # a library has said in words of its own that it was interrupted
             raise KeyboardInterrupt from None
         raise
     finally:

@@ -17,7 +17,7 @@ from headwater.flows.realtime import RealtimeFlow
 from headwater.flows.source import SourceFlow
 from headwater.flows.union import UnionFlow
 from headwater.flows.view import ViewFlow
-from headwater.planner.analysis.analysed import Kind
+from headwater.planner.outlines import Kind
 from headwater.project.definitions import Table
 from headwater.storage.commit import Committer
 

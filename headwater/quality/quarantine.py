@@ -157,6 +157,8 @@ class Quarantine:
 
     def summary(self) -> Summary:
         """How many records are open, and why."""
+        if self._held is None:
+            return Summary(self.table, 0, 0)
         found = self.places()
         records = once(found)
         bounds = pc.min_max(records["quarantined_at"]).as_py()

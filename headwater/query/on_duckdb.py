@@ -7,7 +7,8 @@ let through, `headwater.query.statements` refuses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
         DamageError: DuckDB can't do it, and a file that it read is not what was written.
     """
     connection = _locked(sources)
-    with interrupts.stopping(connection.interrupt), connection:  # closing waits for what still computes
+    with interrupts.stopping(connection.interrupt), _ended(connection):
         statement, named = checked(connection, sources, sql)
         parameters.check(statement.named_parameters, params)
         versions = past.versions(named, at)
@@ -78,6 +79,16 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
         if statement.type == duckdb.StatementType.EXPLAIN:
             return Result(("plan",), [(line,) for _, plan in rows for line in str(plan).splitlines()])
         return Result(tuple(str(column[0]) for column in connection.description or ()), rows)
+
+
+@contextmanager
+def _ended(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Close it in the end. A statement that KeyboardInterrupt has left goes on, and closing waits for it."""
+    try:
+        yield
+    finally:
+        connection.interrupt()  # a connection that is being closed can't be interrupted any more
+        connection.close()
 
 
 def reader() -> duckdb.DuckDBPyConnection:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 from headwater.errors.causes import first_line
 from headwater.storage import delta
 
-_CHECKED = ds.ParquetFileFormat(
-    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-)
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
 _BUFFER = 1 << 18  # bytes of a column that are read at a time
 
 
@@ -92,7 +92,11 @@ def rows(files: Sequence[str], columns: pa.Schema) -> pa.Table:
 
 def dataset(files: Sequence[str], columns: pa.Schema) -> ds.Dataset:
     """The same, to be read in any way."""
-    return ds.dataset(list(files), schema=columns, format=_CHECKED)
+    import pyarrow.dataset as ds  # which imports pandas
+
+    options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    checked = ds.ParquetFileFormat(default_fragment_scan_options=options)
+    return ds.dataset(list(files), schema=columns, format=checked)
 
 
 def fitted(rows: pa.Table, columns: pa.Schema) -> pa.Table:

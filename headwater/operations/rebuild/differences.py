@@ -69,7 +69,7 @@ def unprovable(
             continue
         if cut.versions[name] == 0:
             found.append(f"{name} has read nothing yet that could be compared")
-        changed = verdict(project, live, name, tables[name])
+        changed = verdict(project, live, name, tables[name].outline)
         if changed.effect != "unchanged":
             found += [f"{name} was made by another definition: {why}" for why in changed.why]
         gate = tables[name].gate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from headwater.connectors import decode
 from headwater.errors import ProjectError
 from headwater.errors.causes import describe, first_line
 from headwater.errors.several import Collected
-from headwater.planner import aggregate
+from headwater.planner import aggregate, dependencies
 from headwater.planner.analysis import checks, followers, processes, views
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
@@ -47,19 +46,10 @@ def analyse(spark: SparkSession, project: Project, names: Sequence[str] = ()) ->
             errors, `SeveralErrors`. What reads a table that is wrong is not judged.
     """
     wanted = project.above(list(names))
-    key = "\0".join([_depends_on(project), *wanted])
+    key = "\0".join([dependencies.in_process(project), *wanted])
     if key not in _KNOWN:
         _KNOWN[key] = _analysed(spark, project, [project.tables[n] for n in wanted if n in project.tables])
     return _KNOWN[key]
-
-
-def _depends_on(project: Project) -> str:
-    """A hash of the definitions, and of the configuration with its reference tables."""
-    found = hashlib.sha256(f"{project.digest}\0{project.env}".encode())
-    for path in sorted((project.root / "conf").rglob("*")):
-        if path.is_file() and path.suffix != ".parquet":  # a Delta table's log tells its columns
-            found.update(f"\0{path.relative_to(project.root)}\0".encode() + path.read_bytes())
-    return found.hexdigest()
 
 
 def _analysed(spark: SparkSession, project: Project, tables: Sequence[Table]) -> dict[str, Analysed]:

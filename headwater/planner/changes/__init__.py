@@ -6,20 +6,23 @@ import os
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from headwater.errors import CommitError, ProjectError
-from headwater.planner import analysis
-from headwater.planner.analysis import Analysed
+from headwater.planner import outlines
 from headwater.planner.changes import facts as definitions
 from headwater.planner.changes.verdict import Effect, Verdict, judge
+from headwater.planner.outlines import Outline
 from headwater.project.definitions import Table
 from headwater.project.load import Project
-from headwater.runtime import sessions
 from headwater.storage import delta, log, summary
 from headwater.storage.lake import Lake, Place
 from headwater.storage.names import beside, is_engines, state_name
+
+if TYPE_CHECKING:
+    from headwater.planner.analysis import Analysed
 
 __all__ = ["Planned", "accept", "follow", "plan", "shortened", "verdict"]
 
@@ -59,8 +62,8 @@ def plan(project: Project, tables: Sequence[str] = ()) -> list[Planned]:
     """
     lake = Lake(project.conf.lake)
     wanted = project.above(list(tables))
-    analysed = analysis.analyse(sessions.start(project.conf), project)
-    verdicts = {name: _judged(project, lake, name, analysed[name]) for name in project.names()}
+    found = outlines.outlines(project)
+    verdicts = {name: _judged(project, lake, name, found[name]) for name in project.names()}
     broken = {name for name, found in verdicts.items() if found.effect == "broken"}
     for name, table in project.tables.items():
         above = [source for source in table.sources if source in verdicts]
@@ -92,17 +95,17 @@ def shortened(lake: Lake, tables: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _judged(project: Project, lake: Lake, name: str, analysed: Analysed) -> Verdict:
+def _judged(project: Project, lake: Lake, name: str, outline: Outline) -> Verdict:
     """What would become of one table, those above it aside; it may be broken."""
     try:
         if name in lake.places():
             delta.opened(lake.places()[name].path)
-        return verdict(project, lake, name, analysed)
+        return verdict(project, lake, name, outline)
     except CommitError as e:
         return Verdict("broken", (str(e),))
 
 
-def verdict(project: Project, lake: Lake, name: str, analysed: Analysed) -> Verdict:
+def verdict(project: Project, lake: Lake, name: str, outline: Outline) -> Verdict:
     """What running would do to one table, those above it aside."""
     place = lake.places().get(name)
     if place is None or not log.exists(place.path):
@@ -110,20 +113,20 @@ def verdict(project: Project, lake: Lake, name: str, analysed: Analysed) -> Verd
     before = definitions.read(lake.flow_folder(name))
     if before is None:  # nothing has run with it yet
         return Verdict("new") if log.head(place.path) == 0 else Verdict("unchanged")
-    found = judge(before, definitions.facts(project, name, analysed))
-    if found.effect in ("unchanged", "resumes") and not _keeps_the_same(lake, name, analysed):
+    found = judge(before, definitions.facts(project, name, outline))
+    if found.effect in ("unchanged", "resumes") and not _keeps_the_same(lake, name, outline):
         why = f"{state_name(name)}, where rows of its input wait, would have other columns"
         return Verdict("rebuild", (why,))
     return found
 
 
-def _keeps_the_same(lake: Lake, name: str, analysed: Analysed) -> bool:
+def _keeps_the_same(lake: Lake, name: str, outline: Outline) -> bool:
     """Whether the columns of what the table keeps between batches are those that it would have now."""
     place = lake.places().get(state_name(name))
-    if analysed.state is None or place is None or not log.exists(place.path):
+    if outline.state is None or place is None or not log.exists(place.path):
         return True
     have = pa.schema(delta.opened(place.path).schema().to_arrow())
-    before, now = ({field.name: str(field.type) for field in schema} for schema in (have, analysed.state))
+    before, now = ({field.name: str(field.type) for field in schema} for schema in (have, outline.state))
     return before == now
 
 
@@ -133,7 +136,7 @@ def accept(project: Project, lake: Lake, name: str, analysed: Analysed) -> None:
     Raises:
         ProjectError: its table can't go on with it.
     """
-    found = verdict(project, lake, name, analysed)
+    found = verdict(project, lake, name, analysed.outline)
     if found.effect in NEEDS_A_PERSON:
         what = f"headwater rebuild {name}" if found.effect == "rebuild" else "headwater plan says more"
         raise ProjectError(
@@ -143,7 +146,7 @@ def accept(project: Project, lake: Lake, name: str, analysed: Analysed) -> None:
             file=project.definition(name).file,
             hint=f"undo the change, or run: {what}",
         )
-    folder, now = lake.flow_folder(name), definitions.facts(project, name, analysed)
+    folder, now = lake.flow_folder(name), definitions.facts(project, name, analysed.outline)
     if definitions.read(folder) != now:
         definitions.write(folder, now, project.digest)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.errors import NOWHERE
-from headwater.planner.analysis.analysed import Analysed
+from headwater.planner.outlines import Outline
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
 from headwater.storage import json_file
@@ -21,7 +21,7 @@ Facts = dict[str, str]
 FILE = "definition.json"
 
 
-def facts(project: Project, name: str, analysed: Analysed) -> Facts:
+def facts(project: Project, name: str, outline: Outline) -> Facts:
     """{what is compared → its value, in words}, of a table; what does not apply is left out."""
     definition = project.definition(name)
     if isinstance(definition, Topic):
@@ -29,11 +29,11 @@ def facts(project: Project, name: str, analysed: Analysed) -> Facts:
     if isinstance(definition, Files):
         return {"kind": "files", "files": definition.pattern, "format": definition.format}
     found = {
-        "kind": analysed.kind,
+        "kind": outline.kind,
         "sources": ", ".join(name for name in definition.sources if name not in project.references),
         "reference tables": ", ".join(name for name in definition.sources if name in project.references),
-        "columns": _columns(analysed.stored),
-        "keys": ", ".join(analysed.keys),
+        "columns": _columns(outline.stored),
+        "keys": ", ".join(outline.keys),
         "definition": _text(definition),
         "fields": "" if definition.decode is None else repr(definition.decode),
         "event time": definition.event_time or "",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.errors import ProjectError
-from headwater.planner import analysis
+from headwater.planner import outlines
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.load import Project
@@ -67,7 +67,7 @@ class Description:
 def describe(project: Project, name: str) -> Description:
     """The description of the table `name`.
 
-    A table that is not written yet is analysed, for its columns: that starts Spark (about 5 s).
+    A table that is not written yet is analysed, for its columns; see `headwater.planner.outlines`.
 
     Raises:
         ProjectError: there is no such table.
@@ -142,9 +142,7 @@ def _columns(project: Project, name: str, place: Place | None) -> dict[str, str]
         return summary.type_names(BRONZE)
     if name in project.references:
         return summary.type_names(project.references[name].csv_columns())
-    from headwater.runtime import sessions
-
-    return summary.type_names(analysis.analyse(sessions.start(project.conf), project)[name].columns)
+    return summary.type_names(outlines.outlines(project)[name].columns)
 
 
 def _keys(table: Table) -> tuple[str, ...]:
