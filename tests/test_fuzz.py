@@ -20,7 +20,7 @@ def _kept(path: Path) -> Any:
     return pytest.param(path, id=path.stem, marks=marks)
 
 
-@pytest.mark.parametrize("path", map(_kept, KEPT))
+@pytest.mark.parametrize("path", [_kept(path) for path in KEPT])
 def test_what_once_went_wrong_is_right(path: Path) -> None:
     run(kept.read(path))
 
