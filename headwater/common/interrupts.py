@@ -62,15 +62,28 @@ def ask(stop: Callable[[], object]) -> dict[signal.Signals, Any]:
     Returns:
         {signal → what was called before}
     """
-    first: list[float] = []
+    return _handled(lambda number: stop())
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        first.append(time.monotonic())
-        if first[-1] - first[0] > TWICE:
-            os._exit(128 + number)
-        stop()
 
-    return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+@contextmanager
+def ending() -> Iterator[None]:
+    """Let SIGINT and SIGTERM leave what runs in here by SystemExit, so that it ends what it has started.
+
+    A second one ends the process, but the first sent twice is one.
+    """
+    left = threading.Event()
+
+    def leave_once(number: int) -> None:
+        if not left.is_set():
+            left.set()
+            raise SystemExit(128 + number)
+
+    before = _handled(leave_once)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -106,6 +119,18 @@ def cancelling() -> Iterator[None]:
     finally:
         _cancelled.remove(token)
         signal.signal(signal.SIGINT, before)
+
+
+def _handled(do: Callable[[int], object]) -> dict[signal.Signals, Any]:
+    first: list[float] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        first.append(time.monotonic())
+        if first[-1] - first[0] > TWICE:
+            os._exit(128 + number)
+        do(number)
+
+    return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
