@@ -122,26 +122,6 @@ class Listing(Table):
         return record
 
 
-def whole_names(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """A table as lines of text, the header first; a row whose name leaves no room for the rest is two lines.
-
-    Args:
-        columns: the first is that of the names, which are never cut; the others go to the right.
-        rows: a cell for each column.
-        width: how many columns of characters there are.
-    """
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)][1:]
-    room = width - sum(each + 2 for each in widths)
-    names = max((len(row[0]) for row in (columns, *rows) if len(row[0]) <= room), default=0)
-    found = []
-    for name, *cells in (columns, *rows):
-        rest = "".join(f"  {cell:>{each}}" for cell, each in zip(cells, widths, strict=True))
-        found.append(
-            (f"{name:{names}}{rest}" if len(name) <= names else f"{name}\n{'':{names}}{rest}").rstrip()
-        )
-    return found
-
-
 def width(out: TextIO) -> int:
     """How many characters a line may have."""
     console = Console(file=out)
