@@ -170,6 +170,32 @@ def test_what_is_asked_to_end_ends_what_it_has_started_once(number: int, said: s
     assert running.returncode == 128 + number
 
 
+def test_what_comes_after_a_cancelled_statement_is_not_stopped_by_a_thread_that_is_late() -> None:
+    text = (
+        "import os, signal, threading, time\n"
+        "from headwater.common import interrupts\n"
+        "hears = interrupts._is_interrupt\n"
+        "def late(heard):\n"
+        "    found = hears(heard)\n"
+        "    time.sleep(0.5 if threading.current_thread().name == 'interrupts' else 0)\n"
+        "    return found\n"
+        "interrupts._is_interrupt, stopped = late, []\n"
+        "interrupts.watch()\n"
+        "try:\n"
+        "    with interrupts.cancelling():\n"
+        "        for _ in range(2):\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(60)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('cancelled')\n"
+        "with interrupts.cancelling(), interrupts.stopping(lambda: stopped.append(True)):\n"
+        "    time.sleep(1.5)\n"
+        "print(stopped)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr, done.returncode) == ("cancelled\n[]\n", "", 0)
+
+
 @pytest.mark.torture
 def test_a_demo_that_is_asked_to_end_ends_its_broker(tmp_path: Path) -> None:
     project = tmp_path / "shop"
