@@ -214,7 +214,7 @@ def test_what_can_not_be_backfilled(tmp_path: Path, interpreted: SparkSession) -
     refused: dict[str, tuple[Code, str]] = {
         "bronze.paid": ("BACKFILL_NEEDS_TOPIC", r"takes what lies at in/\*; put the files there"),
         "silver.visits": ("BACKFILL_NEEDS_TOPIC", r"; history enters a table of bronze: bronze\.raw"),
-        "bronze.nope": ("UNKNOWN_TABLE", "known: bronze"),
+        "bronze.nope": ("UNKNOWN_TABLE", r"did you mean bronze\."),
     }
     for table, (code, why) in refused.items():
         with raises_code(code, table=table, match=why):

@@ -16,6 +16,9 @@ import psutil
 import pytest
 from terminal import Terminal
 
+from headwater.connectors.kafka import embedded_broker
+from headwater.project import conf, new
+
 PROGRAM = [sys.executable, "-m", "headwater"]
 _begun: list[subprocess.Popen[Any]] = []
 SLOW = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
@@ -137,6 +140,72 @@ def test_what_does_not_stop_is_ended(root: Path) -> None:
     assert running.stdout is not None and running.stdout.readline() == "here\n"
     running.send_signal(signal.SIGINT)
     assert running.communicate(timeout=30)[1] == "headwater: interrupted\n" and running.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(signal.SIGINT, "headwater: interrupted\n"), (signal.SIGTERM, "")]
+)
+def test_what_is_asked_to_end_ends_what_it_has_started_once(number: int, said: str) -> None:
+    text = (
+        "import time\n"
+        "from headwater import cli\n"
+        "from headwater.common import interrupts\n"
+        "def work():\n"
+        "    with interrupts.ending():\n"
+        "        try:\n"
+        "            print('here', flush=True)\n"
+        "            time.sleep(60)\n"
+        "        finally:\n"
+        "            time.sleep(0.2)\n"
+        "            print('ended', flush=True)\n"
+        "interrupts.watch()\n"
+        "cli.app = work\n"
+        "cli.main()\n"
+    )
+    running = subprocess.Popen([sys.executable, "-c", text], stdout=-1, stderr=-1, text=True)
+    assert running.stdout is not None and running.stdout.readline() == "here\n"
+    for _ in range(2):  # as `timeout` does it
+        running.send_signal(number)
+    assert running.communicate(timeout=30) == ("ended\n", said)
+    assert running.returncode == 128 + number
+
+
+def test_what_comes_after_a_cancelled_statement_is_not_stopped_by_a_thread_that_is_late() -> None:
+    text = (
+        "import os, signal, threading, time\n"
+        "from headwater.common import interrupts\n"
+        "hears = interrupts._is_interrupt\n"
+        "def late(heard):\n"
+        "    found = hears(heard)\n"
+        "    time.sleep(0.5 if threading.current_thread().name == 'interrupts' else 0)\n"
+        "    return found\n"
+        "interrupts._is_interrupt, stopped = late, []\n"
+        "interrupts.watch()\n"
+        "try:\n"
+        "    with interrupts.cancelling():\n"
+        "        for _ in range(2):\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(60)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('cancelled')\n"
+        "with interrupts.cancelling(), interrupts.stopping(lambda: stopped.append(True)):\n"
+        "    time.sleep(1.5)\n"
+        "print(stopped)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr, done.returncode) == ("cancelled\n[]\n", "", 0)
+
+
+@pytest.mark.torture
+def test_a_demo_that_is_asked_to_end_ends_its_broker(tmp_path: Path) -> None:
+    project = tmp_path / "shop"
+    new.new(project)
+    running, _ = begun(project, "demo")
+    broker = embedded_broker(project, conf.load(project, "local"))
+    until(lambda: broker.status().running)
+    running.send_signal(signal.SIGTERM)
+    assert running.communicate(timeout=100)[1] == "" and running.returncode == 128 + signal.SIGTERM
+    assert not broker.status().running
 
 
 def test_a_run_that_starts_ends_in_one_line(root: Path) -> None:

@@ -81,6 +81,22 @@ def test_where_names_do_not_fit_each_row_is_by_itself(monkeypatch: pytest.Monkey
     assert " ".join(" ".join(found).split()).count("many words") == 5
 
 
+def test_what_can_be_done_without_goes_before_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(columns: int) -> tuple[list[str], str]:
+        listing = Listing(
+            ["table", "empty", "rows", "version", "kind"], right=[2, 3], whole=[0, 4], spare=[3, 2, 1]
+        )
+        listing.row("silver.readings", "", "1,234,567", "12", "python")
+        found = lines(listing, columns, monkeypatch)
+        return found[0].split(), " ".join(" ".join(found[3:]).split())
+
+    note = "there is no room here: make the window wider, or use --json"
+    assert shown(50) == (["table", "empty", "rows", "version", "kind"], "")
+    assert shown(45) == (["table", "rows", "version", "kind"], "")
+    assert shown(40) == (["table", "rows", "kind"], f"for version {note}")
+    assert shown(30) == (["table", "kind"], f"for rows and version {note}")
+
+
 def test_text_is_no_markup_and_wide_characters_count(monkeypatch: pytest.MonkeyPatch) -> None:
     listing = Listing(["[bold]"])
     listing.row("[/x] 漢字漢字漢字漢字漢字")

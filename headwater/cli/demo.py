@@ -22,13 +22,14 @@ def demo(
     env: Env = "local",
 ) -> None:
     """Start a broker, a producer and the flows of one system; watch them; then query gold."""
-    from headwater.common import database
+    from headwater.common import database, interrupts
     from headwater.run.demo import Show
     from headwater.run.demo import demo as show_demo
     from headwater.run.prepare import prepare
 
     prepare()
-    code = show_demo(project, env, Show(system, seconds, rate, json))
+    with interrupts.ending():
+        code = show_demo(project, env, Show(system, seconds, rate, json))
     database.clear()
     sys.stdout.flush()
     os._exit(code)

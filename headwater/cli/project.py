@@ -37,7 +37,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
     columns = ["table", "kind", "source", "rows", "version", "last commit"]
     odd = any(line.status != "written" for line in lines)
     listing = listings.Listing(
-        [*columns, "state"] if odd else columns, right=[3, 4], whole=[0, 1], prose=[2, 5, 6]
+        [*columns, "state"] if odd else columns, right=[3, 4], whole=[0, 1], prose=[2, 5, 6], spare=[4, 5]
     )
     for line in lines:
         held = line.state

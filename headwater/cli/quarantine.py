@@ -49,7 +49,11 @@ def ls(
         print_json([asdict(summary) for summary in found])
         return
     listing = listings.Listing(
-        ["table", "open", "resolved", "rule", "records", "since"], right=[1, 2, 4], whole=[0, 3], prose=[5]
+        ["table", "open", "resolved", "rule", "records", "since"],
+        right=[1, 2, 4],
+        whole=[0, 3],
+        prose=[5],
+        spare=[5, 2],
     )
     for summary in found:
         resolved = ", ".join(f"{n:,} {outcome}" for outcome, n in summary.outcomes.items()) or "0"

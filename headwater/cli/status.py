@@ -13,6 +13,7 @@ from headwater.cli.printing import print_broken, print_json, when
 from headwater.common import listings
 
 if TYPE_CHECKING:
+    from headwater.project import load
     from headwater.query.inspect.status import Standing
 
 _RARE = {"files amiss": "amiss", "gaps": "gaps"}  # columns that are shown where there is something in them
@@ -23,25 +24,33 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
     from headwater.project.load import load_project
     from headwater.query.inspect.status import standings
 
-    found = standings(load_project(project, env))
+    loaded = load_project(project, env)
+    found = standings(loaded)
     if as_json:
         print_json([asdict(one) for one in found])
         return
     titles = ["table", "written by", "rows behind", "newest record", "last commit", "watermark", "keeps"]
     rare = {title: name for title, name in _RARE.items() if any(getattr(one, name) for one in found)}
     listing = listings.Listing(
-        [*titles, *rare], right=[2, *range(6, 7 + len(rare))], whole=[0], prose=[1, 3, 4, 5]
+        [*titles, *rare],
+        right=[2, *range(6, 7 + len(rare))],
+        whole=[0],
+        prose=[1, 3, 4, 5],
+        spare=[1, 5, 6],
     )
     for one in found:
         listing.row(
             one.table,
             f"process {one.writer}" if one.writer else "",
-            _behind(one),
+            _behind(loaded, one),
             *(when(at) if at else "" for at in (one.newest, one.committed, one.watermark)),
             "" if one.keys is None else f"{one.keys:,}",
             *(f"{getattr(one, name):,}" if getattr(one, name) else "" for name in rare.values()),
         )
     listings.show([listing], sys.stdout)
+    if any(one.behind is None and one.committed and one.table in loaded.topics for one in found):
+        start = "; start it: headwater kafka start" if loaded.conf.kafka == "embedded" else ""
+        typer.echo(f"\n? is not known, since Kafka does not answer{start}")
     print_broken(one.error for one in found)
     for one in found:
         if one.amiss:
@@ -51,7 +60,11 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
             typer.echo(f'\nheadwater query "FROM {one.table}__gaps"')
 
 
-def _behind(one: Standing) -> str:
+def _behind(project: load.Project, one: Standing) -> str:
+    """How far a table is behind; nothing where that means nothing, as for a view, or nothing is written."""
     if one.unread is not None:
         return f"{one.unread:,} files"
-    return "?" if one.behind is None else f"{one.behind:,}"
+    if one.behind is not None:
+        return f"{one.behind:,}"
+    table = project.tables.get(one.table)
+    return "" if one.committed is None or (table is not None and table.view) else "?"

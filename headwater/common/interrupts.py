@@ -22,7 +22,8 @@ GRACE = 5.0  # seconds that a command gets to put its things in order
 TWICE = 1.0  # seconds within which a second signal is the first: `timeout` sends it to the group, too
 _stops: list[Callable[[], object]] = []
 _cancelled: list[object] = []  # what is running that SIGINT cancels
-_wakeup = -1
+_hearing = threading.Lock()  # from hearing of a signal to knowing what it cancels
+_heard, _wakeup = -1, -1  # the pipe by which the thread hears
 _seen = threading.Event()
 _unsaid = threading.Lock()
 
@@ -31,12 +32,12 @@ def watch() -> None:
     """Let SIGINT end this process from now on, wherever no command has a handler of its own."""
     signal.signal(signal.SIGINT, _interrupt)
     sys.unraisablehook = _unraisable
-    heard, says = os.pipe()
-    os.set_blocking(says, False)
-    global _wakeup
-    _wakeup = says
-    signal.set_wakeup_fd(says, warn_on_full_buffer=False)
-    threading.Thread(target=_listen, args=(heard,), name="interrupts", daemon=True).start()
+    global _heard, _wakeup
+    _heard, _wakeup = os.pipe()
+    for end in (_heard, _wakeup):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(_wakeup, warn_on_full_buffer=False)
+    threading.Thread(target=_listen, args=(_heard,), name="interrupts", daemon=True).start()
 
 
 def seen() -> bool:
@@ -62,15 +63,28 @@ def ask(stop: Callable[[], object]) -> dict[signal.Signals, Any]:
     Returns:
         {signal → what was called before}
     """
-    first: list[float] = []
+    return _handled(lambda number: stop())
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        first.append(time.monotonic())
-        if first[-1] - first[0] > TWICE:
-            os._exit(128 + number)
-        stop()
 
-    return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+@contextmanager
+def ending() -> Iterator[None]:
+    """Let SIGINT and SIGTERM leave what runs in here by SystemExit, so that it ends what it has started.
+
+    A second one ends the process, but the first sent twice is one.
+    """
+    left = threading.Event()
+
+    def leave_once(number: int) -> None:
+        if not left.is_set():
+            left.set()
+            raise SystemExit(128 + number)
+
+    before = _handled(leave_once)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -104,8 +118,23 @@ def cancelling() -> Iterator[None]:
             raise KeyboardInterrupt from None
         raise
     finally:
-        _cancelled.remove(token)
         signal.signal(signal.SIGINT, before)
+        with _hearing:
+            _cancelled.remove(token)
+            while heard and _heard >= 0 and _is_interrupt(_heard):
+                pass  # what the thread has not heard yet was meant for this, and not for what comes next
+
+
+def _handled(do: Callable[[int], object]) -> dict[signal.Signals, Any]:
+    first: list[float] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        first.append(time.monotonic())
+        if first[-1] - first[0] > TWICE:
+            os._exit(128 + number)
+        do(number)
+
+    return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
@@ -114,10 +143,14 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _listen(heard: int) -> None:
-    while not (interrupted := _is_interrupt(heard)) or signal.getsignal(signal.SIGINT) is not _interrupt:
-        for running in list(_cancelled) if interrupted else ():
-            while running in _cancelled:
-                _stop()
+    while True:
+        select.select([heard], [], [])
+        with _hearing:
+            interrupted, running = _is_interrupt(heard), list(_cancelled)
+            if interrupted and not running and signal.getsignal(signal.SIGINT) is _interrupt:
+                break
+        for each in running if interrupted else ():
+            while _cancel(each):
                 time.sleep(0.05)
     _seen.set()
     first = time.monotonic()
@@ -128,6 +161,14 @@ def _listen(heard: int) -> None:
     leave()
 
 
+def _cancel(running: object) -> bool:
+    """Stop what runs, if it still does; whether it did."""
+    with _hearing:
+        if found := running in _cancelled:
+            _stop()
+    return found
+
+
 def _stop() -> None:
     for stop in list(_stops):
         with suppress(Exception):  # what it would stop has just ended
@@ -135,7 +176,10 @@ def _stop() -> None:
 
 
 def _is_interrupt(heard: int) -> bool:
-    return os.read(heard, 1) == bytes([signal.SIGINT])
+    try:
+        return os.read(heard, 1) == bytes([signal.SIGINT])
+    except BlockingIOError:  # there is nothing to hear any more
+        return False
 
 
 def _unraisable(raised: sys.UnraisableHookArgs) -> None:

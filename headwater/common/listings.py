@@ -2,18 +2,21 @@
 
 A terminal that is too narrow takes from the widest column first. What does not fit a cell any more ends in …;
 prose goes on in the next line. Names of columns break at spaces only. Where not even these fit side by side,
-each row is shown by itself, a line for each column (as psql does with `\\x auto`), and nothing is cut.
+columns that can be done without are left out, which is said below; else each row is shown by itself, a line
+for each column (as psql does with `\\x auto`), and nothing is cut.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
 from typing import TextIO
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -32,6 +35,7 @@ class Listing(Table):
         right: the places of those that go to the right: numbers, which are never cut.
         whole: the places of others that are never cut, as names that one types.
         prose: the places of those that are wrapped.
+        spare: the places of those that are left out where there is no room: empty ones, then one by one.
     """
 
     def __init__(
@@ -41,9 +45,10 @@ class Listing(Table):
         right: Sequence[int] = (),
         whole: Sequence[int] = (),
         prose: Sequence[int] = (),
+        spare: Sequence[int] = (),
     ) -> None:
         super().__init__(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        self._names, self._whole, self._prose = columns, {*right, *whole}, {*prose}
+        self._names, self._whole, self._prose, self._spare = columns, {*right, *whole}, {*prose}, spare
         for at, name in enumerate(columns):
             justify = "right" if at in right else "left"
             wraps = at in self._prose
@@ -59,7 +64,7 @@ class Listing(Table):
         console = Console(file=out)
         widths = self._widths(console.width) if console.is_terminal else None
         return widths is not None and any(
-            width < self._sizes(at)[1] and at not in self._prose for at, width in enumerate(widths)
+            width < self._sizes(at)[1] and at not in self._prose for at, width in widths.items()
         )
 
     def fitted(self, console: Console, width: int) -> RenderableType:
@@ -67,21 +72,37 @@ class Listing(Table):
         widths = self._widths(width)
         if widths is None:
             return self._records()
-        for column, name, each in zip(self.columns, self._names, widths, strict=True):
-            column.width = each
+        shown = copy(self)
+        shown.columns = [replace(self.columns[at], _index=to) for to, at in enumerate(widths)]
+        for column, (at, each) in zip(shown.columns, widths.items(), strict=True):
+            name, column.width = self._names[at], each
             if len(name) > each:
                 column.header = Text("\n").join(Text(name).wrap(console, each))
-        return self
+        out = [name for at, name in enumerate(self._names) if at not in widths and not self._is_empty(at)]
+        note = f"\nfor {' and '.join(out)} there is no room here: make the window wider, or use --json"
+        return Group(shown, Text(note, style="dim")) if out else shown
 
-    def _widths(self, width: int) -> list[int] | None:
-        """How wide each column is; None where they don't fit side by side."""
-        sizes = [self._sizes(at) for at in range(len(self.columns))]
-        room = width - _GAP * (len(sizes) - 1)
-        for most in range(max(room, 0), 0, -1):
-            found = [max(least, min(whole, most)) for least, whole in sizes]
-            if sum(found) <= room:
+    def _widths(self, width: int) -> dict[int, int] | None:
+        """How wide each column is that is shown; None where they don't fit side by side."""
+        shown = list(range(len(self.columns)))
+        empty = [at for at in self._spare if self._is_empty(at)]
+        for without in (None, *empty, *(at for at in self._spare if at not in empty)):
+            shown = [at for at in shown if at != without]
+            if found := self._fit(shown, width):
                 return found
         return None
+
+    def _fit(self, shown: Sequence[int], width: int) -> dict[int, int] | None:
+        sizes = {at: self._sizes(at) for at in shown}
+        room = width - _GAP * (len(sizes) - 1)
+        for most in range(max(room, 0), 0, -1):
+            found = {at: max(least, min(whole, most)) for at, (least, whole) in sizes.items()}
+            if sum(found.values()) <= room:
+                return found
+        return None
+
+    def _is_empty(self, at: int) -> bool:
+        return not any(map(str, self.columns[at].cells))
 
     def _sizes(self, at: int) -> tuple[int, int]:
         """How wide a column is at least, and with all that is in it."""
@@ -99,26 +120,6 @@ class Listing(Table):
                 record.add_row(Text(name.strip(), style="bold"), cell)
             record.add_row()
         return record
-
-
-def whole_names(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """A table as lines of text, the header first; a row whose name leaves no room for the rest is two lines.
-
-    Args:
-        columns: the first is that of the names, which are never cut; the others go to the right.
-        rows: a cell for each column.
-        width: how many columns of characters there are.
-    """
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)][1:]
-    room = width - sum(each + 2 for each in widths)
-    names = max((len(row[0]) for row in (columns, *rows) if len(row[0]) <= room), default=0)
-    found = []
-    for name, *cells in (columns, *rows):
-        rest = "".join(f"  {cell:>{each}}" for cell, each in zip(cells, widths, strict=True))
-        found.append(
-            (f"{name:{names}}{rest}" if len(name) <= names else f"{name}\n{'':{names}}{rest}").rstrip()
-        )
-    return found
 
 
 def width(out: TextIO) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from headwater.common import database
+from headwater.common import database, near
 from headwater.errors import ProjectError
 from headwater.errors.several import Collected
 from headwater.project import checks, modules, sql
@@ -72,7 +72,7 @@ class Project:
                 f"unknown table '{name}'",
                 code="UNKNOWN_TABLE",
                 table=name,
-                hint=f"known: {', '.join(self.names())}",
+                hint=near.hint(name, self.names()),
             )
         return found
 

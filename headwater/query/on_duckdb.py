@@ -70,7 +70,7 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
         try:
             # A query that names no table may list them: SHOW ALL TABLES.
             _make_views(connection, named or sources.tables.values(), versions, alone=bool(named))
-            rows = connection.execute(statement, dict(params)).fetchall()
+            rows = connection.execute(statement, dict(params) or None).fetchall()
         except duckdb.Error as e:
             for table in named:
                 if table.is_delta:

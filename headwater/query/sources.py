@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from pyspark.sql.types import StructType
 
+from headwater.common import near
 from headwater.errors import QueryError
 from headwater.project import conf as configuration
 from headwater.project.conf import Conf
@@ -131,6 +131,5 @@ class Sources:
             why = f"{name} is an alert, which goes to the topic {alert.topic} and to no table"
             return QueryError(why, code="NOT_A_TABLE", table=name, file=alert.file)
         known = [*readable, *(n for n in loaded.names() if n not in readable)]
-        near = [n for n in known if n.endswith(f".{name}")] or difflib.get_close_matches(name, known, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
+        hint = near.hint(name, known)
         return QueryError(f"unknown table '{name}'", code="UNKNOWN_TABLE", table=name, hint=hint)

@@ -29,7 +29,7 @@ def table(flows: Sequence[Status], width: int, height: int) -> list[tuple[str, s
         _add(columns, cells, "quarantined", [_count(each.quarantined) for each in shown])
     if any(each.state != "running" for each in shown):
         _add(columns, cells, "state", [each.state for each in shown])
-    lines = listings.whole_names(columns, cells, width)
+    lines = _lines(columns, cells, width)
     found = list(zip(lines, ["", *(each.state for each in shown)], strict=True))
     if len(shown) < len(flows):
         found.append((f"and {len(flows) - len(shown)} that have nothing to do", "done"))
@@ -59,14 +59,33 @@ def summary(flows: Mapping[str, FlowState], width: int = listings.WIDE) -> list[
         _add(columns, cells, "state", ["" if flow.state == "done" else flow.state for flow in states])
     held = [name for name, flow in flows.items() if flow.quarantined]
     hints = [f"headwater quarantine show {name}" for name in held]
-    return listings.whole_names(columns, cells, width) + (
-        ["", "Rows were held back:", *hints] if held else []
-    )
+    return _lines(columns, cells, width) + (["", "Rows were held back:", *hints] if held else [])
 
 
 def elapsed(seconds: float) -> str:
     """A span in whole seconds: `12s`, `1m30s`, `2h5m`."""
     return durations.text(int(seconds) * 1_000_000)
+
+
+def _lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """A table as lines of text, the header first; a row whose name leaves no room for the rest is two lines.
+
+    A `Listing` would leave columns out for the longest name of all, and rich has no cell that spans columns.
+
+    Args:
+        columns: the first is that of the names, which are never cut; the others go to the right.
+        rows: a cell for each column.
+        width: how many columns of characters there are.
+    """
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)][1:]
+    room = width - sum(each + 2 for each in widths)
+    names = max((len(row[0]) for row in (columns, *rows) if len(row[0]) <= room), default=0)
+    found = []
+    for name, *cells in (columns, *rows):
+        rest = "".join(f"  {cell:>{each}}" for cell, each in zip(cells, widths, strict=True))
+        line = f"{name:{names}}{rest}" if len(name) <= names else f"{name}\n{'':{names}}{rest}"
+        found.append(line.rstrip())
+    return found
 
 
 def _add(columns: list[str], cells: list[list[str]], name: str, column: Sequence[str]) -> None:

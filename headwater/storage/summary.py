@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from headwater.storage import delta, log
@@ -45,7 +44,7 @@ def of(place: Place) -> Summary:
     """What the table at `place` holds, from its log."""
     table = delta.opened(place.path)
     commit = log.read(place.path, int(table.version()))
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = table.get_add_actions(flatten=True)  # as they are: to make them pyarrow's imports pandas
     recorded = "num_records" in actions.column_names
     counts = cast(list[int | None], actions["num_records"].to_pylist() if recorded else [])
     sizes = cast(list[int], actions["size_bytes"].to_pylist())

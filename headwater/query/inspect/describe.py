@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Any
 
+from headwater.common import near
 from headwater.errors import ProjectError
 from headwater.planner import outlines
 from headwater.project.bronze import BRONZE
@@ -130,9 +130,8 @@ def _check(project: Project, name: str, written: list[str]) -> None:
             file=alert.file,
             hint="see headwater ls",
         )
-    near = [n for n in known if n.endswith(f".{name}")] or difflib.get_close_matches(name, known, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
-    raise ProjectError(f"unknown table '{name}'", code="UNKNOWN_TABLE", table=name, hint=f"{hint}")
+    hint = near.hint(name, known)
+    raise ProjectError(f"unknown table '{name}'", code="UNKNOWN_TABLE", table=name, hint=hint)
 
 
 def _columns(project: Project, name: str, place: Place | None) -> dict[str, str]:
