@@ -407,6 +407,22 @@ def test_rows_within_the_allowed_lateness_still_correct_their_window(
     assert case.late() == late
 
 
+@pytest.mark.parametrize("window", [TUMBLING, SESSION])
+def test_a_batch_of_late_rows_alone_changes_no_window(
+    interpreted: SparkSession, tmp_path: Path, window: str
+) -> None:
+    """Two targets, of which one gets nothing, so that what it gets is staged as no file at all."""
+    kind = "session_window" if window == SESSION else "window"
+    case = Counted(tmp_path, interpreted, sql(window, "'headwater.allowed_lateness' = '1 minute'", kind))
+    flow, on_time = case.flow(COUNTS), [(0, 0, "ann", 1, EPOCH), (0, 1, "ann", 2, EPOCH + 200)]
+    for commit in (on_time, [(0, 2, "bob", 3, EPOCH + 1)], [(0, 3, "bob", 4, EPOCH + 201)]):
+        case.add(commit)
+        while flow.step():
+            pass
+    assert sorted(case.seen("user, last")) == [("ann", 1), ("ann", 2), ("bob", 4)]
+    assert case.late() == {(0, 2, EPOCH + 1): 1}
+
+
 def test_a_late_row_says_what_it_missed_and_by_how_much(interpreted: SparkSession, tmp_path: Path) -> None:
     case = Counted(tmp_path, interpreted, sql(TUMBLING, FINAL))
     flow = case.flow(COUNTS)

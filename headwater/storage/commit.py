@@ -150,7 +150,7 @@ class Committer:
         target = self.target(name)
         if target.done(identity):
             return
-        if name not in self._merges or appended:
+        if name not in self._merges or appended or part == []:  # []: no rows
             assert isinstance(part, list)
             target.append(part, identity)
         elif isinstance(part, list):

@@ -128,9 +128,8 @@ class Files:
         return pa.concat_tables(kept) if kept else columns.empty_table()
 
     def read(self, files: list[str]) -> pa.Table:
-        """The rows of files that `write` wrote from memory; none of them if there are no files."""
-        found = [stored.whole(str(self.place.path / path)) for path in files]
-        return pa.concat_tables(found) if found else pa.table({})
+        """The rows of files that `write` wrote from memory, of one at least."""
+        return pa.concat_tables(stored.whole(str(self.place.path / path)) for path in files)
 
     def forget(self, files: list[str]) -> None:
         """Delete files that `write` or `put` wrote, and nobody commits."""
