@@ -48,7 +48,7 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
             *(f"{getattr(one, name):,}" if getattr(one, name) else "" for name in rare.values()),
         )
     listings.show([listing], sys.stdout)
-    if any(one.behind is None and one.committed and one.table in loaded.topics for one in found):
+    if any(one.behind is None and one.table in loaded.topics and not one.error for one in found):
         start = "; start it: headwater kafka start" if loaded.conf.kafka == "embedded" else ""
         typer.echo(f"\n? is not known, since Kafka does not answer{start}")
     print_broken(one.error for one in found)
@@ -61,10 +61,10 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
 
 
 def _behind(project: load.Project, one: Standing) -> str:
-    """How far a table is behind; nothing where that means nothing, as for a view, or nothing is written."""
+    """How far a table is behind; nothing where that means nothing: a view, or one that is not written."""
     if one.unread is not None:
         return f"{one.unread:,} files"
     if one.behind is not None:
         return f"{one.behind:,}"
     table = project.tables.get(one.table)
-    return "" if one.committed is None or (table is not None and table.view) else "?"
+    return "" if table is not None and (table.view or one.committed is None) else "?"
