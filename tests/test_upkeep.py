@@ -68,14 +68,14 @@ def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
     return case
 
 
-@pytest.mark.timeout(300)  # a hundred batches, and begun while every JVM is cold
+@pytest.mark.timeout(300)  # dozens of batches, and begun while every JVM is cold
 def test_what_is_maintained_has_the_rows_that_it_would_have(case: Visits) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")
     draw = random.Random(seed)
     for turn in range(2):
         live = Live(case)
-        for _ in range(8):
+        for _ in range(5):
             case.visit(draw, 10)
             if draw.random() < 0.7:
                 live.step()

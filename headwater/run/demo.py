@@ -73,7 +73,7 @@ def demo(root: Path | None, env: str, show: Show, out: TextIO = sys.stdout) -> i
         root = find_project(root)
         conf = configuration.load(root, env)
         make_private(root)
-        jvm.begin(conf.memory)
+        jvm.begin(conf.memory, *jvm.SHORT_LIVED)
         with _broker(root, conf) as reached:
             from headwater.project.load import load_project
             from headwater.run.supervisor import Options, Run

@@ -31,12 +31,17 @@ _LOCK = threading.Lock()
 _gateway: JavaGateway | None = None
 _copier: threading.Thread | None = None  # of what it says
 _memory = "2g"
+_more: tuple[str, ...] = ()
 
 OPTIONS = (
     "-Duser.timezone=UTC",
     "-XX:+UseParallelGC",
     f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}",
 )
+
+# Of a JVM that lives for a minute or two: the optimising compiler would take half of a small machine meanwhile.
+# With one compiler Java keeps 48 MB for code, which a session of many flows fills.
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 
 
 def size(memory: str) -> None:
@@ -59,7 +64,7 @@ def gateway() -> JavaGateway:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             conf = SparkConf(loadDefaults=False)
             conf.set("spark.driver.memory", _memory)
-            conf.set("spark.driver.extraJavaOptions", " ".join([*OPTIONS, *class_archive.options("spark")]))
+            conf.set("spark.driver.extraJavaOptions", " ".join([*OPTIONS, *_more, *class_archive.options("spark")]))
             conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, jars.spark_jars())))
             conf.set("spark.ui.showConsoleProgress", "false")
             # Its standard output too: the JVM warns there, and this process's own carries results.
@@ -74,14 +79,21 @@ def gateway() -> JavaGateway:
         return _gateway
 
 
-def begin(memory: str) -> None:
-    """Start the JVM in a thread, for the `gateway` that will be asked for; what is wrong, that one raises."""
+def begin(memory: str, *options: str) -> None:
+    """Start the JVM in a thread, for the `gateway` that will be asked for; what is wrong, that one raises.
+
+    Args:
+        memory: its heap (`2g`).
+        options: Java's, beside those that every JVM gets.
+    """
+    global _more
 
     def start() -> None:
         with suppress(Exception):
             gateway()
 
     size(memory)
+    _more = options
     thread = threading.Thread(target=start, name="jvm start", daemon=True)
     thread.start()
     atexit.register(thread.join)  # a JVM that is left while it starts stays for ever

@@ -41,7 +41,7 @@ def until(condition: Callable[[], T], what: str, within: float = LIMIT) -> T:
     deadline = time.monotonic() + within
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {within:.0f} s: {what}"
-        time.sleep(0.02)
+        time.sleep(0.1)
     return found
 
 
@@ -90,7 +90,7 @@ class Heard:
             assert not ended or condition(), f"the run ended before: {what}\n{self.said()}"
             assert time.monotonic() < deadline, f"not within {within:.0f} s: {what}\n{self.said()}"
             with self._changed:
-                self._changed.wait(0.05)
+                self._changed.wait(0.3)  # each event of the run is a reason to look again
         return found
 
     def hear(self, line: str) -> None:

@@ -69,7 +69,7 @@ def assert_held(project: Project, each: int) -> None:
 @pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.torture)])
 def test_few_rows_and_many_are_held_back_with_their_reasons_once(project: Project, killed: bool) -> None:
     send(project, values(each=20))
-    batches = project.once()
+    batches = project.once(SILVER)
     assert failed(batches) == dict.fromkeys([*RULES, SITE, "malformed"], 20)
     assert_held(project, 20)
 
@@ -77,7 +77,7 @@ def test_few_rows_and_many_are_held_back_with_their_reasons_once(project: Projec
     if killed:
         with project.run("--once", fail=f"committing:{SILVER}:1=python") as run:
             assert run.wait() == -signal.SIGKILL, run.said()
-    project.once()
+    project.once(SILVER)
     assert_held(project, 720)
 
 
@@ -89,14 +89,14 @@ def test_a_rule_that_fails_stops_its_flow_before_the_commit(project: Project) ->
     mended = suite.read_text()
     suite.write_text(json.dumps(content))
     send(project, values(each=2))
-    run = project.drain()
+    run = project.drain(SILVER)
     assert run.code() == 1, run.said()
     assert "values_to_be_between(usage) (2 rows, " in run.stderr and "999.9" in run.stderr, run.said()
     assert "100.5" not in run.stderr
     assert project.rows(SILVER, "*") == []
     assert project.rows(QUARANTINE, "*") == []
     suite.write_text(mended)
-    project.once()
+    project.once(SILVER)
     assert_held(project, 2)
 
 
@@ -108,7 +108,7 @@ def test_a_table_that_fails_when_it_is_due_is_written_no_more_while_others_go_on
     suite["meta"]["every"] = "1s"
     file.write_text(json.dumps(suite))
     send(project, [json.dumps(GOOD).encode()] * 8)
-    with project.live() as run:
+    with project.live(tables=(GOLD,)) as run:
         run.until(lambda: [e for e in run.events if e["event"] == "validation"], "gold is validated")
         send(project, [json.dumps({**GOOD, "usage": 70.0}).encode()] * 8)
         run.until(lambda: "gold.cpu_usage_5m failed: " in run.stderr, "gold fails")
