@@ -161,3 +161,15 @@ def test_a_cluster_is_not_ours_to_stop(cluster: Path) -> None:
 def test_outside_a_project(tmp_path: Path) -> None:
     with raises_code("NO_PROJECT"):
         runner.invoke(app, ["status", "--project", str(tmp_path)], catch_exceptions=False)
+
+
+def test_the_projects_topics_are_created_before_anything_runs(cluster: Path, tmp_path: Path) -> None:
+    name = f"orders-{tmp_path.name}"
+    text = f'import headwater as hw\norders = hw.topic("{name}", partitions=3)\n'
+    (cluster / "bronze" / "shop.py").write_text(text)
+
+    def create(*more: str) -> str:
+        return runner.invoke(app, ["create", "--project", str(cluster), *more], catch_exceptions=False).stdout
+
+    assert json.loads(create("--json")) == [{"topic": name, "partitions": 3, "created": True}]
+    assert create().splitlines()[-1].split() == [name, "3", "was", "there"]

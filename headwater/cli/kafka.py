@@ -62,6 +62,30 @@ def topics(project: Project = None, env: Env = "local", as_json: AsJson = False)
     listings.show([listing], sys.stdout)
 
 
+@app.command()
+def create(project: Project = None, env: Env = "local", as_json: AsJson = False) -> None:
+    """Create the project's topics that are missing, so that records can be sent before a run."""
+    from headwater.connectors.kafka import wanted
+    from headwater.connectors.kafka.broker import create_topics
+    from headwater.project.load import load_project
+
+    loaded = load_project(project, env)
+    ours = wanted.topics(loaded.topics.values(), loaded.alerts.values(), loaded.sinks.values())
+    made = create_topics(_options(loaded.root, env), ours)
+    if as_json:
+        print_json(
+            [
+                {"topic": each.topic.name, "partitions": each.partitions, "created": each.created}
+                for each in made
+            ]
+        )
+        return
+    listing = listings.Listing(["topic", "partitions", "state"], right=[1], whole=[0])
+    for each in made:
+        listing.row(each.topic.name, str(each.partitions), "created" if each.created else "was there")
+    listings.show([listing], sys.stdout)
+
+
 @app.command("tail")
 def tail_topic(
     topic: Annotated[str, typer.Argument(help="Name of the topic.")],

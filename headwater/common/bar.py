@@ -21,7 +21,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-LIVE, LINES = 0.2, 5.0  # seconds from one look to the next, for a terminal and for a pipe
+LIVE = 0.2  # seconds from one look to the next, for a terminal
+LINES, RARER = 5.0, 1.5  # seconds to the first line in a pipe; how much later than that each next one comes
 
 
 @contextmanager
@@ -62,10 +63,10 @@ def _bar(
 def _lines(
     console: Console, what: str, total: int | None, done: Callable[[], int], over: threading.Event
 ) -> None:
-    began = time.monotonic()
+    began, pause = time.monotonic(), LINES
     print(f"headwater: {what}", file=console.file, flush=True)
-    while not over.wait(LINES):
-        seconds = time.monotonic() - began
+    while not over.wait(pause):
+        seconds, pause = time.monotonic() - began, pause * RARER
         print(f"headwater: {what}: {_so_far(seconds, done(), total)}", file=console.file, flush=True)
 
 

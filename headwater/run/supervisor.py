@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from headwater.common.durations import interval
 from headwater.common.progress import Board
 from headwater.connectors import kafka
-from headwater.connectors.kafka.broker import Topic as KafkaTopic
+from headwater.connectors.kafka import wanted
 from headwater.connectors.kafka.broker import create_topics
 from headwater.errors import FlowError
 from headwater.errors.causes import data_of, describe
@@ -179,13 +179,8 @@ class Run:
     def _prepare_topics(self, client: KafkaOptions) -> int:
         """Create the topics that the definitions ask for; how many slots the real-time flows hold."""
         project = self._project
-        topics = [
-            KafkaTopic(t.topic, t.partitions, t.compacted)
-            for t in project.topics.values()
-            if t.name in self._names
-        ]
-        topics += [KafkaTopic(alert.topic, alert.partitions) for alert in self._alerts]
-        topics += [KafkaTopic(s.topic, s.partitions) for s in self._sinks if isinstance(s, KafkaSink)]
+        read = [topic for topic in project.topics.values() if topic.name in self._names]
+        topics = wanted.topics(read, self._alerts, self._sinks)
         sizes = {made.topic.name: made.partitions for made in create_topics(client, topics)}
         return sum(sizes[project.topics[alert.source].topic] for alert in self._alerts)
 

@@ -39,7 +39,7 @@ OPTIONS = (
     f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}",
 )
 
-# Of a JVM that lives for a minute or two: the optimising compiler would take half of a small machine meanwhile.
+# Of a JVM that lives for a minute or two: the optimising compiler would take half of a small machine.
 # With one compiler Java keeps 48 MB for code, which a session of many flows fills.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 
@@ -64,7 +64,9 @@ def gateway() -> JavaGateway:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             conf = SparkConf(loadDefaults=False)
             conf.set("spark.driver.memory", _memory)
-            conf.set("spark.driver.extraJavaOptions", " ".join([*OPTIONS, *_more, *class_archive.options("spark")]))
+            conf.set(
+                "spark.driver.extraJavaOptions", " ".join([*OPTIONS, *_more, *class_archive.options("spark")])
+            )
             conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, jars.spark_jars())))
             conf.set("spark.ui.showConsoleProgress", "false")
             # Its standard output too: the JVM warns there, and this process's own carries results.

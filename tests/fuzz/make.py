@@ -238,12 +238,18 @@ def exact(table: Table) -> list[str]:
     return [*shown, *table["keys"], *plain]
 
 
+def _all_exact(table: Table) -> bool:
+    """Whether that is each of its columns."""
+    return {out["name"] for out in table["outputs"]} <= set(exact(table))
+
+
 def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table]) -> Table | None:
     kind = draw.choice(("changed", "distinct", "ranked", "having", "joined"))
     updated = [table for table in groups if not table["final"]]
     if kind == "changed":
         among = [table for table in updated if "whole" not in (table["window"] or {}).get("shown", ())]
         among = [table for table in among if table["keys"] or table["window"]]
+        among = [table for table in among if not table["view"] or _all_exact(table)]  # all are its keys
         if not among:
             return None
         source = draw.choice(among)
@@ -272,6 +278,8 @@ def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table
             return None
         left, right = draw.choice(pairs)
         sides = [[each for each in exact(table) if each not in table["keys"]] for table in (left, right)]
+        if not (left["keys"] or any(sides)):
+            return None
         return {
             "name": name,
             "kind": kind,

@@ -138,9 +138,10 @@ def query(table: Table, said: Callable[[str], str] = name) -> str:
         return f"SELECT {column}, {counts} FROM {rows}"
     left, right = (said(source) for source in table["sources"])
     on = " AND ".join(f"a.{key} IS NOT DISTINCT FROM b.{key}" for key in table["keys"])
-    columns = ", ".join([f"a.{key}" for key in table["keys"]] + [f"a.{c} AS l_{c}" for c in table["left"]])
-    columns += "".join(f", b.{c} AS r_{c}" for c in table["right"])
-    return f"SELECT {columns} FROM {left} a {table['join']} JOIN {right} b ON {on}"
+    own = [*(f"a.{key}" for key in table["keys"]), *(f"a.{c} AS l_{c}" for c in table["left"])]
+    columns = ", ".join([*own, *(f"b.{c} AS r_{c}" for c in table["right"])])
+    joined = f"SELECT {columns} FROM {left} a {table['join']} JOIN {right} b"
+    return f"{joined} ON {on}" if on else joined
 
 
 def sources(table: Table) -> list[str]:

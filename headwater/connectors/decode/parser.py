@@ -31,6 +31,7 @@ _PART = 128  # lines that are read alone once a batch has a malformed row
 _UNKNOWN_PART = 512  # and once it has an unknown field
 _UNKNOWN = "unexpected field"  # what the reader calls it
 _ROW = re.compile(r" in row (\d+)$")
+_OTHER_KIND = re.compile(r"changed from (\w+) to (\w+)$")  # as if the schema had been a row before it
 _NOT_FINITE = re.compile(rb"[:,\[\s-](?:NaN|Inf)")
 
 Parsed = tuple[pa.Table, pa.Array]
@@ -203,7 +204,8 @@ def _salvage(
         parts.append(read(start, lines))
     except (pa.ArrowInvalid, _MalformedError) as e:
         if len(lines) == 1:
-            bad[start] = _ROW.sub("", " ".join(str(e).split()))
+            said = _ROW.sub("", " ".join(str(e).split()))
+            bad[start] = _OTHER_KIND.sub(r"holds \2, not \1", said)
             return
         for at, stop in _cuts(len(lines), str(e)):
             _salvage(read, lines[at:stop], start + at, parts, bad)
