@@ -46,7 +46,7 @@ def test_java_is_asked_once_what_a_name_stands_for(
         sent.append(command)
         return send(command, *arguments, **options)
 
-    F.hypot(F.lit(3), F.lit(4))
+    F.hypot(F.lit(3), F.lit(4)).alias("found")
     monkeypatch.setattr(client, "send_command", noted)
     found = F.hypot(F.lit(3), F.lit(4)).alias("found")
     assert sent and not [command for command in sent if command.startswith(REFLECTION_COMMAND_NAME)]
