@@ -53,6 +53,11 @@ def files(table: Path, version: int | None = None) -> list[str]:
     return [unquote(path) for path in opened(table, version).file_uris()]
 
 
+def keeps_changes(found: DeltaTable) -> bool:
+    """Whether rows of a table change in place, which the engine keeps a change feed of."""
+    return found.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
+
+
 def entry(table: Path, version: int) -> Path:
     """Where the log has the commit of a version."""
     return table.joinpath(LOG, f"{version:020d}.json")

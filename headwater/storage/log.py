@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from headwater.errors import CommitError
 from headwater.storage import delta, store
@@ -180,11 +181,16 @@ def flows(table: Path) -> dict[str, Any]:
 
 def snapshot(table: Path, version: int) -> tuple[DataFile, ...]:
     """The files of a version, in the order in which their rows came."""
-    actions = pa.table(delta.opened(table, version).get_add_actions(flatten=True))
+    return files_of(table, delta.opened(table, version))
+
+
+def files_of(table: Path, found: DeltaTable) -> tuple[DataFile, ...]:
+    """The files of a table that is open, in the order in which their rows came."""
+    actions = pa.table(found.get_add_actions(flatten=True))
     if "num_records" not in actions.column_names:
         actions = actions.append_column("num_records", pa.nulls(len(actions), pa.int64()))
-    found = actions.select(["modification_time", "path", "size_bytes", "num_records"]).to_pylist()
-    found.sort(key=lambda file: file["modification_time"])
+    files = actions.select(["modification_time", "path", "size_bytes", "num_records"]).to_pylist()
+    files.sort(key=lambda file: file["modification_time"])
     return tuple(
         DataFile(
             str(table / unquote(file["path"])),
@@ -192,7 +198,7 @@ def snapshot(table: Path, version: int) -> tuple[DataFile, ...]:
             -1 if file["num_records"] is None else file["num_records"],
             file["modification_time"],
         )
-        for file in found
+        for file in files
     )
 
 

@@ -17,6 +17,7 @@ from headwater.storage import checksums, delta, log
 from headwater.storage.checksums import Kept
 from headwater.storage.identity import Identity, recorded
 from headwater.storage.lake import NO_HOOKS, Place, readers
+from headwater.storage.log import DataFile
 from headwater.storage.parquet import Files
 
 # Commits between two checkpoints of the log, where no environment says another number: a reader replays those
@@ -62,6 +63,16 @@ class OpenTable(Files):
     def version(self) -> int:
         """The newest version."""
         return int(self._table.version())
+
+    @property
+    def changes_in_place(self) -> bool:
+        """Whether its rows change, which the engine keeps a change feed of."""
+        return delta.keeps_changes(self._table)
+
+    def held(self) -> tuple[DataFile, ...]:
+        """The files of the newest version, in the order in which their rows came."""
+        with self._mutex:
+            return log.files_of(self.place.path, self._table)
 
     def done(self, identity: Identity) -> bool:
         """Whether this batch, or one after it, is in the table."""

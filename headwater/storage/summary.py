@@ -73,5 +73,4 @@ def type_names(columns: StructType) -> dict[str, str]:
 
 def changes_in_place(place: Place) -> bool:
     """Whether rows of the table at `place` change, which the engine keeps a change feed of."""
-    settings = delta.opened(place.path).metadata().configuration
-    return settings.get("delta.enableChangeDataFeed") == "true"
+    return delta.keeps_changes(delta.opened(place.path))

@@ -27,7 +27,7 @@ def take_out(target: Target, places: pa.Table) -> int:
         CommitError: something else writes the table.
     """
     written = 0
-    for file in log.snapshot(target.place.path, target.version):
+    for file in target.held():
         if not len(within(stored.whole(file.path, KEYS), places)):
             continue
         target.check([file.path])

@@ -24,7 +24,7 @@ from headwater.operations.maintain.horizon import Hold, holds
 from headwater.planner.changes import facts as definitions
 from headwater.project.conf import Maintenance
 from headwater.project.load import Project
-from headwater.storage import checksums, erasure, lease, log, mailbox, summary
+from headwater.storage import checksums, erasure, lease, log, mailbox
 from headwater.storage.intent import intents_of
 from headwater.storage.lake import Lake, Place
 from headwater.storage.lease import Lease
@@ -120,7 +120,7 @@ def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Seq
     policy = project.conf.maintain
     one = policy.tables.get(place.name)
     retention = durations.parse(one.retention) if one and one.retention else None
-    fewer = compact(target, _sorting(lake, name, place), within=part(retention) if retention else None)
+    fewer = compact(target, _sorting(lake, name, target), within=part(retention) if retention else None)
     expired = expire(target, times.now() - retention) if retention else 0
     kept = _kept(policy, place.name)
     target.keep(kept)
@@ -152,11 +152,11 @@ def _slowest(place: Place, held: Sequence[Hold]) -> Hold | None:
     return min(mine, key=lambda hold: hold.version, default=None)
 
 
-def _sorting(lake: Lake, owner: str, place: Place) -> list[str] | None:
+def _sorting(lake: Lake, owner: str, target: Target) -> list[str] | None:
     """The columns that files of a table are sorted by; None where rows are only appended, in their order."""
-    if beside(owner).get(place.name) == "state":
+    if beside(owner).get(target.place.name) == "state":
         return []
-    if not summary.changes_in_place(place):
+    if not target.changes_in_place:
         return None
     facts = definitions.read(lake.flow_folder(owner)) or {}
     return [key for key in facts.get("keys", "").split(", ") if key]

@@ -87,18 +87,24 @@ def forget_uncommitted(
     at_work = () if alone else tuple(f"{intent.batch}-" for intent in begun if not intent.sealed)
     known = {str(table / path) for i in begun for paths in (i.staged or {}).values() for path in paths}
     head, first = log.head(table), log.first(table)
-    known |= {file.path for file in log.snapshot(table, head)}
     for commit in log.commits(table, after=first - 1, upto=head):
         known |= {*commit.left, *(file.path for file in (*commit.added, *commit.changes))}
-    files = size = 0
+    found: list[Path] = []
     for path in store.of(table).below(table, ".parquet"):
         below = path.relative_to(table)
         if str(path) in known or below.parts[0] == delta.LOG or below.parts[0].startswith(at_work):
             continue
         with suppress(FileNotFoundError):
             if now - store.of(path).entry(path).modified >= older.total_seconds():
-                size += remove(path)
-                files += 1
+                found.append(path)
+    if found:  # else all is of commits that are still in the log
+        known = {file.path for file in log.snapshot(table, head)}
+        found = [path for path in found if str(path) not in known]
+    files = size = 0
+    for path in found:
+        with suppress(FileNotFoundError):
+            size += remove(path)
+            files += 1
     return Cleaned(0, files, size)
 
 

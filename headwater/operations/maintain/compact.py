@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headwater.common import times
 from headwater.runtime import failpoints
-from headwater.storage import layers, log, stored
+from headwater.storage import layers, stored
 from headwater.storage.log import DataFile
 from headwater.storage.target import Target
 
@@ -49,7 +49,7 @@ def compact(
         DamageError: a file is not what was written.
         CommitError: something else writes the table.
     """
-    files = log.snapshot(target.place.path, target.version)
+    files = target.held()
     if keys is not None:
         files = tuple(file for file in files if file.order / 1000 <= times.now().timestamp() - settled)
     if by := target.clustered:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from headwater.runtime import failpoints
-from headwater.storage import log
 from headwater.storage.target import Target
 
 PARTS = 20  # of a retention: rows of two of them are not put into one file
@@ -23,7 +22,7 @@ def expire(target: Target, before: datetime) -> int:
     Raises:
         CommitError: something else writes the table.
     """
-    files = log.snapshot(target.place.path, target.version)
+    files = target.held()
     old = [file for file in files if file.order < before.timestamp() * 1000]
     if not old:
         return 0
