@@ -89,17 +89,17 @@ def test_what_is_held_since_is_kept(world: World) -> None:
 def test_what_is_committed_while_maintenance_stands_still_is_not_removed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, snapshot = topic(world), log.snapshot
+    table, commits = topic(world), log.commits
     rows = pa.table([[6], [0]], schema=NUMBERS)
     written = table.write(rows, f"{6:012d}")
 
-    def stopped(path: Path, version: int) -> tuple[log.DataFile, ...]:
-        found = snapshot(path, version)
+    def stopped(path: Path, **versions: int) -> list[log.Commit]:
+        found = list(commits(path, **versions))
         table.append(written, Identity(BRONZE, 1, 6, {}))
         world.sleep(3 * 3600.0)  # the machine is suspended
         return found
 
-    monkeypatch.setattr(log, "snapshot", stopped)
+    monkeypatch.setattr(log, "commits", stopped)
     assert forget_uncommitted(table.place.path, ()).files == 0
     assert len(table.held(NUMBERS)) == 7
 

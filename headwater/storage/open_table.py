@@ -69,7 +69,7 @@ class OpenTable(Files):
         """Whether its rows change, which the engine keeps a change feed of."""
         return delta.keeps_changes(self._table)
 
-    def held(self) -> tuple[DataFile, ...]:
+    def data_files(self) -> tuple[DataFile, ...]:
         """The files of the newest version, in the order in which their rows came."""
         with self._mutex:
             return log.files_of(self.place.path, self._table)

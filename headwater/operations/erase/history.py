@@ -27,7 +27,7 @@ def take_out(target: Target, places: pa.Table) -> int:
         CommitError: something else writes the table.
     """
     written = 0
-    for file in target.held():
+    for file in target.data_files():
         if not len(within(stored.whole(file.path, KEYS), places)):
             continue
         target.check([file.path])

@@ -49,7 +49,7 @@ def compact(
         DamageError: a file is not what was written.
         CommitError: something else writes the table.
     """
-    files = target.held()
+    files = target.data_files()
     if keys is not None:
         files = tuple(file for file in files if file.order / 1000 <= times.now().timestamp() - settled)
     if by := target.clustered:

@@ -22,7 +22,7 @@ def expire(target: Target, before: datetime) -> int:
     Raises:
         CommitError: something else writes the table.
     """
-    files = target.held()
+    files = target.data_files()
     old = [file for file in files if file.order < before.timestamp() * 1000]
     if not old:
         return 0
