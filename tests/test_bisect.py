@@ -18,7 +18,8 @@ from headwater.connectors import decode
 from headwater.connectors.decode.contract import Fields
 from headwater.errors import NOWHERE, ProjectError
 from headwater.flows import bisect
-from headwater.flows.rows import FewRows, ManyRows, Work, read
+from headwater.flows.rows import FewRows, ManyRows, read
+from headwater.flows.work import Work
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Json
 from headwater.storage import stored

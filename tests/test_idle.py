@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 from visits import ENDED, RAW, VISITS, Visits
 
+from headwater.errors import BrokerError
 from headwater.flows.context import Context
+from headwater.flows.upstream import Upstream
+from headwater.planner.event_time import Wait
 from headwater.storage import log
 from headwater.storage.identity import Identity
+from headwater.storage.ranges import Position
 from headwater.testing import Record
 
 NOON = 1_767_268_800  # 2026-01-01T12:00:00Z
@@ -29,12 +34,17 @@ class Busy(Visits):
     """Two partitions of a topic to which more is sent all the time; the windows of `gold.ended` are final."""
 
     def __init__(self, root: Path, spark: SparkSession) -> None:
-        self.ends = {0: 0, 1: 0}
+        self.ends, self.arrived, self.away = {0: 0, 1: 0}, [0, 0], False
         super().__init__(root, spark)
         self.clock.set("2026-01-01T12:00:00Z")
 
     def _new(self) -> Context:
-        return replace(super()._new(), ends=lambda _: self.ends)
+        return replace(super()._new(), ends=self._ends)
+
+    def _ends(self, _topic: str) -> dict[int, int]:
+        if self.away:
+            raise BrokerError("Kafka is away", code="KAFKA_NOT_IN_RUN")
+        return self.ends
 
     def turn(self, second: Any, on_its_way: int = 1) -> None:
         """Twenty seconds, a record in each partition, and more of the second one in Kafka."""
@@ -46,6 +56,14 @@ class Busy(Visits):
         self.sent += 1
         self.ends = {0: self.ends[0] + 1, 1: self.sent + on_its_way}
         self.send("raw", sent)
+        self.step(VISITS, ENDED)
+
+    def come(self, *seconds: float | None, partition: int = 0) -> None:
+        """Records of these seconds from the beginning, None for one without a time."""
+        values = [EMPTY(0) if second is None else GOOD(NOON + second) for second in seconds]
+        self.arrived[partition] += len(values)
+        self.ends[partition] = max(self.ends[partition], self.arrived[partition])
+        self.send("raw", [Record(value, partition=partition) for value in values])
         self.step(VISITS, ENDED)
 
     def over(self) -> list[int]:
@@ -201,3 +219,119 @@ def test_offsets_that_have_no_records_are_not_waited_for(interpreted: SparkSessi
         case.clock.advance("20s")
         case.step(VISITS, ENDED)
     assert case.over() == [0]
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["in one run", "after a restart"])
+@pytest.mark.parametrize("waited", [0, 60], ids=["awaited", "not awaited any more"])
+def test_what_has_come_to_kafka_while_nobody_looked_is_waited_for(
+    interpreted: SparkSession, tmp_path: Path, waited: int, restarts: bool
+) -> None:
+    case = Busy(tmp_path / "project", interpreted)
+    case.come(None, partition=1)
+    case.come(5, 75)
+    for second in range(20, waited + 1, 20):
+        case.clock.advance("20s")
+        case.come(75 + second)
+    over = [0, 1][: waited // 30]
+    assert case.over() == over
+    case.clock.advance("1h")  # no run was up, or the machine slept
+    case.ends[1] = 3
+    if restarts:
+        case.restart()
+    case.come(600)
+    assert case.over() == over
+    for _ in range(3):
+        case.clock.advance("20s")
+        case.come(600)
+    assert case.over() == over
+    case.come(None, 185, partition=1)
+    assert case.over() == [0, 1] and case.rows(f"{ENDED}_late") == []
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["in one run", "after a restart"])
+def test_a_wait_is_not_over_because_nobody_looked(
+    interpreted: SparkSession, tmp_path: Path, restarts: bool
+) -> None:
+    case = Busy(tmp_path / "project", interpreted)
+    case.target(RAW).append([], Identity(RAW, 1, 0, {"raw": {"0": 0, "1": 0}}))  # as Spark begins
+    case.come(5, 200)
+    case.clock.advance("1h")
+    if restarts:
+        case.restart()
+    case.come(201)
+    assert case.over() == []
+    case.come(6, partition=1)  # as soon as its producer is awake
+    assert case.over() == [] and case.rows(f"{ENDED}_late") == []
+
+
+@pytest.mark.parametrize("once", [False, True], ids=["live", "once"])
+def test_runs_that_come_hours_apart_do_not_wait_for_ever(
+    interpreted: SparkSession, tmp_path: Path, once: bool
+) -> None:
+    case = Busy(tmp_path / "project", interpreted)
+    for hour in range(5):
+        case.send("raw", [Record(EMPTY(0), partition=1)])
+        case.ends = {0: hour + 1, 1: hour + 2}  # more of it is always on its way
+        case.send("raw", [Record(GOOD(NOON + 60 * hour), partition=0)])
+        if once:
+            case.end(VISITS, ENDED, close=False)
+        else:
+            case.step(VISITS, ENDED)
+        assert case.over() == ([] if hour < 3 else [0, 1])
+        case.clock.advance("1h")
+        case.restart()
+
+
+def test_a_clock_that_is_set_back_takes_nothing_from_a_wait(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    case = Busy(tmp_path / "project", interpreted)
+    case.come(None, partition=1)
+    case.come(5, 200)
+    case.clock.advance("20s")
+    case.come(201)
+    case.clock.advance(timedelta(hours=-1))
+    case.come(202)
+    case.clock.advance("9s")
+    case.come(203)
+    assert case.over() == []
+    case.clock.advance("1s")
+    case.come(204)
+    assert case.over() == [0]
+
+
+@pytest.mark.parametrize("timeout", [0, 500_000])
+def test_a_wait_that_is_shorter_than_the_time_between_two_looks_ends(timeout: int) -> None:
+    wait, over, begins = Wait(0, 3), [], 1 if timeout else 0
+    for second in range(10):  # three records are always on their way
+        wait = wait.looking(second * 1_000_000, come=second, there=second + 3, timeout=timeout)
+        over.append(wait.over(timeout))
+    assert over == [False] * (begins + 3) + [True] * (7 - begins)
+
+
+def test_while_kafka_cannot_be_asked_a_wait_stands_still(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Busy(tmp_path / "project", interpreted)
+    case.come(None, partition=1)
+    case.come(5, 200)
+    case.clock.advance("20s")
+    case.come(201)
+    case.away = True
+    case.clock.advance("1s")
+    case.come(202)
+    case.away = False
+    case.clock.advance("9s")
+    case.come(203)
+    assert case.over() == [0]
+
+
+def test_kafka_is_asked_anew_when_the_machine_has_slept(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Busy(tmp_path / "project", interpreted)
+    monkeypatch.setattr("headwater.flows.upstream.end_offsets", lambda _, topic: dict(case.ends))
+    context = replace(case.context, ends=None, bootstrap="nowhere:9092")
+    upstream, partition = Upstream(context, VISITS), f"{context.project.conf.cluster}/raw/1"
+    for sent, span, known in ((5, 0.5, 5), (7, 0.4, 5), (9, 3600, 9)):  # seconds
+        case.ends[1] = sent
+        case.clock.advance(timedelta(seconds=span))  # what does not go with the clock stands while it sleeps
+        assert upstream.left(Position(1, -1), {partition}) == {partition: (0, known)}

@@ -20,7 +20,8 @@ from raising import raises_code
 from headwater.connectors import decode
 from headwater.errors import NOWHERE, Where
 from headwater.errors.codes import Code
-from headwater.flows.rows import Counts, FewRows, ManyRows, Work, read
+from headwater.flows.rows import FewRows, ManyRows, read
+from headwater.flows.work import Counts, Work
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Json
 from headwater.project.rule import Rule

@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headwater.errors import Where
-from headwater.flows.rows import ManyRows, Work
+from headwater.flows.rows import ManyRows
+from headwater.flows.work import Work
 from headwater.project.rule import Rule
 from headwater.project.suite import Suite
 from headwater.quality.gate import Gate
@@ -166,7 +167,7 @@ def test_many_rows_are_compared_with_those_of_their_keys(
     tmp_path: Path, interpreted: SparkSession, monkeypatch: pytest.MonkeyPatch, few: bool
 ) -> None:
     if not few:
-        monkeypatch.setattr("headwater.flows.rows.ONE_TASK", 0)
+        monkeypatch.setattr("headwater.flows.work.ONE_TASK", 0)
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     draw, many, seen = random.Random(seed), Many(tmp_path, interpreted), set[str]()

@@ -23,7 +23,8 @@ from raising import raises_code
 from headwater.connectors import decode
 from headwater.connectors.decode.contract import Fields
 from headwater.errors import NOWHERE
-from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, Work, are_few, read
+from headwater.flows.rows import FEW, FEW_BYTES, FewRows, ManyRows, Rows, are_few, read
+from headwater.flows.work import Work
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Contract, Json
 from headwater.quality.quarantine import HELD

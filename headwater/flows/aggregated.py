@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from headwater.flows.context import Context
-from headwater.flows.rows import Rows, Work, are_few
+from headwater.flows.rows import Rows, are_few
 from headwater.flows.timed import TimedFlow
+from headwater.flows.work import Work
 from headwater.planner import aggregate, partials
 from headwater.planner.aggregate import BOUNDS, LATE, ROWS
 from headwater.planner.event_time import NEVER

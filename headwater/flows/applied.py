@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from headwater.connectors import decode
 from headwater.flows.context import Context
 from headwater.flows.references import References
-from headwater.flows.rows import Work
+from headwater.flows.work import Work
 from headwater.planner import analysis
 from headwater.project.definitions import Table
 from headwater.quality.known import KeyIndex

@@ -18,7 +18,8 @@ from pyspark.sql.types import StructType
 from headwater.connectors import decode
 from headwater.errors import HeadwaterError
 from headwater.errors.causes import data_of, describe
-from headwater.flows.rows import FEW, FewRows, Work
+from headwater.flows.rows import FEW, FewRows
+from headwater.flows.work import Work
 from headwater.storage import stored
 from headwater.storage.places import KEYS
 

@@ -16,7 +16,8 @@ from headwater.common.scratch import quoted
 from headwater.errors import FlowError
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
-from headwater.flows.rows import Counts, FewRows
+from headwater.flows.rows import FewRows
+from headwater.flows.work import Counts
 from headwater.project.definitions import Table
 from headwater.storage import feed
 from headwater.storage.commit import Built, Committer

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
-from headwater.flows.rows import Counts
+from headwater.flows.work import Counts
 from headwater.planner.aggregate import BOUNDS
 from headwater.planner.event_time import EventTime
 from headwater.planner.partials import combine, state_keys

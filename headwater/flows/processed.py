@@ -26,8 +26,9 @@ from headwater.connectors.decode import SOURCE
 from headwater.errors import FlowError
 from headwater.errors.causes import describe
 from headwater.flows.context import Context
-from headwater.flows.rows import Counts, read
+from headwater.flows.rows import read
 from headwater.flows.timed import TimedFlow
+from headwater.flows.work import Counts
 from headwater.planner.event_time import LATENESS, NEVER, WATERMARK, EventTime
 from headwater.project.definitions import Table
 from headwater.project.process import (

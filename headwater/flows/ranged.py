@@ -19,8 +19,9 @@ from headwater.flows.applied import Applied
 from headwater.flows.context import Context
 from headwater.flows.parting import parting
 from headwater.flows.reporting import Reporting
-from headwater.flows.rows import NONE_BROKEN, Counts, FewRows, ManyRows, Rows, Work, are_few, read
+from headwater.flows.rows import NONE_BROKEN, FewRows, ManyRows, Rows, are_few, read
 from headwater.flows.turns import TableFlow
+from headwater.flows.work import Counts, Work
 from headwater.planner.event_time import EventTime
 from headwater.project.definitions import Table
 from headwater.quality.measure import Findings

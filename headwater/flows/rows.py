@@ -1,33 +1,29 @@
-"""How a batch's rows get into Spark and out of it: in one file, because its two ways have to agree.
+"""How a batch's rows get into Spark and out of it, in two ways that give the same rows.
 
 A Spark job that reads files, decodes them in Python workers and writes files costs 0.2 s however few
 the rows are. So few rows are read, decoded and written here, with Arrow, and Spark is given them in
-memory: a quarter of that. From about 20,000 rows on, Spark's own way is the faster one. Both ways give
-the same rows.
+memory: a quarter of that. From about 20,000 rows on, Spark's own way is the faster one.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import datetime
 from functools import reduce
-from itertools import accumulate
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
 from headwater.connectors.decode import MALFORMED, RAW, SOURCE
-from headwater.connectors.decode.contract import Fields
-from headwater.quality.gate import HASH, ROW, Gate, Tally
-from headwater.quality.known import KeyIndex
+from headwater.flows.work import Counts, Work
+from headwater.quality.gate import HASH, ROW, Tally
 from headwater.quality.quarantine import ERROR_RULE, MALFORMED_RULE
 from headwater.runtime import in_memory
 from headwater.storage import stored
@@ -41,102 +37,6 @@ NONE_BROKEN = decode.REJECTED.empty_table()
 
 FEW = 10_000  # rows
 FEW_BYTES = 4 << 20  # of the files that hold them
-ONE_TASK = 50_000  # rows; starting a second task costs more than it saves
-
-
-@dataclass(frozen=True)
-class Work:
-    """What is done with a batch's rows.
-
-    Attributes:
-        spark: where the function runs.
-        columns: what the input's files hold.
-        schema: what the decoder takes of `value`; None where there is nothing to decode.
-        function: the table's definition.
-        gate: judges the rows that the function returns; None where nothing is expected of them.
-        written: the files that the table holds; rules about keys look at them.
-        near: those of them that may hold rows whose values lie in certain places, see `Target.near`; None:
-            that is not known.
-        indexes: of those files, by the keys of all such rules; none where a rule goes by more than keys.
-    """
-
-    spark: SparkSession
-    columns: StructType
-    schema: Fields | None
-    function: Callable[[DataFrame], DataFrame]
-    gate: Gate | None = None
-    written: Callable[[], Sequence[str]] = list
-    near: Callable[..., Sequence[str]] | None = None
-    indexes: Sequence[KeyIndex] = ()
-
-    @property
-    def tasks(self) -> int:
-        """How many run at a time."""
-        return int(self.spark.conf.get("spark.sql.shuffle.partitions") or 1)
-
-    def judge(self, rows: DataFrame) -> DataFrame:
-        """The rows that the function returned with what the gate knows of each."""
-        assert self.gate is not None
-        files = self.written() if self.gate.keyed else ()
-        return self.gate.judge(rows, self._rows(files, rows.schema) if files else None)
-
-    def _rows(self, files: Sequence[str], columns: StructType) -> DataFrame:
-        """Rows of the table, by columns that its oldest files may lack."""
-        return self.spark.read.schema(columns.toNullable()).parquet(*files)
-
-    def alike(self, files: Sequence[str], columns: StructType) -> DataFrame | None:
-        """The rows of the table that may have keys of rows in these files, which are not the table's yet, and
-        others of it; None where there are none such."""
-        held = self.written()
-        found = [index.owners(held, files) for index in self.indexes]
-        count = sum(rows for _, rows in found)
-        if count > ONE_TASK:
-            return self._rows(sorted({file for owners, _ in found for file in owners}), columns)
-        alike = pa.concat_tables([index.rows(held, files) for index in self.indexes])
-        return in_memory.frame(self.spark, alike, columns.toNullable()) if len(alike) else None
-
-    def judge_few(self, rows: DataFrame) -> DataFrame:
-        """The same of few rows, which are computed first where that tells which of the table's matter."""
-        assert self.gate is not None
-        files = self.written() if self.gate.keyed else ()
-        if not files:
-            return self.gate.judge(rows)
-        computed = rows.toArrow()
-        if self.indexes:
-            alike = pa.concat_tables([index.rows(files, computed) for index in self.indexes])
-            written = in_memory.frame(self.spark, alike, rows.schema.toNullable()) if len(alike) else None
-        else:
-            files = self.near(*(one.reach(computed) for one in self.gate.keyed)) if self.near else files
-            written = self._rows(files, rows.schema) if files else None
-        return self.gate.judge(in_memory.frame(self.spark, computed, rows.schema).coalesce(1), written)
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How many rows a batch took, and what became of them.
-
-    Attributes:
-        taken: how many there were.
-        malformed: how many of them can't be decoded.
-        broken: how many of them make the definition itself fail.
-        tally: what the gate made of the rows that the others became.
-    """
-
-    taken: int = 0
-    malformed: int = 0
-    broken: int = 0
-    tally: Tally = field(default_factory=Tally)
-
-    @property
-    def held(self) -> int:
-        """How many rows go to the quarantine."""
-        return self.malformed + self.broken + self.tally.quarantined
-
-    @property
-    def failed(self) -> dict[str, int]:
-        """{rule → rows that fail it}."""
-        found = {MALFORMED_RULE: self.malformed, ERROR_RULE: self.broken, **self.tally.failed}
-        return {rule: count for rule, count in found.items() if count}
 
 
 class Rows(Protocol):
@@ -272,7 +172,7 @@ class ManyRows:
 
     def __init__(self, work: Work, files: Sequence[str], rows: int, broken: pa.Table = NONE_BROKEN) -> None:
         self._work = work
-        self._all = _in_order(work, files, 1 if rows <= ONE_TASK else work.tasks)
+        self._all = work.in_order(files, rows)
         self._rows, self._broken = rows, broken
         self._raw = decode.without(self._all, broken) if len(broken) else self._all
         self._decoded: Observation | None = None
@@ -383,18 +283,6 @@ class ManyRows:
 
     def _rejects(self, rejected: pa.Table) -> DataFrame:
         return decode.rejects(self._all, rejected)
-
-
-def _in_order(work: Work, files: Sequence[str], tasks: int) -> DataFrame:
-    """The rows of files, in tasks of about equal size that follow the order of the files: Spark would pack
-    them into tasks by their sizes, and write rows that came later before others."""
-    sizes = [os.path.getsize(file) for file in files]
-    ends, total = accumulate(sizes), sum(sizes)
-    parts: dict[int, list[str]] = {}
-    for file, size, end in zip(files, sizes, ends, strict=True):
-        parts.setdefault((2 * end - size) * tasks // (2 * total), []).append(file)
-    read = work.spark.read.schema(work.columns)
-    return reduce(DataFrame.union, (read.parquet(*part).coalesce(1) for part in parts.values()))
 
 
 def _places() -> list[Column]:

@@ -3,8 +3,8 @@
 A flow that waits, because something of it is over only at a time that has not come yet, is woken by that time
 too. A time has come when every partition of Kafka has reached it and the delay. A partition that has been
 silent for the idle timeout, with nothing on its way, does not hold the others back. Nor does one whose
-records have no event time, once it has been waited for as long, and all that was there at the beginning
-of that has come. When all are silent, what lies in the past is over.
+records have no event time, once runs have waited for it as long, and all that was there at the end of
+that has come. When all are silent, what lies in the past is over.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.upstream import Upstream
 from headwater.planner import event_time
-from headwater.planner.event_time import NEVER, EventTime, Times
+from headwater.planner.event_time import NEVER, EventTime, Times, Wait
 from headwater.project.definitions import Table
 from headwater.storage import stored
 from headwater.storage.commit import Committer, Merge
@@ -113,7 +113,7 @@ class TimedFlow(RangedFlow):
         after = self._event_time().after(self._times_of(found.files))
         if not self.waits:
             return after
-        partitions, idle = self._partitions(after, found.upto)
+        partitions, idle = self._partitions(after, found.upto, self._now())
         return after.closing(after.low(partitions - idle or partitions), idle, self._awaited)
 
     def _times_of(self, files: Sequence[str]) -> Mapping[str, Times]:
@@ -145,13 +145,13 @@ class TimedFlow(RangedFlow):
         """Do what is over although no row comes; whether there was anything."""
         if self._context.once or not self._waiting():
             return False
-        before = self._event_time()
-        partitions, idle = self._partitions(before, self._position)
-        return self._close(before.low(partitions - idle) if partitions > idle else self._now(), idle)
+        before, now = self._event_time(), self._now()  # before Kafka is asked, which may take long
+        partitions, idle = self._partitions(before, self._position, now)
+        return self._close(before.low(partitions - idle) if partitions > idle else now, idle)
 
-    def _partitions(self, reached: EventTime, upto: Position) -> tuple[set[str], set[str]]:
+    def _partitions(self, reached: EventTime, upto: Position, now: int) -> tuple[set[str], set[str]]:
         """The partitions that have had records; and which of them are silent, if that makes a difference."""
-        partitions, now = {*self._upstream.known(), *reached.reached}, self._now()
+        partitions = {*self._upstream.known(), *reached.reached}
         silent = {each for each in partitions if now - reached.seen.get(each, NEVER) >= self._silence}
         held_back = partitions > silent and reached.low(partitions - silent) > reached.low(partitions)
         if not silent or not (held_back or partitions == silent):
@@ -162,15 +162,18 @@ class TimedFlow(RangedFlow):
     def _idle(self, upto: Position, silent: set[str], seen: Collection[str], now: int) -> set[str]:
         """Which silent partitions are not waited for any more: those with nothing on its way. One that has
         never had an event time, or has more on its way, was silent only since the others have waited for it:
-        so it is waited for as long, and until all has come that was there when that began."""
+        so it is waited for as long, and until all has come that was there at the end of that. Where Kafka
+        can't be asked, nobody looks."""
         found, before = set(), self._awaited
-        self._awaited = {}
-        for each, (come, end) in self._upstream.left(upto, silent).items():
-            if each in seen and come >= end:
+        self._awaited = {each: wait for each, wait in before.items() if each in silent}
+        for each, (come, there) in self._upstream.left(upto, silent).items():
+            if each in seen and come >= there:
+                self._awaited.pop(each, None)
                 found.add(each)
                 continue
-            since, awaited = self._awaited[each] = before.get(each, [now, end])
-            if now - since >= self._silence and come >= awaited:
+            wait = before.get(each, Wait(now, there)).looking(now, come, there, self._silence)
+            self._awaited[each] = wait
+            if wait.over(self._silence):
                 found.add(each)
         return found
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
+from datetime import datetime, timedelta
 
+from headwater.common import times
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import end_offsets
 from headwater.errors import BrokerError
@@ -14,7 +15,7 @@ from headwater.storage import log
 from headwater.storage.names import FILES, FILES_CLUSTER
 from headwater.storage.ranges import Position
 
-_FRESH = 1.0  # seconds for which Kafka's answer is good enough
+_FRESH = timedelta(seconds=1)  # for which Kafka's answer is good enough
 
 
 class Upstream:
@@ -26,7 +27,7 @@ class Upstream:
         raw = context.project.raw
         self._raw = [raw[name] for name in context.project.above([stream]) if name in raw]
         self._topics = [each for each in self._raw if isinstance(each, Topic)]
-        self._ends: tuple[float, dict[str, int]] = (0.0, {})
+        self._ends: tuple[datetime, dict[str, int]] = (times.EPOCH, {})
 
     def known(self) -> set[str]:
         """The partitions that are reckoned with: those that have had records, whether bronze has them by now
@@ -115,15 +116,15 @@ class Upstream:
             }
         if not self._context.bootstrap:
             raise BrokerError("Kafka has no part in this run", code="KAFKA_NOT_IN_RUN")
-        asked, ends = self._ends
-        if time.monotonic() - asked > _FRESH:
+        now, (asked, ends) = self._context.now(), self._ends
+        if abs(now - asked) > _FRESH:  # by the clock: a monotonic one stands while the machine sleeps
             client = kafka.client_options(self._context.project.conf, self._context.bootstrap)
             ends = {
                 self._partition(topic.topic, number): end
                 for topic in self._topics
                 for number, end in end_offsets(client, topic.topic).items()
             }
-            self._ends = (time.monotonic(), ends)
+            self._ends = (now, ends)
         return ends
 
     def _partition(self, topic: str, number: int | str) -> str:

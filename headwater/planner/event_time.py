@@ -11,7 +11,7 @@ All times here are microseconds since the epoch (UTC).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from headwater.planner.aggregate import LATE, WINDOW
 from headwater.runtime.catalyst import named
 
 NEVER = -(2**62)
+_BETWEEN = 10_000_000  # two looks of a run: it looks every second, and a batch takes a few
 WATERMARK, LATENESS = "_watermark", "_lateness"  # of a late row
 _REACHED = "reached"  # a field of `_source`, while rows are told apart
 _PARTITION = ("cluster", "topic", "partition")
@@ -39,6 +40,42 @@ class Times:
 
 
 @dataclass(frozen=True)
+class Wait:
+    """A partition that is waited for, as of when a flow last looked how far its records have come.
+
+    It lasts as long as runs look. A pause that is longer than the timeout by more than ten seconds, as no
+    run was up or the machine slept, counts as half of it: so it alone ends no wait, and runs that come hours
+    apart do not wait for ever.
+
+    Attributes:
+        looked: when that was.
+        end: the offset up to which its records have to come, too: all that there were when the wait began,
+            then when it had lasted long enough, or after a longer pause since. None: they have, after that.
+        lasted: for how long it had been waited for.
+    """
+
+    looked: int
+    end: int | None
+    lasted: int = 0
+
+    def over(self, timeout: int) -> bool:
+        """Whether it is not waited for any more."""
+        return self.lasted >= timeout and self.end is None
+
+    def looking(self, now: int, come: int, there: int, timeout: int) -> Wait:
+        """As of now, where records have come up to an offset, and there are some up to another."""
+        pause = max(now - self.looked, 0)  # the clock may have been set back
+        away = pause > timeout + _BETWEEN
+        lasted, end = self.lasted + ((timeout + 1) // 2 if away else pause), self.end
+        if lasted >= timeout:
+            if self.lasted < timeout or (away and (end is None or come < end)):
+                end = there
+            if end is not None and come >= end:
+                end = None
+        return Wait(now, end, lasted)
+
+
+@dataclass(frozen=True)
 class EventTime:
     """How far event time has come after a batch.
 
@@ -48,24 +85,28 @@ class EventTime:
         closed: windows whose end and delay lie before are closed.
         idle: the partitions that did not hold back `closed`, being silent.
         awaited: {partition that has never had an event time, or held it back as more of it was on its way →
-            since when, and up to which offset there were records then}.
+            how long it has been waited for}.
     """
 
     reached: dict[str, int] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
     closed: int = NEVER
     idle: tuple[str, ...] = ()
-    awaited: dict[str, list[int]] = field(default_factory=dict)
+    awaited: dict[str, Wait] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, value: Mapping[str, Any] | None) -> EventTime:
         """What `json` wrote; before the first batch nothing was."""
-        return cls(**{**value, "idle": tuple(value["idle"])}) if value else cls()
+        if not value:
+            return cls()
+        awaited = {each: Wait(**wait) for each, wait in value.get("awaited", {}).items()}
+        return cls(**{**value, "idle": tuple(value["idle"]), "awaited": awaited})
 
     def json(self) -> dict[str, Any]:
         """As intents and commits keep it."""
         kept = {"reached": self.reached, "seen": self.seen, "closed": self.closed, "idle": list(self.idle)}
-        return {**kept, "awaited": self.awaited} if self.awaited else kept
+        awaited = {each: asdict(wait) for each, wait in self.awaited.items()}
+        return {**kept, "awaited": awaited} if awaited else kept
 
     def after(self, times: Mapping[str, Times]) -> EventTime:
         """With a batch's rows; nothing closes."""
@@ -80,7 +121,7 @@ class EventTime:
         return min((self.reached.get(partition, NEVER) for partition in partitions), default=NEVER)
 
     def closing(
-        self, upto: int, idle: Iterable[str] = (), awaited: Mapping[str, list[int]] | None = None
+        self, upto: int, idle: Iterable[str] = (), awaited: Mapping[str, Wait] | None = None
     ) -> EventTime:
         """With all closed that is over at `upto`; what is closed never opens again."""
         closed = max(self.closed, upto)

@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from pyspark import cloudpickle
-
 from headwater.errors import ProjectError
 
 
@@ -41,6 +39,8 @@ def load(path: Path) -> ModuleType:
 
 def ship(root: Path) -> None:
     """Have functions of the project's modules sent to Spark's workers whole: these can't import them."""
+    from pyspark import cloudpickle  # takes long, and who loads a generator does without Spark
+
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
         ours = name.partition(".")[0] == "headwater" or "site-packages" in file

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, cast
@@ -11,6 +9,7 @@ from typing import Protocol, cast
 from headwater.connectors.kafka.broker import Topic
 from headwater.connectors.produce.records import Faults, Record
 from headwater.errors import ProjectError
+from headwater.project import modules
 
 
 class Generator(Protocol):
@@ -42,20 +41,7 @@ def load_generator(project: Path, name: str) -> Generator:
             hint=f"known: {', '.join(known) or 'none'}",
         )
     path = folder / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"headwater_generators_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as e:
-        raise ProjectError(
-            f"{path}: failed to load: {type(e).__name__}: {e}",
-            code="MODULE_FAILED",
-            file=path,
-            hint="mend the file",
-        ) from e
+    module = modules.load(path)
     for offered in ("topics", "records"):
         if not hasattr(module, offered):
             raise ProjectError(
