@@ -18,7 +18,7 @@ CREATE = "CREATE STREAMING TABLE gold.t AS "
 def parse(tmp_path: Path, text: str) -> Table:
     path = tmp_path / "t.sql"
     path.write_text(text, encoding="utf-8")
-    return sql.parse(path)
+    return sql.parse(path, "gold")
 
 
 def refusal(code: Code, tmp_path: Path, text: str) -> str:
@@ -198,7 +198,7 @@ def test_a_flow_says_where_its_rows_go(tmp_path: Path) -> None:
         "WITH few AS (SELECT * FROM STREAM silver.s WATERMARK at DELAY OF INTERVAL 5 SECONDS WHERE n > 0)\n"
         "SELECT few.*, name FROM few JOIN reference.names names ON names.id = few.id"
     )
-    flow = sql.parse(path)
+    flow = sql.parse(path, "gold")
     assert (flow.name, flow.into, flow.comment) == ("gold.f", "gold.t", "East")
     assert flow.sources == ("silver.s", "reference.names") and flow.sql is not None
     assert flow.sql.streams == ("silver.s",) and (flow.event_time, flow.delay) == ("at", "5 seconds")

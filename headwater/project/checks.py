@@ -23,6 +23,7 @@ from headwater.project.definitions import (
     StoreSink,
     Table,
     Topic,
+    View,
 )
 from headwater.project.suite import Suite
 
@@ -56,6 +57,7 @@ class Checks:
         alerts: Mapping[str, Alert],
         sinks: Mapping[str, Sink],
         references: Mapping[str, Reference],
+        views: Mapping[str, View],
     ) -> list[str]:
         """The tables' names, each after those it reads: all are known, and flows can read them."""
         for bronze in raw.values():
@@ -63,12 +65,18 @@ class Checks:
                 _check_intervals(bronze)
                 if isinstance(bronze, Files):
                     _check_files(bronze)
-        known = [*raw, *tables, *references]
+        known = [*raw, *tables, *references, *views]
+        for view in views.values():
+            for source in view.inputs:
+                self._known(view, source, known)
         for table in tables.values():
             with self._wrong.each():
                 _check_properties(table)
-            for source in table.sources:
+            for source in () if table.flows else table.inputs:
                 self._known(table, source, known)
+            for flow in table.flows:
+                for source in flow.inputs:
+                    self._known(flow, source, known)
             if all(source in known for source in table.sources):
                 for flow in table.flows or (table,):
                     with self._wrong.each():

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from headwater.errors import ProjectError
 from headwater.errors.causes import first_line
 from headwater.project.definitions import Query, Table
+from headwater.project.naming import defined
 from headwater.project.properties import from_properties
 from headwater.runtime import cache, catalyst, jvm
 
@@ -72,8 +73,8 @@ class _Statement:
     by_name: bool = True
 
 
-def parse(path: Path) -> Table:
-    """The table that the SQL file `path` declares.
+def parse(path: Path, layer: str) -> Table:
+    """The table that the SQL file `path` declares, in the folder `layer`.
 
     Raises:
         ProjectError: not SQL, or another statement than these.
@@ -107,7 +108,7 @@ def parse(path: Path) -> Table:
             hint="write INSERT INTO … BY NAME SELECT …",
         )
     table = Table(
-        name=statement.name,
+        name=defined(statement.name, layer),
         file=path,
         comment=statement.comment,
         sources=(),

@@ -241,7 +241,8 @@ class Gate:
         if tally.sample is not None:
             failed = [rule for rule in self.rules if rule.action == "fail" and rule.id in tally.failed]
             said += [f"{rule.id} ({tally.failed[rule.id]} rows, {rule.where})" for rule in failed]
-            like = f"one looks like {_masked(json.loads(tally.sample), failed)}; "
+            masked = _masked(json.loads(tally.sample), failed)
+            like = f"one looks like {masked}; " if masked else ""
             broken += failed
         if broken:
             raise FlowError(

@@ -19,6 +19,7 @@ Definitions = Literal[
     "UNKNOWN_PROPERTY",
     "PROPERTY_INVALID",
     "UNKNOWN_SOURCE",
+    "NAME_AMBIGUOUS",
     "DEFINITIONS_CYCLE",
     "SEVERAL_STREAMS",
     "STREAM_MISSING",
@@ -78,6 +79,11 @@ MEANINGS: dict[Definitions, Meaning] = {
         "ProjectError",
         "A definition reads a name that nothing declares.",
         "Mend the name; the message has those that are near.",
+    ),
+    "NAME_AMBIGUOUS": Meaning(
+        "ProjectError",
+        "A definition reads a name without a layer, which tables of several other layers have.",
+        "Write the layer before it.",
     ),
     "DEFINITIONS_CYCLE": Meaning("ProjectError", "Tables read each other in a circle.", "Cut it."),
     "SEVERAL_STREAMS": Meaning(

@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict, replace
 
 from headwater.errors import NOWHERE
-from headwater.project.definitions import Declaration, Files, Table, Topic
+from headwater.project.definitions import Declaration, Files, Table, Topic, View
 from headwater.project.load import Project
 
 
@@ -38,6 +38,13 @@ def fingerprint(project: Project, definition: Declaration) -> str:
         )
     else:
         text = repr(definition)
+    if isinstance(definition, Table):
+        text += "".join(f"\n{_of_view(view)}" for view in definition.views)
     suite = project.suites.get(definition.name)
     rules = [asdict(replace(rule, where=NOWHERE)) for rule in suite.rules] if suite else []
     return hashlib.sha256(f"{text}{json.dumps(rules)}".encode()).hexdigest()[:16]
+
+
+def _of_view(view: View) -> str:
+    """What a named query says that the table reads."""
+    return view.sql.text if view.sql is not None else inspect.getsource(view.function)  # type: ignore[arg-type]
