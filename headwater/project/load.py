@@ -11,7 +11,7 @@ from pathlib import Path
 from headwater.common import database, near
 from headwater.errors import ProjectError
 from headwater.errors.several import Collected
-from headwater.project import checks, modules, naming, sql
+from headwater.project import checks, modules, naming, outside, sql
 from headwater.project import conf as configuration
 from headwater.project.conf import Conf
 from headwater.project.definitions import (
@@ -136,8 +136,9 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     sinks = {name: _of_finals(sink, finals) for name, sink in sinks.items()}
     order = check.graph({**topics, **files}, tables, alerts, sinks, references, views)
     known = {"postgres": list(conf.postgres), "opensearch": list(conf.opensearch)}
-    check.connections(sinks, known, root / "conf" / f"{env}.yaml")
-    check.buckets(files, list(conf.s3), root / "conf" / f"{env}.yaml")
+    outside.connections(wrong, sinks, known, root / "conf" / f"{env}.yaml")
+    outside.clusters(wrong, topics, conf, root / "conf" / f"{env}.yaml")
+    outside.buckets(wrong, files, list(conf.s3), root / "conf" / f"{env}.yaml")
     sinks = {name: sink for name, sink in sinks.items() if not _is_off(sink, conf)}
     suites: dict[str, Suite] = {}
     for path in sorted((root / "quality").glob("*.json")):
@@ -174,17 +175,9 @@ def _files(folder: Path) -> list[Path]:
 
 def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
     if path.suffix == ".sql":
-        table = sql.parse(path, layer)
-        if not table.name.startswith(f"{layer}."):
-            raise ProjectError(
-                f"{path}: table '{table.name}' is in folder {layer}",
-                code="WRONG_FOLDER",
-                table=table.name,
-                file=path,
-                hint=f"name it {layer}.<name>",
-            )
-        yield table
-        yield from (_named(sink, path) for sink in table.sinks)
+        for one in sql.parse(path, layer):
+            yield one
+            yield from (_named(sink, path) for sink in one.sinks) if isinstance(one, Table) else ()
         return
     seen: set[int] = set()
     module = modules.load(path)
