@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from raising import raises_code
 
 from headwater.errors.codes import Code
+from headwater.operations.validation import validate
 from headwater.planner.changes import plan
 from headwater.project import sql
 from headwater.project.definitions import Declaration, Json, Limits, Table, Topic, View
@@ -360,7 +361,8 @@ CREATE FLOW from_orders AS INSERT INTO all_orders SELECT id, amount, 'first' AS 
 CREATE FLOW from_others AS INSERT INTO all_orders
 SELECT id, 0 AS amount, 'second' AS shop FROM STREAM(guessed);""",
     "gold/reports.sql": """CREATE MATERIALIZED VIEW copied AS SELECT * FROM orders;
-CREATE MATERIALIZED VIEW totals AS SELECT customer, sum(amount) AS total FROM orders GROUP BY customer;
+CREATE MATERIALIZED VIEW totals (CONSTRAINT known EXPECT (customer IS NOT NULL AND customer <> '{x}'))
+AS SELECT customer, sum(amount) AS total FROM orders GROUP BY customer;
 CREATE STREAMING TABLE per_minute TBLPROPERTIES ('headwater.emit' = 'final')
 AS SELECT window.start AS minute, sum(amount) AS total
 FROM STREAM few AS f WATERMARK at DELAY OF INTERVAL 1 MINUTE GROUP BY window(at, '1 minute');""",
@@ -406,6 +408,10 @@ def test_a_project_of_such_texts_runs(interpreted: SparkSession, tmp_path: Path)
     assert case.rows("silver.all_orders", "id, amount, shop")[-2:] == [(7, 0, "second"), (None, 0, "second")]
     case.end()
     assert [total for _, total in case.rows("gold.per_minute", "minute, total")] == [350, 200]
+    (judged,) = validate.run(case.definitions, "gold.totals", docs=tmp_path / "docs").validations
+    (outcome,) = judged.outcomes
+    assert (outcome.expectation, outcome.status, outcome.action) == ("known", "failed", "warn")
+    assert outcome.observed_value == "1"
     warned = {line.table: line.warnings for line in plan(case.definitions) if line.warnings}
     assert list(warned) == ["silver.guessed"] and "from_json makes NULL of a record of bronze.other" in str(
         warned
