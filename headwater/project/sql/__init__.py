@@ -25,8 +25,8 @@ def parse(path: Path, layer: str) -> list[Declaration]:
     """What the SQL file `path` declares, in the folder `layer`: tables, flows and views.
 
     Raises:
-        ProjectError: not SQL, or another statement than these; it has the line. Of several statements that are
-            wrong by themselves, `SeveralErrors`.
+        ProjectError: not SQL, or another statement than these; it has the line. Of several statements that
+            are wrong by themselves, `SeveralErrors`.
     """
     wrong, declared = Collected(), list[Declaration]()
     try:
