@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from headwater.errors import ProjectError, Where
 from headwater.project.process import Function as ProcessFunction
 from headwater.project.process import Process
+from headwater.project.rule import Rule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -87,11 +88,16 @@ class Declaration:
 
 @dataclass(frozen=True, kw_only=True)
 class Topic(Declaration):
-    """A bronze table: the records of one Kafka topic, as they arrive."""
+    """A bronze table: the records of one Kafka topic, as they arrive.
+
+    Attributes:
+        servers: the cluster that its text names, which is the environment's; "": it names none.
+    """
 
     topic: str
     partitions: int = 4
     compacted: bool = False
+    servers: str = ""
     limits: Limits = Limits()
 
 
@@ -119,8 +125,11 @@ class Table(Declaration):
     """A table that a function or a SQL query derives from others.
 
     Attributes:
-        sources: what the function gets, one DataFrame each, in this order. Exactly one is a stream;
-            the others are reference tables. A view gets whole tables, as many as it likes.
+        sources: what feeds it. Exactly one is a stream; the others are reference tables. A view gets whole
+            tables, as many as it likes.
+        reads: what the function or query gets, one DataFrame each, in this order: sources, and `views`. None
+            are said: the sources.
+        views: the project's named queries between it and its sources, each after those that it reads.
         decode: how the stream's `value` becomes columns; None where the source is already decoded.
         function: from DataFrames to one DataFrame; None where `sql` says it.
         sql: the query, its text and where each source stands in it.
@@ -144,9 +153,14 @@ class Table(Declaration):
         on_error: what becomes of a record that makes the function fail: `bisect`: it is found and
             quarantined, where the table decodes; `stop`: it stops the flow.
         properties: further properties of the Delta table (`delta.*`).
+        expectations: of its rows, said with the definition; they join those of the table's suite.
+        carries: columns of its stream that it keeps though its query omits them; see
+            `headwater.project.carried`.
     """
 
     sources: tuple[str, ...]
+    reads: tuple[str, ...] = ()
+    views: tuple[View, ...] = ()
     decode: Json | None = None
     function: Function | None = None
     sql: Query | None = None
@@ -166,6 +180,13 @@ class Table(Declaration):
     on_error: Literal["bisect", "stop"] = "bisect"
     limits: Limits = Limits()
     properties: dict[str, str] = field(default_factory=dict)
+    expectations: tuple[Rule, ...] = ()
+    carries: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What the function or query gets, in order."""
+        return self.reads or self.sources
 
     @property
     def declared(self) -> bool:
@@ -181,16 +202,51 @@ class Table(Declaration):
 
 
 @dataclass(frozen=True, kw_only=True)
+class View(Declaration):
+    """A named query of the project, which is kept nowhere: whoever reads it computes it.
+
+    Attributes:
+        sources: what it gets, one DataFrame each, in the order of `reads`, if that is said: tables, reference
+            tables and other such views.
+        function, sql: one of the two, as of a table.
+        event_time, delay: what it says of the time, for those that read it and say nothing.
+    """
+
+    sources: tuple[str, ...]
+    reads: tuple[str, ...] = ()
+    function: Function | None = None
+    sql: Query | None = None
+    event_time: str | None = None
+    delay: str | None = None
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What the function or query gets, in order."""
+        return self.reads or self.sources
+
+
+@dataclass(frozen=True, kw_only=True)
 class Query:
     """A SQL query with a place for each source: `text.format(source=view, …)` is runnable Spark SQL.
 
     Attributes:
-        text: the query; each source is a field `{s0}`, `{s1}`, … in the order of `sources`.
+        text: the query; each source is a field `{s0}`, `{s1}`, … in the order of what it reads.
         streams: the sources read as streams, in the order of the text.
+        line, column: where in its file the text begins, both from 0.
     """
 
     text: str
     streams: tuple[str, ...]
+    line: int = 0
+    column: int = 0
+
+    def of(self, names: Sequence[str]) -> str:
+        """The query with these names for its sources; an error's line and position are those of the file."""
+        return "\n" * self.line + " " * self.column + self.bare(names)
+
+    def bare(self, names: Sequence[str]) -> str:
+        """The same from its first word on."""
+        return self.text.format(**{f"s{at}": name for at, name in enumerate(names)})
 
 
 @dataclass(frozen=True, kw_only=True)

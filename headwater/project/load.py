@@ -11,8 +11,9 @@ from pathlib import Path
 from headwater.common import database, near
 from headwater.errors import ProjectError
 from headwater.errors.several import Collected
-from headwater.project import checks, modules, sql
+from headwater.project import checks, modules, naming, outside, sql
 from headwater.project import conf as configuration
+from headwater.project.carried import carried
 from headwater.project.conf import Conf
 from headwater.project.definitions import (
     Alert,
@@ -22,17 +23,19 @@ from headwater.project.definitions import (
     StoreSink,
     Table,
     Topic,
+    View,
 )
+from headwater.project.naming import FINAL
 from headwater.project.paths import find_project, make_private
 from headwater.project.reference import Clock, Reference, find_references
-from headwater.project.suite import Suite, of_whole_table
+from headwater.project.suite import Suite, joined, of_whole_table
 from headwater.project.suite import read as read_suite
+from headwater.project.views import expanded
 from headwater.runtime import jvm
 from headwater.storage.file_system import refuse_remote
 
 LAYERS = ("bronze", "silver", "gold")
 FINAL_TRIGGER = "2s"  # of such: windows wait for their delay anyhow, and the corrected table shall be fresh
-FINAL = "_final"  # of a table that is corrected as rows come, the one of its windows that are over
 
 
 @dataclass(frozen=True)
@@ -118,19 +121,25 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     references = {reference.name: reference for reference in [*find_references(root), Clock()]}
     check = checks.Checks(wrong, unread)
     check.names(declared)
-    tables = {d.name: d for d in declared if isinstance(d, Table)}
+    declared = naming.resolved(declared, references, wrong)
+    views = {d.name: d for d in declared if isinstance(d, View)}
+    tables = {}
+    for table in (d for d in declared if isinstance(d, Table)):
+        with wrong.each():
+            tables[table.name] = expanded(table, views, references)
     topics = {d.name: d for d in declared if isinstance(d, Topic)}
     files = {d.name: d for d in declared if isinstance(d, Files)}
     alerts = {d.name: d for d in declared if isinstance(d, Alert)}
     sinks = {d.name: d for d in declared if isinstance(d, Sink)}
     tables = _fed(tables, wrong)
     finals = _finals(tables, sinks)
-    tables |= finals
+    tables = carried(tables | finals)
     sinks = {name: _of_finals(sink, finals) for name, sink in sinks.items()}
-    order = check.graph({**topics, **files}, tables, alerts, sinks, references)
+    order = check.graph({**topics, **files}, tables, alerts, sinks, references, views)
     known = {"postgres": list(conf.postgres), "opensearch": list(conf.opensearch)}
-    check.connections(sinks, known, root / "conf" / f"{env}.yaml")
-    check.buckets(files, list(conf.s3), root / "conf" / f"{env}.yaml")
+    outside.connections(wrong, sinks, known, root / "conf" / f"{env}.yaml")
+    outside.clusters(wrong, topics, conf, root / "conf" / f"{env}.yaml")
+    outside.buckets(wrong, files, list(conf.s3), root / "conf" / f"{env}.yaml")
     sinks = {name: sink for name, sink in sinks.items() if not _is_off(sink, conf)}
     suites: dict[str, Suite] = {}
     for path in sorted((root / "quality").glob("*.json")):
@@ -138,6 +147,10 @@ def load_project(root: Path | None, env: str = "local") -> Project:
             suite = read_suite(path)
             suites[suite.table] = suite
     check.suites(suites, [*topics, *files, *tables])
+    for table in tables.values():
+        if table.expectations:
+            with wrong.each():
+                suites[table.name] = joined(suites.get(table.name), table)
     for name in [*topics, *files]:
         if name in suites:
             with wrong.each():
@@ -163,17 +176,9 @@ def _files(folder: Path) -> list[Path]:
 
 def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
     if path.suffix == ".sql":
-        table = sql.parse(path)
-        if not table.name.startswith(f"{layer}."):
-            raise ProjectError(
-                f"{path}: table '{table.name}' is in folder {layer}",
-                code="WRONG_FOLDER",
-                table=table.name,
-                file=path,
-                hint=f"name it {layer}.<name>",
-            )
-        yield table
-        yield from (_named(sink, path) for sink in table.sinks)
+        for one in sql.parse(path, layer):
+            yield one
+            yield from (_named(sink, path) for sink in one.sinks) if isinstance(one, Table) else ()
         return
     seen: set[int] = set()
     module = modules.load(path)
@@ -232,7 +237,15 @@ def _finals(tables: dict[str, Table], sinks: dict[str, Sink]) -> dict[str, Table
         corrected = table.emit == "update" and not table.view and table.process is None
         if final in read and final not in tables and corrected:
             comment = f"The windows of {name} that are over, each as it was then"
-            plain = replace(table, name=final, emit="final", comment=comment, allowed_lateness=None, sinks=())
+            plain = replace(
+                table,
+                name=final,
+                emit="final",
+                comment=comment,
+                allowed_lateness=None,
+                sinks=(),
+                expectations=(),
+            )
             limits = replace(table.limits, trigger=table.limits.trigger or FINAL_TRIGGER)
             found[final] = replace(plain, limits=limits)
     return found

@@ -21,6 +21,11 @@ ACTIONS: tuple[Action, ...] = ("warn", "drop", "quarantine", "fail")  # the weak
 ORDERED = ("expect_column_values_to_be_increasing", "expect_column_values_to_be_decreasing")
 RESERVED = ("malformed", "error", "future")  # rules of the engine's own
 
+# A condition in SQL, as Great Expectations has it: a query for the rows that fail. One of this form is
+# told from single rows. Great Expectations has braces of its own there, so those of SQL are doubled.
+CONDITION = "unexpected_rows_expectation"
+OF_ROWS = "SELECT * FROM {batch} WHERE "
+
 # Expectations about many rows at once, by the beginning of their names.
 OF_MANY = (
     "expect_table_",
@@ -180,6 +185,25 @@ def rule_of(expectation: Expectation, where: Where) -> Rule:
         max_age=meta.max_age,
         within=meta.within,
     )
+
+
+def expected(name: str, condition: str, action: Action, where: Where) -> Rule:
+    """The rule that a definition gives its rows: `condition` (Spark SQL) is true of each.
+
+    A row for which it is NULL fails, as one for which it is false.
+
+    Raises:
+        ProjectError: the name is one of the engine's.
+    """
+    literal = condition.replace("{", "{{").replace("}", "}}")
+    kwargs = {"unexpected_rows_query": f"{OF_ROWS}({literal}) IS NOT TRUE"}
+    meta = _Meta(action=action)
+    return rule_of(Expectation(type=CONDITION, kwargs=kwargs, meta=meta, id=name), where)
+
+
+def document(rule: Rule) -> dict[str, Any]:
+    """A rule that `expected` has made, as it stands in a suite's file."""
+    return {"type": rule.type, "kwargs": {**rule.kwargs}, "meta": {"action": rule.action}, "id": rule.id}
 
 
 def _of_many(type: str, mostly: float) -> bool:

@@ -20,22 +20,29 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headwater.common import durations
 from headwater.errors import ProjectError, Where
-from headwater.project.rule import OF_MANY, Expectation, Rule, rule_of
+from headwater.project.definitions import Table
+from headwater.project.rule import OF_MANY, Expectation, Rule, document, rule_of
 
 _SHORTEST = timedelta(seconds=1)  # between two validations of a table
 
 
 @dataclass(frozen=True)
 class Suite:
-    """The expectations of one table, in the order of the file.
+    """The expectations of one table.
 
-    `every` is how often `headwater run` validates the whole table (`1h`); None: never.
+    Attributes:
+        table: its name.
+        file: the suite's; where there is none, that of the table's definition.
+        rules: its expectations: those of the file, then those of the definition.
+        every: how often `headwater run` validates the whole table (`1h`); None: never.
+        document: the same for Great Expectations: what the file holds, and the definition's expectations.
     """
 
     table: str
     file: Path
     rules: tuple[Rule, ...] = field(default=())
     every: str | None = None
+    document: dict[str, Any] = field(default_factory=dict)
 
 
 class _SuiteMeta(BaseModel):
@@ -61,7 +68,8 @@ def read(file: Path) -> Suite:
         ProjectError: it is no suite.
     """
     try:
-        found = _File.model_validate(json.loads(file.read_text(encoding="utf-8")))
+        held = json.loads(file.read_text(encoding="utf-8"))
+        found = _File.model_validate(held)
     except ValueError as e:  # ValidationError is one
         raise ProjectError(
             f"{file}: {_reason(e)}", code="SUITE_INVALID", table=file.stem, file=file
@@ -69,14 +77,7 @@ def read(file: Path) -> Suite:
     rules: dict[str, Rule] = {}
     for at, expectation in enumerate(found.expectations, start=1):
         rule = rule_of(expectation, Where(f"{file}: expectation {at}", file, file.stem))
-        if rule.id in rules:
-            raise ProjectError(
-                f"{rule.where}: a second one is called {rule.id}",
-                code="EXPECTATION_TWICE",
-                where=rule.where,
-                hint="give it an id of its own",
-            )
-        rules[rule.id] = rule
+        _add(rules, rule)
     every = found.meta.every if found.meta else None
     try:
         too_often = every is not None and durations.parse(every) < _SHORTEST
@@ -92,13 +93,39 @@ def read(file: Path) -> Suite:
             file=file,
             hint="write one such as 1h",
         )
-    return Suite(file.stem, file, tuple(rules.values()), every)
+    return Suite(file.stem, file, tuple(rules.values()), every, {"expectations": [], **held})
+
+
+def joined(suite: Suite | None, table: Table) -> Suite:
+    """The suite of a table (None: it has no file) with the expectations of its definition.
+
+    Raises:
+        ProjectError: two have one name.
+    """
+    found = suite or Suite(table.name, table.file, document={"name": table.name, "expectations": []})
+    rules = {rule.id: rule for rule in found.rules}
+    for rule in table.expectations:
+        _add(rules, rule)
+    expectations = [*found.document["expectations"], *map(document, table.expectations)]
+    return replace(
+        found, rules=tuple(rules.values()), document={**found.document, "expectations": expectations}
+    )
+
+
+def _add(rules: dict[str, Rule], rule: Rule) -> None:
+    if rule.id in rules:
+        raise ProjectError(
+            f"{rule.where}: a second one is called {rule.id}",
+            code="EXPECTATION_TWICE",
+            where=rule.where,
+            hint="give it an id of its own",
+        )
+    rules[rule.id] = rule
 
 
 def fingerprint(suite: Suite) -> str:
     """Changes when what the suite expects does; white space and the order of keys aside."""
-    found = json.loads(suite.file.read_text(encoding="utf-8"))
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(suite.document, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def of_whole_table(suite: Suite) -> Suite:
@@ -123,19 +150,14 @@ def of_whole_table(suite: Suite) -> Suite:
     return replace(suite, rules=tuple(rules))
 
 
-def without_batches(suite: Suite, found: dict[str, Any]) -> tuple[Suite, dict[str, Any]]:
-    """The suite and its file's content without what only flows can judge: each batch as a whole, and order.
-
-    Args:
-        suite: the suite.
-        found: what its file holds.
-    """
+def without_batches(suite: Suite) -> Suite:
+    """The suite without what only flows can judge: each batch as a whole, and order."""
     kept = [
         rule.scope == "table" or not (rule.within or rule.type.startswith(OF_MANY)) for rule in suite.rules
     ]
     rules = tuple(rule for rule, keep in zip(suite.rules, kept, strict=True) if keep)
-    expectations = [one for one, keep in zip(found["expectations"], kept, strict=True) if keep]
-    return replace(suite, rules=rules), {**found, "expectations": expectations}
+    expectations = [one for one, keep in zip(suite.document["expectations"], kept, strict=True) if keep]
+    return replace(suite, rules=rules, document={**suite.document, "expectations": expectations})
 
 
 def _reason(error: ValueError) -> str:

@@ -66,8 +66,7 @@ def _window(table: Table) -> Window | None:
     """The windows that a SQL query groups by, where they are of its event time."""
     if table.sql is None:
         return None
-    text = table.sql.text.format(**{f"s{at}": f"`{name}`" for at, name in enumerate(table.sources)})
-    for call in _windows(text):
+    for call in _windows(table.sql.bare([f"`{name}`" for name in table.inputs])):
         parts = [microseconds(span, table) if isinstance(span, str) else span for span in call.spans]
         if call.column == table.event_time and parts and None not in parts:
             size, slide, offset = (*parts, *(parts[0], 0)[len(parts) - 1 :])

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegralType, NumericType, StringType, StructType
 
 from headwater.errors import ProjectError
-from headwater.project.rule import Rule
+from headwater.project.rule import CONDITION, OF_ROWS, Rule
 from headwater.quality.arguments import ALL, PAIR, TIMES, Arguments
 
 
@@ -223,8 +223,17 @@ def _unique_within_record(c: Arguments) -> Column:
     return seen & reduce(or_, pairs)
 
 
+def _condition(c: Arguments) -> Column:
+    query = str(c.need("unexpected_rows_query"))
+    if not query.startswith(OF_ROWS):
+        raise c.wrong(f"it can be told from single rows only as {OF_ROWS}…")
+    c.sight = F.lit(True)
+    return F.expr(query.removeprefix(OF_ROWS).replace("{{", "{").replace("}}", "}"))
+
+
 _OF_NULL = ("expect_column_values_to_not_be_null", "expect_column_values_to_be_null")
 _COMPILERS: dict[str, Callable[[Arguments], Column]] = {
+    CONDITION: _condition,
     "expect_column_values_to_not_be_null": _not_null,
     "expect_column_values_to_be_null": _null,
     "expect_column_values_to_be_between": _between,

@@ -52,22 +52,23 @@ def context() -> EphemeralDataContext:
     return get_context(mode="ephemeral", project_config=config)
 
 
-def judge(suite: Suite, found: dict[str, Any], rows: DataFrame, *, samples: int) -> dict[str, Any]:
+def judge(suite: Suite, rows: DataFrame, *, samples: int) -> dict[str, Any]:
     """What Great Expectations says of the rows, as JSON; each result's `expectation_config.id` is the rule's.
 
     Args:
-        suite: the rules.
-        found: what the suite's file has, which Great Expectations loads as it is.
+        suite: the rules; Great Expectations loads its document as it is.
         rows: the whole table; nothing of it stays persisted.
         samples: how many failing values of an expectation are kept; 0: none, nor other values of rows.
 
     Raises:
         ProjectError: an expectation that Great Expectations does not know, or with wrong arguments.
     """
-    expectations = load(suite, found)
+    expectations = load(suite)
     for rule, expectation in zip(suite.rules, expectations.expectations, strict=True):
         expectation.id = rule.id
-    asset = context().data_sources.add_spark("lake", persist=False).add_dataframe_asset(suite.table)
+    source = context().data_sources.add_spark("lake", persist=False)
+    source.get_execution_engine().spark = rows.sparkSession  # in which it names the rows, for queries of them
+    asset = source.add_dataframe_asset(suite.table)
     batch = asset.add_batch_definition_whole_dataframe("whole").get_batch({"dataframe": rows})
     wanted = {"result_format": "BASIC", "partial_unexpected_count": samples}
     judged = batch.validate(expectations, result_format=wanted)
@@ -78,7 +79,7 @@ def judge(suite: Suite, found: dict[str, Any], rows: DataFrame, *, samples: int)
     return document
 
 
-def load(suite: Suite, found: dict[str, Any]) -> ExpectationSuite:
+def load(suite: Suite) -> ExpectationSuite:
     """The suite as Great Expectations has it.
 
     Raises:
@@ -87,14 +88,14 @@ def load(suite: Suite, found: dict[str, Any]) -> ExpectationSuite:
     from great_expectations import ExpectationSuite
 
     _hush()
-    for rule, expectation in zip(suite.rules, found["expectations"], strict=True):
+    for rule, expectation in zip(suite.rules, suite.document["expectations"], strict=True):
         try:
             known = len(ExpectationSuite(name=suite.table, expectations=[expectation]).expectations)
         except Exception as e:  # of pydantic, of its registry, or its own: they share no root
             raise _refused(rule, _unfit(e), f"mend it: {_GALLERY}/{rule.type}") from None
         if not known:
             raise _refused(rule, "Great Expectations has none of that name", f"take another: {_GALLERY}")
-    return ExpectationSuite(**found)
+    return ExpectationSuite(**suite.document)
 
 
 def _hush() -> None:

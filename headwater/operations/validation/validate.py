@@ -133,11 +133,10 @@ def _validate(project: Project, suite: Suite, place: Place, at: str | None, samp
     version = _version(source, at)
     if summary.changes_in_place(place):
         suite = of_whole_table(suite)
-    found = {"expectations": [], **json.loads(suite.file.read_text(encoding="utf-8"))}
-    suite, found = without_batches(suite, found)
+    judged = without_batches(suite)
     rows = on_spark.frame(project.conf, source, version)
     validated_at, began = times.now(), time.monotonic()
-    document = gx.judge(suite, found, rows, samples=samples)
+    document = gx.judge(judged, rows, samples=samples)
     seconds = time.monotonic() - began
     said = {result["expectation_config"]["id"]: result for result in document["results"]}
     return Validation(
@@ -147,8 +146,8 @@ def _validate(project: Project, suite: Suite, place: Place, at: str | None, samp
         suite=fingerprint(suite),
         validated_at=validated_at,
         seconds=round(seconds, 3),
-        outcomes=tuple(_outcome(rule, said[rule.id]) for rule in suite.rules),
-        document={"result": document, "suite": found},
+        outcomes=tuple(_outcome(rule, said[rule.id]) for rule in judged.rules),
+        document={"result": document, "suite": judged.document},
     )
 
 

@@ -14,14 +14,14 @@ from headwater.errors import ProjectError
 from headwater.errors.causes import describe, first_line
 from headwater.errors.several import Collected
 from headwater.planner import aggregate, dependencies
-from headwater.planner.analysis import checks, followers, processes, views
+from headwater.planner.analysis import checks, followers, hidden, processes, views, warnings
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.planner.analysis.gates import gate_of
 from headwater.planner.analysis.timing import late_columns, lateness_of
 from headwater.project import windows
 from headwater.project.bronze import BRONZE
-from headwater.project.definitions import Files, Table, Topic
+from headwater.project.definitions import Files, Table, Topic, View
 from headwater.project.load import Project
 from headwater.project.suite import of_whole_table
 from headwater.runtime import in_memory
@@ -113,12 +113,21 @@ def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> Dat
     """The definition, called with one DataFrame per source.
 
     Raises:
-        ProjectError: the definition does not fit its sources.
+        ProjectError: the definition, or a view that it reads, does not fit its sources.
     """
-    where = table.where
+    known = dict(zip(table.sources, frames, strict=True))
+    for view in table.views:
+        known[view.name] = hidden.kept(_computed(spark, view, known), table.carries)
+    return hidden.kept(_computed(spark, table, known), table.carries)
+
+
+def _computed(spark: SparkSession, definition: Table | View, known: Mapping[str, DataFrame]) -> DataFrame:
+    """What a definition makes of what it reads."""
+    where, query = definition.where, definition.sql
     try:
-        if table.sql is None:
-            result = table(*frames)
+        if query is None:
+            assert definition.function is not None
+            result = definition.function(*(known[name] for name in definition.inputs))
             if not isinstance(result, DataFrame):
                 raise ProjectError(
                     f"{where} returns {type(result).__name__}",
@@ -127,12 +136,11 @@ def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> Dat
                     hint="return a DataFrame",
                 )
             return result
-        views = {f"s{at}": f"`_{name}`" for at, name in enumerate(table.sources)}
-        for name, frame in zip(table.sources, frames, strict=True):
-            frame.createOrReplaceTempView(f"`_{name}`")
-        if windows.NAME in table.sql.text.lower():
+        for name in definition.inputs:
+            known[name].createOrReplaceTempView(f"`_{name}`")
+        if windows.NAME in query.text.lower():
             windows.register(spark)
-        return spark.sql(table.sql.text.format(**views))
+        return spark.sql(query.of([f"`_{name}`" for name in definition.inputs]))
     except AnalysisException as e:
         raise ProjectError(
             f"{where}: {first_line(e)}", code="DEFINITION_FAILED", where=where, hint="mend the definition"
@@ -183,6 +191,22 @@ def _analyse(
         frames.append(in_memory.empty(spark, columns))
         stream = frames[-1] if name not in project.references else stream
     result = apply(spark, table, frames)
+    judged = _judged(project, table, found, frames, result, stream, followed, suite)
+    return replace(judged, warnings=warnings.of(project, table, result))
+
+
+def _judged(
+    project: Project,
+    table: Table,
+    found: Mapping[str, Analysed],
+    frames: Sequence[DataFrame],
+    result: DataFrame,
+    stream: DataFrame | None,
+    followed: Analysed | None,
+    suite: str | None,
+) -> Analysed:
+    """How a table is kept whose query gives `result`."""
+    where = table.where
     checks.columns(result, where)
     checks.repeatable(result, where)
     if table.view:

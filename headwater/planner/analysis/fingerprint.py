@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict, replace
 
 from headwater.errors import NOWHERE
-from headwater.project.definitions import Declaration, Files, Table, Topic
+from headwater.project.definitions import Declaration, Files, Table, Topic, View
 from headwater.project.load import Project
 
 
@@ -23,6 +23,7 @@ def fingerprint(project: Project, definition: Declaration) -> str:
         text = f"{definition.pattern} {definition.format}"
     elif isinstance(definition, Table) and definition.sql is not None:
         text = f"{definition.sql.text} {definition.emit} {definition.allowed_lateness}"
+        text += f" {definition.decode}" if definition.decode else ""
     elif isinstance(definition, Table) and definition.flows:
         text = " ".join(flow.sql.text for flow in definition.flows if flow.sql)
     elif isinstance(definition, Table) and definition.process is not None:
@@ -38,6 +39,13 @@ def fingerprint(project: Project, definition: Declaration) -> str:
         )
     else:
         text = repr(definition)
+    if isinstance(definition, Table):
+        text += "".join(f"\n{_of_view(view)}" for view in definition.views)
     suite = project.suites.get(definition.name)
     rules = [asdict(replace(rule, where=NOWHERE)) for rule in suite.rules] if suite else []
     return hashlib.sha256(f"{text}{json.dumps(rules)}".encode()).hexdigest()[:16]
+
+
+def _of_view(view: View) -> str:
+    """What a named query says that the table reads."""
+    return view.sql.text if view.sql is not None else inspect.getsource(view.function)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headwater.errors import NOWHERE
 from headwater.planner.outlines import Outline
-from headwater.project.definitions import Files, Table, Topic
+from headwater.project.definitions import Files, Table, Topic, View
 from headwater.project.load import Project
 from headwater.storage import json_file
 
@@ -100,9 +100,14 @@ def _columns(schema: pa.Schema) -> str:
 def _text(table: Table) -> str:
     if table.flows:
         return "\n".join(f"{flow.name}: {_text(flow)}" for flow in table.flows)
-    if table.sql is not None:
-        return " ".join(table.sql.text.split())
-    function: Any = table.function if table.process is None else table.process.function
+    own = _said(table) if table.process is None else inspect.getsource(table.process.function)
+    return "\n".join([own, *(f"{view.name}: {_said(view)}" for view in table.views)])
+
+
+def _said(definition: Table | View) -> str:
+    if definition.sql is not None:
+        return " ".join(definition.sql.text.split())
+    function: Any = definition.function
     return inspect.getsource(function)
 
 

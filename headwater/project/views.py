@@ -1,0 +1,81 @@
+"""Named queries that are kept nowhere (`CREATE TEMPORARY VIEW`): each table is given those that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from headwater.errors import ProjectError
+from headwater.project.definitions import Table, View
+
+
+def expanded(table: Table, views: Mapping[str, View], references: Collection[str]) -> Table:
+    """A table with the views between it and its sources, which then are tables and reference tables alone.
+
+    It streams what a view streams that it reads by STREAM, or, of one that says nothing of it, all that the
+    view reads. A materialized view reads whole tables, so it streams whatever one of its views does.
+
+    Raises:
+        ProjectError: views read each other in a circle.
+    """
+    found: dict[str, View] = {}
+    for name in table.inputs:
+        for view in _below(name, views, ()):
+            found.setdefault(view.name, view)
+    if not found:
+        return table
+    leaves = {name: _leaves(view, found) for name, view in found.items()}
+    sources = dict.fromkeys(leaf for name in table.inputs for leaf in leaves.get(name, (name,)))
+    times = [(one.event_time, one.delay) for one in reversed(found.values())]
+    event_time, delay = next(
+        (time for time in [(table.event_time, table.delay), *times] if time[0]), (None, None)
+    )
+    query = table.sql
+    if query is not None:
+        named = [*query.streams, *(found if table.view else ())]
+        streams = {leaf for name in named for leaf in _streams(name, found, table)} - {*references}
+        query = replace(query, streams=tuple(leaf for leaf in sources if leaf in streams))
+    return replace(
+        table,
+        sources=tuple(sources),
+        reads=table.inputs,
+        views=tuple(found.values()),
+        sql=query,
+        event_time=event_time,
+        delay=delay,
+    )
+
+
+def _below(name: str, views: Mapping[str, View], above: tuple[str, ...]) -> Iterator[View]:
+    """The view `name` after all those that it reads; none where it is no view."""
+    if name not in views:
+        return
+    view = views[name]
+    if name in above:
+        cycle = [*above[above.index(name) :], name]
+        raise ProjectError(
+            f"{view.file}: {' → '.join(cycle)} is a cycle",
+            code="DEFINITIONS_CYCLE",
+            where=view.where,
+            hint="cut it",
+        )
+    for source in view.inputs:
+        yield from _below(source, views, (*above, name))
+    yield view
+
+
+def _leaves(view: View, views: Mapping[str, View]) -> tuple[str, ...]:
+    """The tables and reference tables that a view follows from."""
+    found = (_leaves(views[source], views) if source in views else (source,) for source in view.inputs)
+    return tuple(dict.fromkeys(leaf for leaves in found for leaf in leaves))
+
+
+def _streams(name: str, views: Mapping[str, View], reader: Table) -> tuple[str, ...]:
+    """The tables that are streamed where `name` is."""
+    if name not in views:
+        return (name,)
+    view = views[name]
+    said = view.sql.streams if view.sql is not None else ()
+    if not said:
+        return () if reader.view else _leaves(view, views)
+    return tuple(leaf for source in said for leaf in _streams(source, views, reader))
