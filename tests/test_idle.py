@@ -15,7 +15,7 @@ from visits import ENDED, RAW, VISITS, Visits
 from headwater.errors import BrokerError
 from headwater.flows.context import Context
 from headwater.flows.upstream import Upstream
-from headwater.planner.event_time import Wait
+from headwater.planner.event_time import EventTime, Wait
 from headwater.storage import log
 from headwater.storage.identity import Identity
 from headwater.storage.ranges import Position
@@ -335,3 +335,8 @@ def test_kafka_is_asked_anew_when_the_machine_has_slept(
         case.ends[1] = sent
         case.clock.advance(timedelta(seconds=span))  # what does not go with the clock stands while it sleeps
         assert upstream.left(Position(1, -1), {partition}) == {partition: (0, known)}
+
+
+def test_a_wait_that_an_older_lake_has_noted_begins_anew() -> None:
+    noted = {**EventTime(reached={"0": 5}).json(), "awaited": {"1": [7, 9]}}
+    assert EventTime.parse(noted) == EventTime(reached={"0": 5})

@@ -96,10 +96,12 @@ class EventTime:
 
     @classmethod
     def parse(cls, value: Mapping[str, Any] | None) -> EventTime:
-        """What `json` wrote; before the first batch nothing was."""
+        """What `json` wrote; before the first batch nothing was. A wait of a form that is no more begins anew."""
         if not value:
             return cls()
-        awaited = {each: Wait(**wait) for each, wait in value.get("awaited", {}).items()}
+        awaited = {
+            each: Wait(**wait) for each, wait in value.get("awaited", {}).items() if isinstance(wait, dict)
+        }
         return cls(**{**value, "idle": tuple(value["idle"]), "awaited": awaited})
 
     def json(self) -> dict[str, Any]:
