@@ -11,7 +11,7 @@ from pathlib import Path
 from headwater.common import database, near
 from headwater.errors import ProjectError
 from headwater.errors.several import Collected
-from headwater.project import checks, modules, naming, sql
+from headwater.project import checks, modules, naming, pipelines, sql
 from headwater.project import conf as configuration
 from headwater.project.conf import Conf
 from headwater.project.definitions import (
@@ -112,10 +112,12 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     jvm.size(conf.memory)
     database.limit(database.Limits(conf.lake, conf.duckdb.memory, conf.duckdb.disk, conf.cores))
     wrong, declared, unread = Collected(), list[Declaration](), set[str]()
-    for layer in LAYERS:
-        for path in _files(root / layer):
-            with wrong.each(partial(unread.add, layer)):
-                declared += _declarations(path, layer)
+    with pipelines.loading():
+        for layer in LAYERS:
+            for path in _files(root / layer):
+                with wrong.each(partial(unread.add, layer)):
+                    declared += list(_declarations(path, layer))
+    declared = pipelines.with_topics(declared)
     modules.ship(root)
     references = {reference.name: reference for reference in [*find_references(root), Clock()]}
     check = checks.Checks(wrong, unread)
@@ -174,20 +176,13 @@ def _files(folder: Path) -> list[Path]:
 
 def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
     if path.suffix == ".sql":
-        table = sql.parse(path, layer)
-        if not table.name.startswith(f"{layer}."):
-            raise ProjectError(
-                f"{path}: table '{table.name}' is in folder {layer}",
-                code="WRONG_FOLDER",
-                table=table.name,
-                file=path,
-                hint=f"name it {layer}.<name>",
-            )
-        yield table
-        yield from (_named(sink, path) for sink in table.sinks)
+        yield from _in_layer(sql.parse(path, layer), layer)
         return
     seen: set[int] = set()
-    module = modules.load(path)
+    with pipelines.collected() as said:
+        module = modules.load(path, {"spark": pipelines.SPARK})
+    for one in pipelines.declarations(said.outputs(), path, layer):
+        yield from _in_layer(one, layer)
     for variable, value in vars(module).items():
         if not isinstance(value, Declaration) or id(value) in seen:
             continue
@@ -197,6 +192,20 @@ def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
         else:
             doc = value.comment or (module.__doc__ or "").strip()
             yield replace(value, name=f"{layer}.{variable}", file=path, comment=doc)
+
+
+def _in_layer(declared: Declaration, layer: str) -> Iterator[Declaration]:
+    """What says its own name, and the sinks that its properties are."""
+    if not declared.name.startswith(f"{layer}."):
+        raise ProjectError(
+            f"{declared.file}: table '{declared.name}' is in folder {layer}",
+            code="WRONG_FOLDER",
+            where=declared.where,
+            hint=f"name it {layer}.<name>",
+        )
+    yield declared
+    if isinstance(declared, Table):
+        yield from (_named(sink, declared.file) for sink in declared.sinks)
 
 
 def _fed(tables: dict[str, Table], wrong: Collected) -> dict[str, Table]:

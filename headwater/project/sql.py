@@ -120,6 +120,25 @@ def parse(path: Path, layer: str) -> Table:
     return table if statement.kind == _FLOW else from_properties(table, dict(statement.properties))
 
 
+def select(text: str) -> Table:
+    """A table without a name that a SELECT gives the rows of, as a function of Python runs it.
+
+    Raises:
+        ValueError: the text is no query.
+    """
+    try:
+        return _reading(Table(sources=()), text, _selected(text))
+    except (Py4JJavaError, PySparkException) as e:
+        raise ValueError(first_line(e)) from None
+
+
+@cache.kept
+def _selected(text: str) -> _Statement:
+    """What a query says."""
+    plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parseQuery(text)
+    return _with_sources(_Statement("", query=text), plan)
+
+
 @cache.kept
 def _statement(text: str) -> _Statement:
     """What a text says."""
