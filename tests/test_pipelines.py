@@ -21,6 +21,7 @@ from headwater.project.load import Project as Loaded
 from headwater.project.load import load_project
 from headwater.testing import Project
 
+CONF = "kafka:\n  bootstrap.servers: localhost:9092\nspark:\n  shop.most: 10\n"
 HEAD = """from pyspark import pipelines as dp
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -49,7 +50,7 @@ def orders() -> DataFrame:
 def files(**texts: str) -> dict[str, str]:
     """A project of these Python files, `<layer>__<name>`."""
     found = {name.replace("__", "/") + ".py": HEAD + dedent(text) for name, text in texts.items()}
-    return {"conf/local.yaml": "kafka: embedded\n", **found}
+    return {"conf/local.yaml": CONF, **found}
 
 
 def written(root: Path, texts: Mapping[str, str]) -> Path:
@@ -241,6 +242,62 @@ def test_what_a_topic_gives_may_be_transformed_at_once(tmp_path: Path, spark: Sp
     assert [n > 40 for (n,) in project.rows("silver.long_ones")] == [True]
 
 
+def test_a_topic_is_kept_in_bronze_once(tmp_path: Path) -> None:
+    plain = """
+    @dp.table
+    def copied() -> DataFrame:
+        return spark.readStream.format("kafka").option("subscribe", "{topic}").load()
+    """
+    text = plain.format(topic="orders") + plain.format(topic="web.clicks").replace("copied", "clicks")
+    project = loaded(tmp_path, bronze__raw=RAW, silver__copied=text, gold__more=text)
+    assert {topic.name: (topic.topic, topic.servers) for topic in project.topics.values()} == {
+        "bronze.raw": ("orders", "localhost:9092"),
+        "bronze.web_clicks": ("web.clicks", ""),
+    }
+    assert {name: table.sources for name, table in project.tables.items()} == {
+        "silver.copied": ("bronze.raw",),
+        "silver.clicks": ("bronze.web_clicks",),
+        "gold.copied": ("bronze.raw",),
+        "gold.clicks": ("bronze.web_clicks",),
+    }
+
+
+def test_settings_are_those_of_the_environment(tmp_path: Path, spark: SparkSession) -> None:
+    text = """
+    LEAST = int(spark.conf.get("shop.least", "2"))
+
+    @dp.table
+    def few() -> DataFrame:
+        most = spark.conf.get("shop.most")
+        return spark.readStream.table("orders").where(f"id BETWEEN {LEAST} AND {most}")
+    """
+    project = Orders(tmp_path, spark, silver__few=text)
+    project.order((1, "CA", 1.0), (2, "CA", 1.0), (11, "CA", 1.0))
+    assert sorted(project.rows("silver.few", "id")) == [(2,)]
+    was = project.tables["silver.few"].fingerprint
+    project.change("conf/local.yaml", "10", "20")
+    assert project.tables["silver.few"].fingerprint != was
+
+
+def test_sql_and_python_read_each_other(tmp_path: Path, spark: SparkSession) -> None:
+    text = """
+    @dp.temporary_view
+    def dear() -> DataFrame:
+        return spark.readStream.table("orders").where("amount > 10")
+
+    @dp.materialized_view
+    def counted() -> DataFrame:
+        return spark.table("dear_ones").groupBy("state").count()
+    """
+    project = Orders(tmp_path, spark, silver__dear=text)
+    project.write(
+        {"silver/dear_ones.sql": "CREATE STREAMING TABLE dear_ones AS SELECT id, state FROM STREAM dear d"}
+    ).restart()
+    project.order((1, "CA", 20.0), (2, "NY", 5.0), (3, "CA", 11.5))
+    assert sorted(project.rows("silver.dear_ones")) == [(1, "CA"), (3, "CA")]
+    assert sorted(project.rows("silver.counted")) == [("CA", 2)]
+
+
 def test_a_watermark_tells_the_time_of_windows(tmp_path: Path, spark: SparkSession) -> None:
     windows = """
     @dp.table(table_properties={"headwater.emit": "final"})
@@ -416,9 +473,9 @@ REFUSED: list[tuple[str, str, Code, str]] = [
     ),
     (
         'return KAFKA.option("subscribePattern", "a.*").load()',
-        "not one topic",
+        "subscribepattern",
         "KAFKA_READ_INVALID",
-        "subscribe",
+        "topic",
     ),
     (
         'return KAFKA.options(subscribe="a", startingOffsets="latest").load()',
@@ -430,8 +487,15 @@ REFUSED: list[tuple[str, str, Code, str]] = [
         'return KAFKA.options(subscribe="a", endingOffsets="x").load()',
         "endingoffsets",
         "KAFKA_READ_INVALID",
-        "out",
+        "under kafka",
     ),
+    (
+        'return spark.table("orders").limit(int(spark.conf.get("shop.least")))',
+        "shop.least",
+        "CALL_NOT_SUPPORTED",
+        "conf/",
+    ),
+    ('spark.conf.set("a", "b")', "spark.conf.set", "CALL_NOT_SUPPORTED", "conf/"),
 ]
 
 
@@ -455,6 +519,8 @@ TOP_LEVEL: list[tuple[str, str, Code]] = [
     ('dp.create_streaming_table("x", path="/x")', "path", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.create_streaming_table("x", format="parquet")', "parquet", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.create_streaming_table("x", spark_conf={"a": "b"})', "spark_conf", "ARGUMENT_NOT_SUPPORTED"),
+    ('dp.create_streaming_table("x", cluster_by=["a"])', "cluster_by", "ARGUMENT_NOT_SUPPORTED"),
+    ('dp.create_streaming_table("x", schema="a INT")', "schema", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.create_streaming_table(3)', "name=3", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.table("x")', "'x'", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.table(schema_="a INT")(len)', "schema_", "ARGUMENT_NOT_SUPPORTED"),

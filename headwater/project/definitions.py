@@ -88,11 +88,16 @@ class Declaration:
 
 @dataclass(frozen=True, kw_only=True)
 class Topic(Declaration):
-    """A bronze table: the records of one Kafka topic, as they arrive."""
+    """A bronze table: the records of one Kafka topic, as they arrive.
+
+    Attributes:
+        servers: the cluster that its text names, which is the environment's; "": it names none.
+    """
 
     topic: str
     partitions: int = 4
     compacted: bool = False
+    servers: str = ""
     limits: Limits = Limits()
 
 

@@ -112,11 +112,11 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     jvm.size(conf.memory)
     database.limit(database.Limits(conf.lake, conf.duckdb.memory, conf.duckdb.disk, conf.cores))
     wrong, declared, unread = Collected(), list[Declaration](), set[str]()
-    with pipelines.loading():
+    with pipelines.loading(conf.spark) as spark:
         for layer in LAYERS:
             for path in _files(root / layer):
                 with wrong.each(partial(unread.add, layer)):
-                    declared += list(_declarations(path, layer))
+                    declared += list(_declarations(path, layer, spark))
     declared = pipelines.with_topics(declared)
     modules.ship(root)
     references = {reference.name: reference for reference in [*find_references(root), Clock()]}
@@ -174,15 +174,26 @@ def _files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("*") if p.suffix in (".py", ".sql") and not p.name.startswith("_"))
 
 
-def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
+def _declarations(path: Path, layer: str, spark: pipelines.Session) -> Iterator[Declaration]:
     if path.suffix == ".sql":
-        yield from _in_layer(sql.parse(path, layer), layer)
+        table = sql.parse(path, layer)
+        if not table.name.startswith(f"{layer}."):
+            raise ProjectError(
+                f"{path}: table '{table.name}' is in folder {layer}",
+                code="WRONG_FOLDER",
+                table=table.name,
+                file=path,
+                hint=f"name it {layer}.<name>",
+            )
+        yield table
+        yield from (_named(sink, path) for sink in table.sinks)
         return
     seen: set[int] = set()
     with pipelines.collected() as said:
-        module = modules.load(path, {"spark": pipelines.SPARK})
+        module = modules.load(path, {"spark": spark})
     for one in pipelines.declarations(said.outputs(), path, layer):
-        yield from _in_layer(one, layer)
+        yield one
+        yield from (_named(sink, path) for sink in one.sinks) if isinstance(one, Table) else ()
     for variable, value in vars(module).items():
         if not isinstance(value, Declaration) or id(value) in seen:
             continue
@@ -192,20 +203,6 @@ def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
         else:
             doc = value.comment or (module.__doc__ or "").strip()
             yield replace(value, name=f"{layer}.{variable}", file=path, comment=doc)
-
-
-def _in_layer(declared: Declaration, layer: str) -> Iterator[Declaration]:
-    """What says its own name, and the sinks that its properties are."""
-    if not declared.name.startswith(f"{layer}."):
-        raise ProjectError(
-            f"{declared.file}: table '{declared.name}' is in folder {layer}",
-            code="WRONG_FOLDER",
-            where=declared.where,
-            hint=f"name it {layer}.<name>",
-        )
-    yield declared
-    if isinstance(declared, Table):
-        yield from (_named(sink, declared.file) for sink in declared.sinks)
 
 
 def _fed(tables: dict[str, Table], wrong: Collected) -> dict[str, Table]:

@@ -1,8 +1,8 @@
 """Python written for Spark Declarative Pipelines, as it stands: `from pyspark import pipelines as dp`.
 
-While the files of a project are loaded, `pyspark.pipelines` is `facade`, `spark` is `session.SPARK`, and what
-is declared goes to a `registry`. Each function is then called once with stand-ins (`stand_in`), which shows
-what it reads (`reading`), and becomes a declaration like any other (`declared`).
+While the files of a project are loaded, `pyspark.pipelines` is `facade`, `spark` is a `session.Session`, and
+what is declared goes to a `registry`. Each function is then called once with stand-ins (`stand_in`), which
+shows what it reads (`reading`), and becomes a declaration like any other (`declared`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ from __future__ import annotations
 from headwater.project.pipelines.declared import declarations, text_of, with_topics
 from headwater.project.pipelines.loading import loading
 from headwater.project.pipelines.registry import collected
-from headwater.project.pipelines.session import SPARK
+from headwater.project.pipelines.session import Session
 
-__all__ = ["SPARK", "collected", "declarations", "loading", "text_of", "with_topics"]
+__all__ = ["Session", "collected", "declarations", "loading", "text_of", "with_topics"]

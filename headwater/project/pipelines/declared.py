@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,47 +39,103 @@ def declarations(outputs: Iterable[Output], file: Path, layer: str) -> Iterator[
     """
     for output in outputs:
         name = defined(output.name, layer)
-        yield _declaration(output, Where(f"{output.at}: {name}", file, name), file)
+        where = Where(f"{output.at}: {name}", file, name)
+        if not name.startswith(f"{layer}."):
+            raise ProjectError(
+                f"{where} is in folder {layer}",
+                code="WRONG_FOLDER",
+                where=where,
+                hint=f"name it {layer}.<name>",
+            )
+        said = Declaration(name=name, file=file, comment=inspect.cleandoc(output.comment))
+        if output.function is None:
+            yield _table(said, output)
+        else:
+            yield from _of_function(said, output, output.function, where)
 
 
-def _declaration(output: Output, where: Where, file: Path) -> Declaration:
-    said = Declaration(name=where.table, file=file, comment=inspect.cleandoc(output.comment))
-    if output.function is None:
-        return _table(said, output)
-    recording, result = _recorded(output.function, where)
-    topic = result.topic if type(result) is StandIn else None
-    if output.rules and (output.kind in ("temporary_view", "append_flow") or topic):
+def with_topics(declared: Iterable[Declaration]) -> list[Declaration]:
+    """The same with a bronze table for each topic that functions read: what is declared, else its own."""
+    rest, found = list[Declaration](), dict[str, Topic]()
+    servers = {one.topic: one.servers for one in declared if isinstance(one, _Read)}
+    for one in declared:
+        if isinstance(one, Topic) and not isinstance(one, _Read):
+            one = replace(one, servers=one.servers or servers.get(one.topic, ""))
+            found.setdefault(one.topic, one)
+        if not isinstance(one, _Read):
+            rest.append(one)
+    own = {one.topic: one for one in declared if isinstance(one, _Read) and one.topic not in found}
+    names = {f"{KAFKA}{topic}": table.name for topic, table in {**own, **found}.items()}
+    return [*own.values(), *(_renamed(one, names) for one in rest)]
+
+
+def text_of(function: Any) -> str:
+    """The text of a definition's function, and the plain values that one of a pipeline was made with."""
+    text, own = inspect.getsource(function), inspect.unwrap(function)
+    if own is function or not inspect.isfunction(own):
+        return text
+    defaults = {one.name: one.default for one in inspect.signature(own).parameters.values()}
+    values = {**defaults, **inspect.getclosurevars(own).nonlocals, **getattr(function, "settings", {})}
+    plain = {name: value for name, value in values.items() if isinstance(value, str | int | float)}
+    return f"{text}{plain or ''}"
+
+
+def _renamed(one: Declaration, names: Mapping[str, str]) -> Declaration:
+    """What reads topics, reading their tables."""
+    if not isinstance(one, Table | View) or names.keys().isdisjoint(one.reads):
+        return one
+    reads = tuple(names.get(read, read) for read in one.reads)
+    if isinstance(one, Table):
+        return replace(one, reads=reads, sources=reads)
+    return replace(one, reads=reads, sources=reads)
+
+
+class _Read(Topic):
+    """The bronze table of a topic that a function reads, for where the project has no other of it."""
+
+
+def _of_function(
+    said: Declaration, output: Output, function: Function, where: Where
+) -> Iterator[Declaration]:
+    """What a function declares."""
+    recording, result = _recorded(function, where)
+    if output.rules and output.kind in ("temporary_view", "append_flow"):
         raise ProjectError(
             f"{output.rules[0].where}: {output.rules[0].id} is expected of {where.table}, whose rows no flow "
             "judges",
             code="ACTION_NOT_POSSIBLE",
             where=output.rules[0].where,
-            hint="expect it of a table that has them",
+            hint="expect it of the table that gets them",
         )
-    if topic is not None and output.kind == "table":
-        limits = kafka.limits(recording.topics[topic])
-        return Topic(topic=topic, limits=limits, **vars(said))
-    streams = [read for read, stream in recording.names.items() if stream]
+    topic = result.topic if type(result) is StandIn else None
+    if topic is not None and output.kind == "table" and where.table.startswith("bronze."):
+        yield _topic(said, output, topic)
+        return
+    for read in recording.topics.values():
+        name = "bronze." + re.sub(r"\W", "_", read.topic)
+        comment = f"The records of {read.topic}"
+        yield _Read(name=name, file=said.file, comment=comment, topic=read.topic, servers=read.servers)
+    streams = [name for name, stream in recording.names.items() if stream]
     reads = tuple(dict.fromkeys([*streams, *recording.names]))
     event_time, delay = recording.watermark or (None, None)
-    function = _called_with(output, reads, where, recording.stopped)
+    called = _called_with(output, reads, where, recording)
     if output.kind == "temporary_view":
-        view = View(sources=reads, reads=reads, function=function, **vars(said))
-        return replace(view, event_time=event_time, delay=delay)
+        view = View(sources=reads, reads=reads, function=called, **vars(said))
+        yield replace(view, event_time=event_time, delay=delay)
+        return
     _check_streams(output, streams, reads, where)
     table = _table(said, output)
-    for options in recording.topics.values():
-        most = kafka.limits(options).max_rows_per_batch or table.limits.max_rows_per_batch
-        table = replace(table, limits=replace(table.limits, max_rows_per_batch=most))
-    return replace(
+    most = [read.most for read in recording.topics.values() if read.most]
+    yield replace(
         table,
         sources=reads,
         reads=reads,
-        function=function,
+        function=called,
         view=output.kind == "materialized_view" or (output.kind == "table" and not streams),
         into=output.target,
         event_time=event_time,
         delay=delay,
+        limits=replace(table.limits, max_rows_per_batch=min(most)) if most else table.limits,
     )
 
 
@@ -88,33 +145,21 @@ def _table(said: Declaration, output: Output) -> Table:
     return from_properties(Table(sources=(), expectations=rules, **vars(said)), output.properties)
 
 
-def with_topics(declared: Sequence[Declaration]) -> list[Declaration]:
-    """The same where a topic that a function reads is the bronze table with its records.
-
-    One that has none gets `bronze.<topic>`.
-    """
-    found = {one.topic: one.name for one in declared if isinstance(one, Topic)}
-    made: list[Declaration] = []
-    for one in declared:
-        for read in one.reads if isinstance(one, Table | View) else ():
-            topic = read.removeprefix(KAFKA)
-            if read.startswith(KAFKA) and topic not in found:
-                name = "bronze." + "".join(c if c.isalnum() else "_" for c in topic)
-                comment = f"The records of {topic}, for {one.name}"
-                made.append(Topic(name=name, file=one.file, comment=comment, topic=topic))
-                found[topic] = name
-    return [*(_of_bronze(one, found) for one in declared), *made]
-
-
-def text_of(function: Any) -> str:
-    """The text of a definition's function, and the plain values that one of a pipeline was made with."""
-    text, own = inspect.getsource(function), inspect.unwrap(function)
-    if own is function or not inspect.isfunction(own):
-        return text
-    defaults = {one.name: one.default for one in inspect.signature(own).parameters.values()}
-    values = {**defaults, **inspect.getclosurevars(own).nonlocals}
-    plain = {name: value for name, value in values.items() if isinstance(value, str | int | float)}
-    return f"{text}{plain or ''}"
+def _topic(said: Declaration, output: Output, read: kafka.Read) -> Topic:
+    """The bronze table of a topic."""
+    if output.rules or output.schema is not None:
+        what = output.rules[0].id if output.rules else "a schema"
+        raise ProjectError(
+            f"{output.at}: {said.name} has the records of a topic as they came, and {what}",
+            code="ARGUMENT_NOT_SUPPORTED",
+            table=said.name,
+            file=said.file,
+            hint="say it of the table that decodes them",
+        )
+    limits = _table(said, output).limits
+    if read.most:
+        limits = replace(limits, max_rows_per_batch=read.most)
+    return Topic(topic=read.topic, servers=read.servers, limits=limits, **vars(said))
 
 
 def _recorded(function: Function, where: Where) -> tuple[Recording, Any]:
@@ -137,19 +182,20 @@ def _recorded(function: Function, where: Where) -> tuple[Recording, Any]:
         ) from e
 
 
-def _called_with(output: Output, reads: Iterable[str], where: Where, stopped: str) -> Any:
+def _called_with(output: Output, reads: Iterable[str], where: Where, recording: Recording) -> Any:
     """A function of DataFrames, one for each read, as the engine calls it."""
     function, words = output.function, tuple(reads)
     assert function is not None
 
     @functools.wraps(function)
     def call(*frames: DataFrame) -> DataFrame:
-        with begun(Given(dict(zip(words, frames, strict=True)), stopped), where.table):
+        with begun(Given(dict(zip(words, frames, strict=True)), recording.stopped), where.table):
             rows = function()
         if output.schema is not None and isinstance(rows, DataFrame):
             _check_schema(rows, output.schema, where)
         return rows
 
+    call.settings = recording.settings  # type: ignore[attr-defined]
     return call
 
 
@@ -187,10 +233,3 @@ def _check_schema(rows: DataFrame, schema: Any, where: Where) -> None:
             where=where,
             hint="select and cast what the schema says, or leave the schema out",
         )
-
-
-def _of_bronze(one: Declaration, tables: dict[str, str]) -> Declaration:
-    if not isinstance(one, Table | View) or not any(read.startswith(KAFKA) for read in one.reads):
-        return one
-    reads = tuple(tables[r.removeprefix(KAFKA)] if r.startswith(KAFKA) else r for r in one.reads)
-    return replace(one, reads=reads, sources=reads)

@@ -13,7 +13,16 @@ from headwater.project.pipelines.refusal import refuse
 from headwater.project.pipelines.registry import Function, Output, registry
 from headwater.project.rule import Action
 
-_LAYOUT = ("partition_cols", "cluster_by", "cluster_by_auto")  # changes no row: the engine lays files out
+_HINTS = {
+    "partition_cols": 'leave it out, or write table_properties={"headwater.cluster_by": "column"}',
+    "cluster_by": 'write table_properties={"headwater.cluster_by": "column"}',
+    "path": "leave it out: the lake says where tables lie",
+    "once": "history enters a topic's table by headwater backfill",
+    "private": "leave it out, or write @dp.temporary_view",
+    "temporary": "write @dp.temporary_view",
+    "spark_conf": "settings of Spark stand under `spark` in conf/<env>.yaml, for all tables",
+    "format": "leave it out: tables are Delta tables",
+}
 
 
 def table(query_function: Function | None = None, **options: Any) -> Any:
@@ -28,7 +37,7 @@ def materialized_view(query_function: Function | None = None, **options: Any) ->
 
 def temporary_view(query_function: Function | None = None, **options: Any) -> Any:
     """Declare a named query, which is kept nowhere: those that read it compute it."""
-    _known("temporary_view", options, ("name", "comment", "spark_conf"))
+    _known("temporary_view", options, ("name", "comment"))
     return _declares("temporary_view", query_function, options)
 
 
@@ -44,6 +53,12 @@ def create_streaming_table(
     **options: Any,
 ) -> None:
     """Declare a table that flows feed."""
+    if options.get("schema") is not None:
+        refuse(
+            "gives dp.create_streaming_table a schema",
+            "leave it out: its columns are those of its flows; cast them there",
+            "ARGUMENT_NOT_SUPPORTED",
+        )
     output = _output("create_streaming_table", {**options, "name": name}, None)
     actions: dict[Action, Mapping[str, str] | None] = {
         "warn": expect_all,
@@ -62,11 +77,11 @@ def append_flow(
     """Declare a flow: its rows are appended to a table that `create_streaming_table` declares."""
     if not isinstance(target, str):
         refuse(f"has target={target!r}", "write the name of a table", "ARGUMENT_NOT_SUPPORTED")
-    _known("append_flow", options, ("comment",))
+    options |= {"name": name, "spark_conf": spark_conf}
+    _known("append_flow", options, ("name", "comment"))
 
     def declare(function: Function) -> Function:
-        told = {**options, "name": name, "spark_conf": spark_conf}
-        registry().add(_output("append_flow", told, function, target))
+        registry().add(_output("append_flow", {**options}, function, target))
         return function
 
     return declare
@@ -127,7 +142,7 @@ def _declares(kind: str, function: Function | None, options: dict[str, Any]) -> 
                 f'write @dp.{kind}, or @dp.{kind}(name="…")',
                 "ARGUMENT_NOT_SUPPORTED",
             )
-        registry().add(_output(kind, options, function))
+        registry().add(_output(kind, {**options}, function))
         return function
 
     return declare if function is None else declare(function)
@@ -136,23 +151,13 @@ def _declares(kind: str, function: Function | None, options: dict[str, Any]) -> 
 def _output(
     kind: str, options: dict[str, Any], function: Function | None, target: str | None = None
 ) -> Output:
-    known = ("name", "comment", "spark_conf", "table_properties", "schema", "format", *_LAYOUT)
-    _known(kind, options, known)
+    format = options.pop("format", None)
+    if str(format or "delta").lower() != "delta":
+        options["format"] = format
+    _known(kind, options, ("name", "comment", "table_properties", "schema"))
     name = options.get("name") or (function.__name__ if function is not None else None)
     if not isinstance(name, str):
         refuse(f"has name={name!r}", "write a text", "ARGUMENT_NOT_SUPPORTED")
-    if options.get("spark_conf"):
-        refuse(
-            "sets spark_conf",
-            "leave it out; settings of Spark stand under `spark` in conf/<env>.yaml, for all tables",
-            "ARGUMENT_NOT_SUPPORTED",
-        )
-    if str(options.get("format") or "delta").lower() != "delta":
-        refuse(
-            f"has the format {options['format']}",
-            "leave it out: tables are Delta tables",
-            "ARGUMENT_NOT_SUPPORTED",
-        )
     properties = options.get("table_properties") or {}
     if not isinstance(properties, Mapping):
         refuse("has table_properties that are no dict", "write {name: value}", "ARGUMENT_NOT_SUPPORTED")
@@ -169,10 +174,10 @@ def _output(
 
 def _known(kind: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
     for name, value in options.items():
-        if name not in known and value not in (None, False):
+        if name not in known and value:
             refuse(
-                f"gives dp.{kind} the argument {name}",
-                f"leave it out; known: {', '.join(known)}",
+                f"gives dp.{kind} {name} = {value!r}",
+                _HINTS.get(name, f"leave it out; known: {', '.join(known)}"),
                 "ARGUMENT_NOT_SUPPORTED",
             )
 

@@ -1,52 +1,54 @@
-"""A topic, as `spark.readStream.format("kafka")` names it."""
+"""A topic, as `spark.readStream.format("kafka")` names it; how that is reached, the environment says."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from headwater.project.definitions import Limits
 from headwater.project.pipelines.refusal import refuse
 
-# What follows from the environment, and what is so anyway: `headers` is a column, and a gap stops the flow.
-_PASSED_OVER = ("kafka.", "includeheaders", "failondataloss", "minpartitions", "groupidprefix")
+# Options that say nothing that a run does not do anyhow.
+_NOTHING = {"startingoffsets": "earliest", "includeheaders": "true", "failondataloss": "true"}
+_HINTS = {
+    "startingoffsets": "leave it out; headwater run --start says where a new table begins",
+    "subscribepattern": 'write .option("subscribe", "topic"), and a table for each topic',
+    "assign": 'write .option("subscribe", "topic")',
+}
+_CONF = "the environment's file says how Kafka is reached: write it there, under kafka"
 
 
-def topic(options: Mapping[str, str]) -> str:
-    """The topic that a read subscribes to.
+@dataclass(frozen=True)
+class Read:
+    """A read of a topic.
+
+    Attributes:
+        topic: its name.
+        servers: the cluster that it names; "": it names none.
+        most: rows of a batch.
+    """
+
+    topic: str
+    servers: str = ""
+    most: int | None = None
+
+
+def read(options: Mapping[str, str]) -> Read:
+    """What a read says.
 
     Args:
-        options: those of the read, by their names in lower case; connections are the environment's.
+        options: those of the read, by their names in lower case.
 
     Raises:
-        ProjectError: it reads no single topic, or reads it in a way that a bronze table does not.
+        ProjectError: it reads no single topic, or says what is said elsewhere.
     """
-    found = options.get("subscribe", "").strip()
-    if not found or "," in found:
-        refuse(
-            "reads from Kafka what is not one topic",
-            'write .option("subscribe", "topic"), and a table for each topic',
-            "KAFKA_READ_INVALID",
-        )
-    if options.get("startingoffsets", "earliest") != "earliest":
-        refuse(
-            f"starts at {options['startingoffsets']}",
-            "leave it out: a run that begins a table says so, by headwater run --start",
-            "KAFKA_READ_INVALID",
-        )
-    known = ("subscribe", "startingoffsets", "maxoffsetspertrigger")
-    for name in options:
-        if name not in known and not name.startswith(_PASSED_OVER):
-            refuse(
-                f"gives Kafka the option {name}",
-                "leave it out; connections are said under `kafka` in conf/<env>.yaml",
-                "KAFKA_READ_INVALID",
-            )
-    return found
-
-
-def limits(options: Mapping[str, str]) -> Limits:
-    """What bounds a batch of the read."""
-    most = options.get("maxoffsetspertrigger", "")
-    if most and not most.isdigit():
+    for name, value in options.items():
+        known = name in ("kafka.bootstrap.servers", "subscribe", "maxoffsetspertrigger")
+        if not known and _NOTHING.get(name) != value.lower():
+            refuse(f"reads Kafka with {name} = {value}", _HINTS.get(name, _CONF), "KAFKA_READ_INVALID")
+    topic = options.get("subscribe", "").strip()
+    if not topic or "," in topic:
+        refuse("reads from Kafka what is not one topic", _HINTS["subscribepattern"], "KAFKA_READ_INVALID")
+    most = options.get("maxoffsetspertrigger")
+    if most is not None and not most.isdigit():
         refuse(f"has maxOffsetsPerTrigger = {most}", "write a whole number", "KAFKA_READ_INVALID")
-    return Limits(max_rows_per_batch=int(most) if most else None)
+    return Read(topic, options.get("kafka.bootstrap.servers", ""), int(most) if most else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -19,7 +19,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from headwater.project.pipelines import facade
 from headwater.project.pipelines.reading import is_recorded
 from headwater.project.pipelines.refusal import refuse
-from headwater.project.pipelines.session import SPARK
+from headwater.project.pipelines.session import Session
 from headwater.project.pipelines.stand_in import StandIn
 from headwater.runtime import columns
 
@@ -29,24 +29,29 @@ _PYSPARK = str(Path(pyspark.__file__).parent)
 
 
 @contextmanager
-def loading() -> Iterator[None]:
-    """Files of a project are loaded in here."""
+def loading(settings: Mapping[str, Any]) -> Iterator[Session]:
+    """Files of a project are loaded in here, with this for their `spark`.
+
+    Args:
+        settings: what `spark.conf.get` knows.
+    """
+    spark = Session(settings)
     with _LOCK, ExitStack() as stack:
         stack.enter_context(columns.without_session())
-        for owner, name, other in _others():
+        for owner, name, other in _others(spark):
             stack.enter_context(_replaced(owner, name, other))
         stack.callback(_LOADS.reset, _LOADS.set(True))
-        yield
+        yield spark
 
 
-def _others() -> Iterator[tuple[dict[str, Any] | object, str, Any]]:
+def _others(spark: Session) -> Iterator[tuple[dict[str, Any] | object, str, Any]]:
     """What is replaced: whose it is, its name, and what stands there instead."""
     yield sys.modules, "pyspark.pipelines", facade
     yield pyspark, "pipelines", facade
     yield functions, "broadcast", _broadcast
     for name in ("active", "getActiveSession"):
-        yield SparkSession, name, classmethod(_session(vars(SparkSession)[name].__func__))
-    yield SparkSession.Builder, "getOrCreate", _session(SparkSession.Builder.getOrCreate)
+        yield SparkSession, name, classmethod(_session(vars(SparkSession)[name].__func__, spark))
+    yield SparkSession.Builder, "getOrCreate", _session(SparkSession.Builder.getOrCreate, spark)
     yield UserDefinedFunction, "__call__", _column(UserDefinedFunction.__call__)
     for name, method in list(vars(DataFrame).items()):
         if isfunction(method) and not name.startswith("_"):
@@ -73,7 +78,7 @@ def _replaced(owner: dict[str, Any] | object, name: str, other: Any) -> Iterator
             delattr(owner, name)
 
 
-def _session(ask: Callable[..., Any]) -> Callable[..., Any]:
+def _session(ask: Callable[..., Any], spark: Session) -> Callable[..., Any]:
     """What gives a file its session; PySpark itself gets its own."""
 
     def session(of: Any) -> Any:
@@ -81,7 +86,7 @@ def _session(ask: Callable[..., Any]) -> Callable[..., Any]:
             return ask(of)
         if is_recorded():
             refuse("asks for a session in a function", "use spark, which the file has")
-        return SPARK
+        return spark
 
     return session
 

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater.project import sql
 from headwater.project.definitions import Query, Table
 from headwater.project.pipelines import kafka
+from headwater.project.pipelines.kafka import Read
 from headwater.project.pipelines.refusal import DEFINING, refuse
 from headwater.project.pipelines.stand_in import StandIn
 
@@ -49,14 +50,16 @@ class Recording(Reading):
 
     Attributes:
         names: what it reads, by its own words, in order, and whether as a stream.
-        topics: the options by which it reads topics, by their names.
+        topics: the topics among them, by the same words.
         watermark: the column that tells its time, and how much later rows may come.
+        settings: what else its rows depend on, by the names of settings.
         stopped: why no more of it is known.
     """
 
     names: dict[str, bool] = field(default_factory=dict)
-    topics: dict[str, dict[str, str]] = field(default_factory=dict)
+    topics: dict[str, Read] = field(default_factory=dict)
     watermark: tuple[str, str] | None = None
+    settings: dict[str, str | None] = field(default_factory=dict)
     stopped: str = ""
 
     def table(self, name: str, *, stream: bool) -> DataFrame:
@@ -64,10 +67,10 @@ class Recording(Reading):
         return self._rows(stream=stream)
 
     def topic(self, options: Mapping[str, str]) -> DataFrame:
-        topic = kafka.topic(options)
-        self.topics[topic] = dict(options)
-        self.names[f"{KAFKA}{topic}"] = True
-        return self._rows(stream=True, topic=topic)
+        read = kafka.read(options)
+        self.topics[f"{KAFKA}{read.topic}"] = read
+        self.names[f"{KAFKA}{read.topic}"] = True
+        return self._rows(stream=True, topic=read)
 
     def query(self, text: str, args: Any) -> DataFrame:
         query, found = _parsed(text)
@@ -80,7 +83,7 @@ class Recording(Reading):
     def made(self, make: Callable[[SparkSession], DataFrame]) -> DataFrame:
         return self._rows(stream=False)
 
-    def _rows(self, *, stream: bool, topic: str | None = None) -> DataFrame:
+    def _rows(self, *, stream: bool, topic: Read | None = None) -> DataFrame:
         return cast(DataFrame, StandIn(self._tells_time, stream=stream, topic=topic))
 
     def _tells_time(self, column: str, delay: str) -> None:
@@ -105,7 +108,7 @@ class Given(Reading):
         return self._rows_of(name)
 
     def topic(self, options: Mapping[str, str]) -> DataFrame:
-        return self._rows_of(f"{KAFKA}{kafka.topic(options)}")
+        return self._rows_of(f"{KAFKA}{kafka.read(options).topic}")
 
     def query(self, text: str, args: Any) -> DataFrame:
         query, found = _parsed(text)
@@ -166,6 +169,13 @@ def begun(reading: Reading, table: str) -> Iterator[None]:
     finally:
         _UNDER_WAY.reset(was)
         DEFINING.reset(defining)
+
+
+def noted(key: str, value: str | None) -> None:
+    """A function has asked for a setting."""
+    found = _UNDER_WAY.get()
+    if isinstance(found, Recording):
+        found.settings[key] = value
 
 
 def is_recorded() -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import pyspark
 from pyspark.sql import DataFrame
 
-from headwater.project.pipelines.reading import under_way
+from headwater.project.pipelines.reading import noted, under_way
 from headwater.project.pipelines.refusal import refuse
 
 _FILES = (
@@ -25,9 +25,16 @@ _HINTS = {
 
 
 class Session:
-    """What there is of a session while a definition is read."""
+    """What there is of a session for definitions.
+
+    Args:
+        settings: what `spark.conf.get` knows.
+    """
 
     version = pyspark.__version__
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.conf = Settings(settings)
 
     @property
     def read(self) -> Reader:
@@ -63,6 +70,26 @@ class Session:
         if name.startswith("_"):
             raise AttributeError(name)
         refuse(f"uses spark.{name}", _HINTS.get(name, "here spark reads tables and topics, and no more"))
+
+
+class Settings:
+    """What `spark.conf` is: the settings under `spark` in the environment's file."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+
+    def get(self, key: str, *default: str | None) -> str | None:
+        """A setting, as text."""
+        if key not in self._settings and not default:
+            refuse(f"asks for the setting {key}", "write it under `spark` in conf/<env>.yaml")
+        found = str(self._settings[key]) if key in self._settings else default[0]
+        noted(key, found)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        refuse(f"uses spark.conf.{name}", "settings stand under `spark` in conf/<env>.yaml, for all tables")
 
 
 class Reader:
@@ -128,6 +155,3 @@ class Reader:
         )
         is_of_files = not self._format or self._format in of_files
         refuse(f"reads by spark.{read}.{how}", _FILES if is_of_files else _TOPIC)
-
-
-SPARK = Session()

@@ -15,6 +15,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.group import GroupedData
 from pyspark.sql.types import StructType
 
+from headwater.project.pipelines.kafka import Read
 from headwater.project.pipelines.refusal import refuse
 
 _COMPUTE = "a definition says what the rows are and computes none; make it part of the query"
@@ -51,7 +52,7 @@ class StandIn:
 
     Attributes:
         isStreaming: whether it follows from a stream.
-        topic: the Kafka topic whose records it is, as they came; None: it is something else.
+        topic: the read of Kafka whose records it is, as they came; None: it is something else.
     """
 
     columns: tuple[str, ...] = ()
@@ -59,7 +60,7 @@ class StandIn:
     schema = StructType()
 
     def __init__(
-        self, watermark: Callable[[str, str], None], *, stream: bool, topic: str | None = None
+        self, watermark: Callable[[str, str], None], *, stream: bool, topic: Read | None = None
     ) -> None:
         self._watermark, self.isStreaming, self.topic = watermark, stream, topic
 
