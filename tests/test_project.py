@@ -178,11 +178,6 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
             "{root}/gold/t.sql: gold.t reads silver.readings as a table; write FROM STREAM",
         ),
         (
-            {"gold/t.sql": gold("SELECT count(*) AS n FROM STREAM bronze.raw")},
-            "READS_UNDECODED",
-            "gold.t reads undecoded bronze.raw; read a silver table, or decode it in Python",
-        ),
-        (
             {"silver/two.py": silver(source="'silver.readings'").replace("readings(", "two(")},
             "NOT_BRONZE",
             "silver.two decodes silver.readings, which is no bronze table",

@@ -18,7 +18,9 @@ CREATE = "CREATE STREAMING TABLE gold.t AS "
 def parse(tmp_path: Path, text: str) -> Table:
     path = tmp_path / "t.sql"
     path.write_text(text, encoding="utf-8")
-    return sql.parse(path, "gold")
+    (table,) = sql.parse(path, "gold")
+    assert isinstance(table, Table)
+    return table
 
 
 def refusal(code: Code, tmp_path: Path, text: str) -> str:
@@ -138,12 +140,17 @@ def test_names_of_with_clauses_are_no_sources(tmp_path: Path) -> None:
             "STATEMENT_NOT_SUPPORTED",
             "CreateTableAsSelect statement is not supported",
         ),
-        ("SELECT 1", "STATEMENT_NOT_SUPPORTED", "is not supported; write CREATE STREAMING TABLE"),
+        (
+            "SELECT 1",
+            "STATEMENT_NOT_SUPPORTED",
+            "t.sql:1: a Project statement is not supported; write CREATE STREAMING TABLE",
+        ),
         ("DROP TABLE gold.t", "STATEMENT_NOT_SUPPORTED", "is not supported"),
         ("", "SQL_INVALID", ""),
         ("-- nothing", "SQL_INVALID", ""),
         ("CREATE STREAMING TABLE gold.t AS SELEC 1", "SQL_INVALID", "PARSE_SYNTAX_ERROR"),
-        (CREATE + "SELECT 1; " + CREATE + "SELECT 2", "SQL_INVALID", "PARSE_SYNTAX_ERROR"),
+        (CREATE + "SELECT 1 " + CREATE + "SELECT 2", "SQL_INVALID", "PARSE_SYNTAX_ERROR"),
+        (CREATE + "SELECT 'no end", "SQL_INVALID", ""),
     ],
 )
 def test_other_statements_are_refused_by_name(tmp_path: Path, text: str, code: Code, says: str) -> None:
@@ -198,7 +205,8 @@ def test_a_flow_says_where_its_rows_go(tmp_path: Path) -> None:
         "WITH few AS (SELECT * FROM STREAM silver.s WATERMARK at DELAY OF INTERVAL 5 SECONDS WHERE n > 0)\n"
         "SELECT few.*, name FROM few JOIN reference.names names ON names.id = few.id"
     )
-    flow = sql.parse(path, "gold")
+    (flow,) = sql.parse(path, "gold")
+    assert isinstance(flow, Table)
     assert (flow.name, flow.into, flow.comment) == ("gold.f", "gold.t", "East")
     assert flow.sources == ("silver.s", "reference.names") and flow.sql is not None
     assert flow.sql.streams == ("silver.s",) and (flow.event_time, flow.delay) == ("at", "5 seconds")

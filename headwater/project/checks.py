@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from headwater.common.durations import interval
 from headwater.errors import ConfError, ProjectError
 from headwater.errors.several import Collected
-from headwater.project.bucket import SCHEME, bucket_of
+from headwater.project.bucket import SCHEME
 from headwater.project.definitions import (
     Alert,
     Declaration,
@@ -20,7 +19,6 @@ from headwater.project.definitions import (
     Files,
     Format,
     Sink,
-    StoreSink,
     Table,
     Topic,
     View,
@@ -92,32 +90,6 @@ class Checks:
             return _ordered(tables)
         return []
 
-    def buckets(self, files: Mapping[str, Files], known: Sequence[str], conf: Path) -> None:
-        """Every bucket that files come from is one of the environment."""
-        for bronze in files.values():
-            name, where = bucket_of(bronze.pattern), bronze.where
-            if name and name not in known:  # a pattern without one is wrong by itself
-                error = ProjectError(
-                    f"{where} takes files of the bucket '{name}', of which the environment says nothing",
-                    code="UNKNOWN_BUCKET",
-                    where=where,
-                    hint=f"add it under 's3' in {conf}; {_hint(name, [*known])}",
-                )
-                self._wrong.add(error)
-
-    def connections(self, sinks: Mapping[str, Sink], known: Mapping[str, list[str]], conf: Path) -> None:
-        """Every connection that a sink names is one of the environment: {store → names}."""
-        for sink in sinks.values():
-            if isinstance(sink, StoreSink) and sink.connection not in known[sink.store]:
-                near = _hint(sink.connection, known[sink.store])
-                error = ProjectError(
-                    f"{sink.file}: {sink.table} is kept in '{sink.connection}', which is no connection",
-                    code="UNKNOWN_CONNECTION",
-                    where=sink.where,
-                    hint=f"add it under '{sink.store}' in {conf}; {near}",
-                )
-                self._wrong.add(error)
-
     def suites(self, suites: Mapping[str, Suite], tables: list[str]) -> None:
         """Every suite is of a table."""
         for suite in suites.values():
@@ -127,7 +99,7 @@ class Checks:
                     code="SUITE_WITHOUT_TABLE",
                     table=suite.table,
                     file=suite.file,
-                    hint=_hint(suite.table, tables),
+                    hint=hint_of(suite.table, tables),
                 )
                 self._wrong.add(error)
 
@@ -139,7 +111,7 @@ class Checks:
             code="UNKNOWN_SOURCE",
             table=declaration.name,
             file=declaration.file,
-            hint=_hint(source, known),
+            hint=hint_of(source, known),
         )
         self._wrong.add(error)
 
@@ -258,13 +230,6 @@ def _check_streams(
             code="NOT_BRONZE",
             where=table.where,
         )
-    if streams[0] in raw and not table.decode and table.sql:
-        raise ProjectError(
-            f"{table.where} reads undecoded {streams[0]}",
-            code="READS_UNDECODED",
-            where=table.where,
-            hint="read a silver table, or decode it in Python",
-        )
 
 
 def _check_view(table: Table, inputs: list[str]) -> None:
@@ -302,6 +267,6 @@ def _check_files(bronze: Files) -> None:
         )
 
 
-def _hint(name: str, known: list[str]) -> str:
+def hint_of(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"

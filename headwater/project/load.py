@@ -11,7 +11,7 @@ from pathlib import Path
 from headwater.common import database, near
 from headwater.errors import ProjectError
 from headwater.errors.several import Collected
-from headwater.project import checks, modules, naming, pipelines, sql
+from headwater.project import checks, modules, naming, outside, pipelines, sql
 from headwater.project import conf as configuration
 from headwater.project.conf import Conf
 from headwater.project.definitions import (
@@ -138,8 +138,9 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     sinks = {name: _of_finals(sink, finals) for name, sink in sinks.items()}
     order = check.graph({**topics, **files}, tables, alerts, sinks, references, views)
     known = {"postgres": list(conf.postgres), "opensearch": list(conf.opensearch)}
-    check.connections(sinks, known, root / "conf" / f"{env}.yaml")
-    check.buckets(files, list(conf.s3), root / "conf" / f"{env}.yaml")
+    outside.connections(wrong, sinks, known, root / "conf" / f"{env}.yaml")
+    outside.clusters(wrong, topics, conf, root / "conf" / f"{env}.yaml")
+    outside.buckets(wrong, files, list(conf.s3), root / "conf" / f"{env}.yaml")
     sinks = {name: sink for name, sink in sinks.items() if not _is_off(sink, conf)}
     suites: dict[str, Suite] = {}
     for path in sorted((root / "quality").glob("*.json")):
@@ -176,24 +177,12 @@ def _files(folder: Path) -> list[Path]:
 
 def _declarations(path: Path, layer: str, spark: pipelines.Session) -> Iterator[Declaration]:
     if path.suffix == ".sql":
-        table = sql.parse(path, layer)
-        if not table.name.startswith(f"{layer}."):
-            raise ProjectError(
-                f"{path}: table '{table.name}' is in folder {layer}",
-                code="WRONG_FOLDER",
-                table=table.name,
-                file=path,
-                hint=f"name it {layer}.<name>",
-            )
-        yield table
-        yield from (_named(sink, path) for sink in table.sinks)
+        yield from _with_sinks(sql.parse(path, layer))
         return
     seen: set[int] = set()
     with pipelines.collected() as said:
         module = modules.load(path, {"spark": spark})
-    for one in pipelines.declarations(said.outputs(), path, layer):
-        yield one
-        yield from (_named(sink, path) for sink in one.sinks) if isinstance(one, Table) else ()
+    yield from _with_sinks(pipelines.declarations(said.outputs(), path, layer))
     for variable, value in vars(module).items():
         if not isinstance(value, Declaration) or id(value) in seen:
             continue
@@ -203,6 +192,13 @@ def _declarations(path: Path, layer: str, spark: pipelines.Session) -> Iterator[
         else:
             doc = value.comment or (module.__doc__ or "").strip()
             yield replace(value, name=f"{layer}.{variable}", file=path, comment=doc)
+
+
+def _with_sinks(declared: Iterator[Declaration]) -> Iterator[Declaration]:
+    """What says its own name, and the sinks that its properties are."""
+    for one in declared:
+        yield one
+        yield from (_named(sink, one.file) for sink in one.sinks) if isinstance(one, Table) else ()
 
 
 def _fed(tables: dict[str, Table], wrong: Collected) -> dict[str, Table]:

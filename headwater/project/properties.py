@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import cast, get_args
 
 from headwater.errors import ProjectError, Where
 from headwater.project.definitions import (
+    Contract,
     Emit,
+    Json,
     Limits,
     Sink,
     Table,
@@ -20,6 +22,8 @@ from headwater.project.definitions import (
 KNOWN = (
     "headwater.allowed_lateness",
     "headwater.cluster_by",
+    "headwater.contract",
+    "headwater.decode",
     "headwater.emit",
     "headwater.idle_timeout",
     "headwater.keys",
@@ -31,8 +35,12 @@ KNOWN = (
     "headwater.postgres.on",
     "headwater.publish",
     "headwater.publish.on",
+    "headwater.schema",
+    "headwater.timestamp",
     "headwater.trigger",
 )
+_OF_DECODERS = ("headwater.decode", "headwater.schema", "headwater.contract", "headwater.timestamp")
+_OF_TOPICS = ("headwater.max_rows_per_batch", "headwater.parallelism", "headwater.trigger")
 
 
 def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
@@ -42,14 +50,7 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
         ProjectError: an unknown property or a value that it can't have.
     """
     where = table.where
-    for key in properties:
-        if key not in KNOWN and not key.startswith("delta."):
-            raise ProjectError(
-                f"{where}: unknown table property '{key}'",
-                code="UNKNOWN_PROPERTY",
-                where=where,
-                hint=f"known: {', '.join(KNOWN)}, delta.*",
-            )
+    _check(where, properties, KNOWN)
     return replace(
         table,
         keys=_columns(properties, "headwater.keys"),
@@ -58,13 +59,66 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
         allowed_lateness=properties.get("headwater.allowed_lateness"),
         idle_timeout=properties.get("headwater.idle_timeout", table.idle_timeout),
         sinks=tuple(_sinks(table, properties)),
-        limits=Limits(
-            parallelism=_whole(where, properties, "headwater.parallelism"),
-            max_rows_per_batch=_whole(where, properties, "headwater.max_rows_per_batch"),
-            trigger=properties.get("headwater.trigger"),
-        ),
+        decode=_decode(where, properties),
+        limits=_limits(where, properties),
         properties={k: v for k, v in properties.items() if k.startswith("delta.")},
     )
+
+
+def topic_limits(where: Where, properties: Mapping[str, str]) -> Limits:
+    """The limits of a topic's table, which has no other properties.
+
+    Raises:
+        ProjectError: it has one, or a value that can't be.
+    """
+    _check(where, properties, _OF_TOPICS)
+    return _limits(where, properties)
+
+
+def _check(where: Where, properties: Mapping[str, str], known: Sequence[str]) -> None:
+    passed = ", delta.*" if known is KNOWN else ""
+    for key in properties:
+        if key not in known and not (passed and key.startswith("delta.")):
+            raise ProjectError(
+                f"{where}: unknown table property '{key}'",
+                code="UNKNOWN_PROPERTY",
+                where=where,
+                hint=f"known: {', '.join(known)}{passed}",
+            )
+
+
+def _limits(where: Where, properties: Mapping[str, str]) -> Limits:
+    return Limits(
+        parallelism=_whole(where, properties, "headwater.parallelism"),
+        max_rows_per_batch=_whole(where, properties, "headwater.max_rows_per_batch"),
+        trigger=properties.get("headwater.trigger"),
+    )
+
+
+def _decode(where: Where, properties: Mapping[str, str]) -> Json | None:
+    """The decoder of a table: `headwater.decode`, and the arguments of `hw.json`."""
+    said = {key: value for key, value in properties.items() if key in _OF_DECODERS}
+    if not said:
+        return None
+    contract = said.get("headwater.contract", "evolve")
+    wrong = [("headwater.decode", said.get("headwater.decode"), ("json",))]
+    wrong += [("headwater.contract", contract, get_args(Contract))]
+    for key, value, known in wrong:
+        if value not in known:
+            raise ProjectError(
+                f"{where}: {key} = '{value or ''}'",
+                code="PROPERTY_INVALID",
+                where=where,
+                hint=f"known: {', '.join(known)}",
+            )
+    if "headwater.schema" not in said:
+        raise ProjectError(
+            f"{where}: headwater.decode needs the fields to take",
+            code="PROPERTY_INVALID",
+            where=where,
+            hint="write 'headwater.schema' = 'hostname STRING, usage DOUBLE, …'",
+        )
+    return Json(said["headwater.schema"], cast(Contract, contract), said.get("headwater.timestamp"))
 
 
 def _sinks(table: Table, properties: Mapping[str, str]) -> Iterator[Sink]:

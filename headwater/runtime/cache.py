@@ -5,8 +5,8 @@
     jars/<lock>/              the JVM libraries, see `headwater.runtime.jars`
     answers/<asker>/<text>    what Spark has said of a text, so that to ask again starts no JVM
 
-An answer is kept by a digest of the text and of all else that it depends on: Spark's version, and the code
-that asks. An error is not kept.
+An answer is kept by a digest of the text and of all else that it depends on: versions of Spark and of the
+tokenizer, and the code that asks. An error is not kept.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from pydantic import TypeAdapter, ValidationError
 
 T = TypeVar("T")
 UNUSED = 30 * 86_400  # seconds after which the answers of another Spark, or to other code, go
-_CODE = ("catalyst.py", "jvm.py")  # beside the asker's own module
+_CODE = ("catalyst.py", "jvm.py")  # beside the asker's own module, or package
+_PARSERS = ("pyspark", "sqlglot")  # whose answers they are
 
 
 def folder() -> Path:
@@ -71,8 +72,10 @@ def _adapter(ask: Callable[[str], T]) -> TypeAdapter[T]:
 @cache
 def _answers(asker: str) -> Path:
     """Where the answers to the code of a module are; those that nobody has asked for lately go."""
-    code = [Path(asker), *(Path(__file__).with_name(name) for name in _CODE)]
-    found = folder() / "answers" / _digest(version("pyspark").encode(), *(path.read_bytes() for path in code))
+    own = sorted(Path(asker).parent.glob("*.py")) if Path(asker).name == "__init__.py" else [Path(asker)]
+    code = [*own, *(Path(__file__).with_name(name) for name in _CODE)]
+    versions = "".join(map(version, _PARSERS)).encode()
+    found = folder() / "answers" / _digest(versions, *(path.read_bytes() for path in code))
     with suppress(OSError):
         found.mkdir(parents=True, exist_ok=True)
         os.utime(found)

@@ -18,13 +18,13 @@ Definitions = Literal[
     "TABLE_NAME_INVALID",
     "UNKNOWN_PROPERTY",
     "PROPERTY_INVALID",
+    "OTHER_CLUSTER",
     "UNKNOWN_SOURCE",
     "NAME_AMBIGUOUS",
     "DEFINITIONS_CYCLE",
     "SEVERAL_STREAMS",
     "STREAM_MISSING",
     "NOT_BRONZE",
-    "READS_UNDECODED",
     "VIEW_READS_NOTHING",
     "VIEW_READS_STREAM",
     "FLOW_WITHOUT_TABLE",
@@ -55,11 +55,12 @@ MEANINGS: dict[Definitions, Meaning] = {
     "SQL_INVALID": Meaning("ProjectError", "A file is not SQL that Spark can parse.", "Mend the statement."),
     "STATEMENT_NOT_SUPPORTED": Meaning(
         "ProjectError",
-        "A file has another statement than those that declare tables and flows.",
-        "Write one of those that the message names.",
+        "A file has another statement than those that declare tables, flows and views, or a clause that "
+        "can't be had.",
+        "Write what the message names.",
     ),
     "INSERT_BY_POSITION": Meaning(
-        "ProjectError", "A flow inserts by the position of columns.", "Write `INSERT INTO … BY NAME`."
+        "ProjectError", "A flow lists the columns that it inserts.", "Write `INSERT INTO … BY NAME`."
     ),
     "NAME_TWICE": Meaning("ProjectError", "Two declarations have one name.", "Rename one."),
     "WRONG_FOLDER": Meaning(
@@ -85,6 +86,11 @@ MEANINGS: dict[Definitions, Meaning] = {
         "A definition reads a name that nothing declares.",
         "Mend the name; the message has those that are near.",
     ),
+    "OTHER_CLUSTER": Meaning(
+        "ProjectError",
+        "A topic's text names servers that are not those of the environment.",
+        "Leave them out, or write them in the environment's file.",
+    ),
     "NAME_AMBIGUOUS": Meaning(
         "ProjectError",
         "A definition reads a name without a layer, which tables of several other layers have.",
@@ -103,11 +109,6 @@ MEANINGS: dict[Definitions, Meaning] = {
         "ProjectError",
         "A table decodes the rows of a table that is not bronze.",
         "Read it undecoded, or decode a bronze table.",
-    ),
-    "READS_UNDECODED": Meaning(
-        "ProjectError",
-        "SQL reads a bronze table's raw records.",
-        "Read a silver table, or decode it in Python.",
     ),
     "VIEW_READS_NOTHING": Meaning(
         "ProjectError", "A materialized view reads no table.", "Name one that is written to."

@@ -22,7 +22,7 @@ from headwater.project.pipelines import kafka
 from headwater.project.pipelines.reading import KAFKA, Given, Recording, begun
 from headwater.project.pipelines.registry import Function, Output
 from headwater.project.pipelines.stand_in import StandIn
-from headwater.project.properties import from_properties
+from headwater.project.properties import from_properties, topic_limits
 from headwater.runtime import jvm
 
 
@@ -156,7 +156,7 @@ def _topic(said: Declaration, output: Output, read: kafka.Read) -> Topic:
             file=said.file,
             hint="say it of the table that decodes them",
         )
-    limits = _table(said, output).limits
+    limits = topic_limits(said.where, output.properties)
     if read.most:
         limits = replace(limits, max_rows_per_batch=read.most)
     return Topic(topic=read.topic, servers=read.servers, limits=limits, **vars(said))

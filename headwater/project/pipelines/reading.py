@@ -15,11 +15,11 @@ from typing import Any, cast
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.project import sql
-from headwater.project.definitions import Query, Table
 from headwater.project.pipelines import kafka
 from headwater.project.pipelines.kafka import Read
 from headwater.project.pipelines.refusal import DEFINING, refuse
 from headwater.project.pipelines.stand_in import StandIn
+from headwater.project.sql.said import Refused, Statement
 
 KAFKA = "kafka:"  # stands before the name of a topic that is read where a table's name is
 
@@ -73,12 +73,12 @@ class Recording(Reading):
         return self._rows(stream=True, topic=read)
 
     def query(self, text: str, args: Any) -> DataFrame:
-        query, found = _parsed(text)
+        found = _parsed(text)
         for name in found.sources:
-            self.table(name, stream=name in query.streams)
-        if found.event_time and found.delay:
-            self._tells_time(found.event_time, found.delay)
-        return self._rows(stream=bool(query.streams))
+            self.table(name, stream=name in found.streams)
+        if found.watermark is not None:
+            self._tells_time(*found.watermark)
+        return self._rows(stream=bool(found.streams))
 
     def made(self, make: Callable[[SparkSession], DataFrame]) -> DataFrame:
         return self._rows(stream=False)
@@ -111,9 +111,9 @@ class Given(Reading):
         return self._rows_of(f"{KAFKA}{kafka.read(options).topic}")
 
     def query(self, text: str, args: Any) -> DataFrame:
-        query, found = _parsed(text)
+        found = _parsed(text)
         frames = {f"s{at}": self._rows_of(name) for at, name in enumerate(found.sources)}
-        return self._session.sql(query.text, args=args, **frames)
+        return self._session.sql(found.template, args=args, **frames)
 
     def made(self, make: Callable[[SparkSession], DataFrame]) -> DataFrame:
         return make(self._session)
@@ -135,14 +135,12 @@ class Given(Reading):
         return SparkSession.active()
 
 
-def _parsed(text: str) -> tuple[Query, Table]:
-    """A query, and what it says beside."""
+def _parsed(text: str) -> Statement:
+    """What a query says."""
     try:
-        found = sql.select(text)
-    except ValueError as e:
-        refuse(f"runs SQL that is no query: {e}", "write one SELECT; tables are declared, not made")
-    assert found.sql is not None
-    return found.sql, found
+        return sql.select(text)
+    except Refused as e:
+        refuse(f"runs SQL that is no query: {e.message}", "write one SELECT; tables are declared, not made")
 
 
 _UNDER_WAY: ContextVar[Reading | None] = ContextVar("_UNDER_WAY", default=None)

@@ -1,0 +1,137 @@
+"""SQL definitions: text of Spark Declarative Pipelines and of Lakeflow, as docs/sdp.md says.
+
+A file has any number of statements: `CREATE STREAMING TABLE`, `CREATE MATERIALIZED VIEW`, `CREATE FLOW`,
+`CREATE TEMPORARY VIEW`. A tokenizer splits them (`statements`) and finds what Spark's grammar lacks
+(`clauses`), which is read from its tokens and overwritten by spaces. All else Spark's own parser reads
+(`parser`), and since nothing moves, what it says of a place is true of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from headwater.errors import ProjectError, Where
+from headwater.project.definitions import Declaration, Query, Table, Topic, View
+from headwater.project.naming import defined
+from headwater.project.properties import from_properties, topic_limits
+from headwater.project.rule import expected
+from headwater.project.sql import clauses, parser, statements
+from headwater.project.sql.said import Refused, Statement
+from headwater.runtime import cache
+
+
+def parse(path: Path, layer: str) -> Iterator[Declaration]:
+    """What the SQL file `path` declares, in the folder `layer`: tables, flows and views.
+
+    Raises:
+        ProjectError: not SQL, or another statement than these; it has the line.
+    """
+    try:
+        found = _said(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise ProjectError(
+            f"{path}: this is no text in UTF-8", code="SQL_INVALID", file=path, hint="save it as such"
+        ) from None
+    except Refused as e:
+        place = f"{path}:{e.line}" if e.line else f"{path}"
+        raise ProjectError(
+            f"{place}: {e.message}", code=e.code, table=e.table, file=path, hint=e.hint
+        ) from None
+    yield from (_declared(statement, path, layer) for statement in found)
+
+
+@cache.kept
+def select(text: str) -> Statement:
+    """What a SELECT reads that a function of Python runs.
+
+    Raises:
+        Refused: the text is no query, or several.
+    """
+    first, *more = statements.split(text)
+    if more:
+        raise Refused("there are several statements", "SQL_INVALID", hint="write one SELECT")
+    return parser.query(clauses.taken(text, first))
+
+
+@cache.kept
+def _said(text: str) -> tuple[Statement, ...]:
+    """What a file's text says."""
+    return tuple(parser.read(clauses.taken(text, tokens)) for tokens in statements.split(text))
+
+
+def _declared(said: Statement, path: Path, layer: str) -> Declaration:
+    name = defined(said.name, layer)
+    if not name.startswith(f"{layer}."):
+        raise ProjectError(
+            f"{path}:{said.line}: table '{name}' is in folder {layer}",
+            code="WRONG_FOLDER",
+            table=name,
+            file=path,
+            hint=f"name it {layer}.<name>",
+        )
+    if said.kafka is not None:
+        return _topic(said, name, path)
+    query = None
+    if said.template:
+        query = Query(text=said.template, streams=said.streams, line=said.at[0], column=said.at[1])
+    event_time, delay = said.watermark or (None, None)
+    if said.kind == "view":
+        return View(
+            name=name,
+            file=path,
+            comment=said.comment,
+            sources=said.sources,
+            sql=query,
+            event_time=event_time,
+            delay=delay,
+        )
+    table = Table(
+        name=name,
+        file=path,
+        comment=said.comment,
+        sources=said.sources,
+        sql=query,
+        event_time=event_time,
+        delay=delay,
+        into=said.into,
+        view=said.kind == "materialized view",
+    )
+    if said.kind == "flow":
+        return table
+    table = from_properties(table, dict(said.properties))
+    if table.decode is not None and (query is None or table.view):
+        raise ProjectError(
+            f"{path}:{said.line}: {name} decodes, and has no query of a stream",
+            code="PROPERTY_INVALID",
+            table=name,
+            file=path,
+            hint="decode in a table of its own: CREATE STREAMING TABLE … AS SELECT … FROM STREAM …",
+        )
+    rules = [
+        expected(one.name, one.condition, one.action, Where(f"{path}:{one.line}: {name}", path, name))
+        for one in said.expectations
+    ]
+    return replace(table, expectations=tuple(rules))
+
+
+def _topic(said: Statement, name: str, path: Path) -> Topic:
+    assert said.kafka is not None
+    if not name.startswith("bronze."):
+        raise ProjectError(
+            f"{path}:{said.line}: {name} reads Kafka",
+            code="WRONG_FOLDER",
+            table=name,
+            file=path,
+            hint="what does is a table of bronze/: move the statement there, and read that table",
+        )
+    where = Where.of(path, name)
+    return Topic(
+        name=name,
+        file=path,
+        comment=said.comment,
+        topic=said.kafka.topic,
+        servers=said.kafka.servers,
+        limits=topic_limits(where, dict(said.properties)),
+    )

@@ -1,0 +1,267 @@
+"""What texts of Lakeflow have and Spark's parser has not, taken from a statement's tokens.
+
+It reads as far as the head of a statement goes, and what follows STREAM; it knows nothing of queries. What
+can't be done at all is refused here, with its line and what to write instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import Token, TokenType
+
+from headwater.project.sql import kafka
+from headwater.project.sql.said import Expected, Kafka, Refused, Taken
+from headwater.project.sql.statements import closing, line_of, without, word
+
+_STATEMENTS = (
+    "write CREATE STREAMING TABLE or CREATE MATERIALIZED VIEW … AS SELECT …, CREATE FLOW … AS INSERT INTO …, "
+    "or CREATE TEMPORARY VIEW … AS SELECT …"
+)
+# Other statements of pipelines, by their first words: what to write instead.
+_OTHERS = {
+    "APPLY CHANGES": "write CREATE STREAMING TABLE … AS SELECT key, max_by(column, sequence) … GROUP BY key",
+    "AUTO CDC": "write CREATE STREAMING TABLE … AS SELECT key, max_by(column, sequence) … GROUP BY key",
+    "SET": "settings stand in conf/<environment>.yaml",
+    "USE": "names of tables are <layer>.<name>",
+    "CREATE VIEW": "write CREATE TEMPORARY VIEW, or CREATE MATERIALIZED VIEW for others to read it",
+    "CREATE LIVE VIEW": "write CREATE TEMPORARY VIEW",
+    "CREATE LIVE TABLE": "write CREATE MATERIALIZED VIEW",
+    "CREATE STREAMING LIVE": "write CREATE STREAMING TABLE",
+    "CREATE TEMPORARY LIVE": "write CREATE TEMPORARY VIEW",
+    "CREATE TEMPORARY STREAMING": "write CREATE STREAMING TABLE",
+}
+# Clauses of a table's head: what to write instead.
+_HEAD = {
+    "PARTITIONED": "leave it out, or write TBLPROPERTIES ('headwater.cluster_by' = 'column')",
+    "CLUSTER": "write TBLPROPERTIES ('headwater.cluster_by' = 'column')",
+    "LOCATION": "leave it out: the lake says where tables lie",
+    "OPTIONS": "leave it out",
+    "SCHEDULE": "write TBLPROPERTIES ('headwater.trigger' = '1h')",
+    "REFRESH": "write TBLPROPERTIES ('headwater.trigger' = '1h')",
+    "TRIGGER": "write TBLPROPERTIES ('headwater.trigger' = '1h')",
+    "FLOW": "write AS SELECT …, or a CREATE FLOW … AS INSERT INTO …",
+    "WITH": "leave it out: who may read rows is the lake's to say",
+    "DEFAULT": "leave it out",
+}
+_KNOWN = ("CREATE STREAMING TABLE", "CREATE MATERIALIZED VIEW", "CREATE TEMPORARY VIEW", "CREATE FLOW")
+_REFRESHED = ("CREATE STREAMING TABLE", "CREATE MATERIALIZED VIEW")
+# Functions that read what is no table: what to write instead, or that alone.
+_FUNCTIONS = {
+    "READ_KAFKA": "write CREATE STREAMING TABLE … AS SELECT * FROM STREAM read_kafka(…) in bronze/, and do "
+    "the rest in a table that reads it",
+    "READ_FILES": "write name = hw.files('landing/*.json') in bronze/, and read that table",
+    "CLOUD_FILES": "write name = hw.files('landing/*.json') in bronze/, and read that table",
+}
+_ONCE = "history enters a topic's table by headwater backfill"
+_COLUMNS = "leave columns out: those of a table are its query's; CAST them there"
+_KEYS = "write TBLPROPERTIES ('headwater.keys' = 'column')"
+_ACTIONS = {("DROP", "ROW"): "drop", ("FAIL", "UPDATE"): "fail"}
+
+
+def taken(text: str, tokens: Sequence[Token]) -> Taken:
+    """A statement of a file without what Spark's parser does not take.
+
+    Args:
+        text: the file's.
+        tokens: the statement's.
+
+    Raises:
+        Refused: what can't be done, or is unfinished.
+    """
+    return _Statement(text, tokens).taken()
+
+
+class _Statement:
+    """One statement; what is taken from it is noted as `[start, stop)` of the file."""
+
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+        self._text, self._tokens = text, tokens
+        self._spans: list[tuple[int, int]] = []
+
+    def taken(self) -> Taken:
+        kind, at = self._kind(self._head())
+        expected: tuple[Expected, ...] = ()
+        if kind == "CREATE FLOW":
+            self._flow(at)
+        elif kind:
+            expected = self._of_table(at)
+        read = self._called(kind, at) if kind else None
+        watermark = self._watermark()
+        first, last = self._tokens[0], self._tokens[-1]
+        text = without(self._text, (first.start, last.end + 1), self._spans)
+        return Taken(text, line_of(self._text, first.start), expected, watermark, read)
+
+    def _head(self) -> list[tuple[str, int]]:
+        """The first keywords and their places, but for those that say how a definition meets an older one."""
+        found: list[tuple[str, int]] = []
+        at = 0
+        while at < len(self._tokens) and len(found) < 3:
+            if (
+                found
+                and word(self._tokens, at) == "OR"
+                and word(self._tokens, at + 1) in ("REFRESH", "REPLACE")
+            ):
+                at += 2
+            elif len(found) == 1 and word(self._tokens, at) == "PRIVATE":
+                self._take(at, at)
+                at += 1
+            else:
+                found.append((word(self._tokens, at), at))
+                at += 1
+        return found
+
+    def _kind(self, head: list[tuple[str, int]]) -> tuple[str, int]:
+        """What is declared, and the place behind these words; "": Spark's parser is to say what that is."""
+        words = " ".join(keyword for keyword, _ in head).replace("TEMP ", "TEMPORARY ")
+        for other, hint in _OTHERS.items():
+            if f"{words} ".startswith(f"{other} "):
+                raise self._refused(0, f"{other} is not supported", hint)
+        for known in _KNOWN:
+            if f"{words} ".startswith(f"{known} "):
+                if known in _REFRESHED and word(self._tokens, 1) == "OR":
+                    self._take(1, 2)
+                return known, head[known.count(" ")][1] + 1
+        return "", 0
+
+    def _flow(self, at: int) -> None:
+        body = self._find("AS", at) + 1
+        first = (word(self._tokens, body), word(self._tokens, body + 1), word(self._tokens, body + 2))
+        if "AUTO" in first or "APPLY" in first:
+            raise self._refused(body, "AUTO CDC is not supported", _OTHERS["AUTO CDC"])
+        if "ONCE" in first:
+            raise self._refused(body, "INSERT INTO ONCE is not supported", _ONCE)
+
+    def _of_table(self, at: int) -> tuple[Expected, ...]:
+        """The expectations of a table's head."""
+        end = self._find("AS", at)
+        expected: list[Expected] = []
+        here = self._behind_name(at + 3 if word(self._tokens, at) == "IF" else at)
+        while here < end:
+            token, keyword = self._tokens[here], word(self._tokens, here)
+            if keyword in _HEAD:
+                raise self._refused(here, f"{keyword} is not supported", _HEAD[keyword])
+            if keyword == "USING":
+                if word(self._tokens, here + 1) != "DELTA":
+                    raise self._refused(here, "USING is not supported", "leave it out: tables are Delta's")
+                self._take(here, here + 1)
+            if token.token_type == TokenType.L_PAREN:
+                close = closing(self._tokens, here)
+                if word(self._tokens, here - 1) != "TBLPROPERTIES":
+                    expected += self._columns(here, close)
+                here = close
+            here += 1
+        return tuple(expected)
+
+    def _columns(self, start: int, stop: int) -> list[Expected]:
+        """What stands where columns would: expectations, and nothing else."""
+        found, here = [], start + 1
+        while here < stop:
+            if word(self._tokens, here) != "CONSTRAINT" or word(self._tokens, here + 2) != "EXPECT":
+                keyed = word(self._tokens, here) == "CONSTRAINT" or word(self._tokens, here + 1) == "KEY"
+                what, hint = ("a constraint", _KEYS) if keyed else ("a list of columns", _COLUMNS)
+                raise self._refused(here, f"{what} is not supported", hint)
+            one, here = self._expected(here)
+            found.append(one)
+            if here < stop and self._tokens[here].token_type != TokenType.COMMA:
+                raise self._refused(
+                    here, f"'{self._tokens[here].text}' is not expected here", "write a comma"
+                )
+            here += 1
+        self._take(start, min(stop, len(self._tokens) - 1))
+        return found
+
+    def _expected(self, at: int) -> tuple[Expected, int]:
+        """The expectation that begins at a place, and the place behind it."""
+        opens = at + 3
+        close = closing(self._tokens, opens)
+        if not self._opens(opens) or not opens + 1 < close < len(self._tokens):
+            raise self._refused(at, "an expectation has no condition", "write EXPECT (condition)")
+        condition = self._text[self._tokens[opens].end + 1 : self._tokens[close].start].strip()
+        action, here = "warn", close + 1
+        if word(self._tokens, here) == "ON":
+            said = (word(self._tokens, here + 2), word(self._tokens, here + 3))
+            if word(self._tokens, here + 1) != "VIOLATION" or said not in _ACTIONS:
+                raise self._refused(
+                    here, "an expectation has another action", "write ON VIOLATION DROP ROW, or FAIL UPDATE"
+                )
+            action, here = _ACTIONS[said], here + 4
+        line = line_of(self._text, self._tokens[at].start)
+        return Expected(self._tokens[at + 1].text, condition, action, line), here  # type: ignore[arg-type]
+
+    def _called(self, kind: str, at: int) -> Kafka | None:
+        """The topic that a table is of; its query is taken, so that the head remains."""
+        body = self._find("AS", at)
+        for here in range(body, len(self._tokens)):
+            if (function := word(self._tokens, here)) in _FUNCTIONS and self._opens(here + 1):
+                break
+        else:
+            return None
+        if function != "READ_KAFKA":
+            raise self._refused(here, f"{function.lower()} is not supported", _FUNCTIONS[function])
+        whole = ["AS", "SELECT", "*", "FROM", "STREAM", "READ_KAFKA"]
+        said = [word(self._tokens, each) for each in range(body, here + 1)]
+        close = closing(self._tokens, here + 1)
+        if kind != "CREATE STREAMING TABLE" or said != whole or close != len(self._tokens) - 1:
+            hint = _FUNCTIONS["READ_KAFKA"]
+            raise self._refused(here, "what reads Kafka is a table of its records as they are", hint)
+        self._take(body, close)
+        return kafka.read(self._text, self._tokens[here : close + 1])
+
+    def _watermark(self) -> tuple[str, str] | None:
+        """The watermark of a stream that stands behind its alias; Spark takes it before that alone."""
+        for at in range(len(self._tokens)):
+            if word(self._tokens, at) == "STREAM":
+                here = self._behind_alias(at + 1)
+                if here and word(self._tokens, here) == "WATERMARK":
+                    return self._delayed(here)
+        return None
+
+    def _behind_alias(self, at: int) -> int:
+        """The place behind the alias of the stream whose name begins at a place; 0: it has none."""
+        at = closing(self._tokens, at) + 1 if self._opens(at) else self._behind_name(at)
+        if word(self._tokens, at) == "AS":
+            return at + 2
+        return 0 if word(self._tokens, at) == "WATERMARK" else at + 1
+
+    def _behind_name(self, at: int) -> int:
+        """The place behind the name that begins at a place."""
+        at += 1
+        while at < len(self._tokens) and self._tokens[at].token_type == TokenType.DOT:
+            at += 2
+        return at
+
+    def _opens(self, at: int) -> bool:
+        return at < len(self._tokens) and self._tokens[at].token_type == TokenType.L_PAREN
+
+    def _delayed(self, at: int) -> tuple[str, str]:
+        """The column and the delay of the clause at a place."""
+        here = self._behind_name(at + 1)
+        said = [word(self._tokens, each) for each in range(here, here + 3)]
+        if said != ["DELAY", "OF", "INTERVAL"] or here + 4 >= len(self._tokens):
+            raise self._refused(
+                at, "a watermark is unfinished", "write WATERMARK column DELAY OF INTERVAL 10 SECONDS"
+            )
+        self._take(at, here + 4)
+        amount, unit = self._tokens[here + 3].text, self._tokens[here + 4].text.lower()
+        return self._tokens[here - 1].text, f"{amount} {unit}"
+
+    def _find(self, keyword: str, at: int) -> int:
+        """The next place of a keyword outside of parentheses; behind the last token: nowhere."""
+        while at < len(self._tokens) and word(self._tokens, at) != keyword:
+            at = closing(self._tokens, at) + 1 if self._opens(at) else at + 1
+        return min(at, len(self._tokens))
+
+    def _take(self, first: int, last: int) -> None:
+        self._spans.append((self._tokens[first].start, self._tokens[last].end + 1))
+
+    def _refused(self, at: int, message: str, hint: str) -> Refused:
+        place = self._tokens[min(at, len(self._tokens) - 1)].start
+        return Refused(message, "STATEMENT_NOT_SUPPORTED", line=line_of(self._text, place), hint=hint)
+
+
+def other(line: int, kind: str) -> Refused:
+    """The refusal of a statement that declares nothing here."""
+    return Refused(
+        f"a {kind} statement is not supported", "STATEMENT_NOT_SUPPORTED", line=line, hint=_STATEMENTS
+    )
