@@ -80,9 +80,10 @@ class Settings:
 
     def get(self, key: str, *default: str | None) -> str | None:
         """A setting, as text."""
-        if key not in self._settings and not default:
+        own = [self._settings[name] for name in (key, f"spark.{key}") if name in self._settings]
+        if not own and not default:
             refuse(f"asks for the setting {key}", "write it under `spark` in conf/<env>.yaml")
-        found = str(self._settings[key]) if key in self._settings else default[0]
+        found = str(own[0]) if own else default[0]
         noted(key, found)
         return found
 
