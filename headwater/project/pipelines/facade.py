@@ -7,12 +7,21 @@ back the function that they get, so they may stand in any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from headwater.project.pipelines.refusal import refuse
 from headwater.project.pipelines.registry import Function, Output, registry
 from headwater.project.rule import Action
 
+_KNOWN = "known: table, materialized_view, temporary_view, create_streaming_table, append_flow, expect*"
+_LATEST = "write a table of the latest: df.groupBy(key).agg(F.max_by(column, sequence))"
+# Functions of Spark's and Databricks' that are not here, and arguments: what to write instead.
+_OTHERS = {
+    "create_sink": 'write hw.kafka_sink("silver.x", topic="topic"), or another sink, beside the table',
+    "create_auto_cdc_flow": _LATEST,
+    "create_auto_cdc_from_snapshot_flow": _LATEST,
+    "apply_changes": _LATEST,
+}
 _HINTS = {
     "partition_cols": 'leave it out, or write table_properties={"headwater.cluster_by": "column"}',
     "cluster_by": 'write table_properties={"headwater.cluster_by": "column"}',
@@ -37,7 +46,7 @@ def materialized_view(query_function: Function | None = None, **options: Any) ->
 
 def temporary_view(query_function: Function | None = None, **options: Any) -> Any:
     """Declare a named query, which is kept nowhere: those that read it compute it."""
-    _known("temporary_view", options, ("name", "comment"))
+    _check("temporary_view", options, ("name", "comment"))
     return _declares("temporary_view", query_function, options)
 
 
@@ -78,7 +87,7 @@ def append_flow(
     if not isinstance(target, str):
         refuse(f"has target={target!r}", "write the name of a table", "ARGUMENT_NOT_SUPPORTED")
     options |= {"name": name, "spark_conf": spark_conf}
-    _known("append_flow", options, ("name", "comment"))
+    _check("append_flow", options, ("name", "comment"))
 
     def declare(function: Function) -> Function:
         registry().add(_output("append_flow", {**options}, function, target))
@@ -117,21 +126,10 @@ def expect_all_or_fail(expectations: Mapping[str, str]) -> Callable[[Function], 
     return _expects(expectations, "fail")
 
 
-def create_sink(*args: Any, **options: Any) -> NoReturn:
-    """Refused: a sink here sends the changes of a table, and is declared for it."""
-    refuse(
-        "calls dp.create_sink",
-        'write hw.kafka_sink("silver.x", topic="topic"), or another sink, beside the table',
-    )
-
-
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    refuse(
-        f"uses dp.{name}",
-        "known: table, materialized_view, temporary_view, create_streaming_table, append_flow, expect*",
-    )
+    refuse(f"uses dp.{name}", _OTHERS.get(name, _KNOWN))
 
 
 def _declares(kind: str, function: Function | None, options: dict[str, Any]) -> Any:
@@ -154,7 +152,7 @@ def _output(
     format = options.pop("format", None)
     if str(format or "delta").lower() != "delta":
         options["format"] = format
-    _known(kind, options, ("name", "comment", "table_properties", "schema"))
+    _check(kind, options, ("name", "comment", "table_properties", "schema"))
     name = options.get("name") or (function.__name__ if function is not None else None)
     if not isinstance(name, str):
         refuse(f"has name={name!r}", "write a text", "ARGUMENT_NOT_SUPPORTED")
@@ -172,7 +170,7 @@ def _output(
     )
 
 
-def _known(kind: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
+def _check(kind: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
     for name, value in options.items():
         if name not in known and value:
             refuse(
