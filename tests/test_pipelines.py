@@ -242,6 +242,92 @@ def test_what_a_topic_gives_may_be_transformed_at_once(tmp_path: Path, spark: Sp
     assert [n > 40 for (n,) in project.rows("silver.long_ones")] == [True]
 
 
+def test_the_forms_of_the_programming_guide(tmp_path: Path) -> None:
+    text = """
+    @dp.materialized_view
+    def basic_mv() -> DataFrame:
+        return spark.table("silver.orders")
+
+    @dp.materialized_view(name="trips_mv")
+    def named_mv() -> DataFrame:
+        return spark.table("silver.orders")
+
+    @dp.temporary_view
+    def basic_tv() -> DataFrame:
+        return spark.table("silver.orders")
+
+    @dp.table
+    def basic_st() -> DataFrame:
+        return spark.readStream.table("silver.orders")
+
+    @dp.materialized_view
+    def customer_orders() -> DataFrame:
+        return (
+            spark.table("orders")
+            .join(spark.table("basic_tv"), "id")
+            .select("id", "amount", F.col("ingested_at").cast("date").alias("order_date"))
+        )
+
+    @dp.materialized_view
+    def daily_orders_by_state() -> DataFrame:
+        return (
+            spark.table("customer_orders")
+            .groupBy("state", "order_date")
+            .count()
+            .withColumnRenamed("count", "order_count")
+        )
+
+    for region in ["north america", "asia"]:
+        @dp.table(name=f"{region.lower().replace(' ', '_')}_customer_orders")
+        def regional_customer_orders(region_filter=region) -> DataFrame:
+            orders = spark.table("customer_orders")
+            regions = spark.table("basic_tv")
+            return orders.join(regions, orders.id == regions.id).filter(f"region = '{region_filter}'")
+
+    dp.create_streaming_table("customers_us")
+
+    @dp.append_flow(target = "customers_us")
+    def append_customers_us_west() -> DataFrame:
+        return spark.readStream.table("basic_st")
+
+    @dp.append_flow(target = "customers_us")
+    def append_customers_us_east() -> DataFrame:
+        return spark.readStream.table("silver.orders")
+    """
+    project = loaded(tmp_path, bronze__raw=RAW, silver__orders=ORDERS, gold__guide=text)
+    orders, joined = ("silver.orders",), ("gold.customer_orders", "silver.orders")
+    assert {table.name: (table.view, table.sources) for table in project.tables.values()} == {
+        "silver.orders": (False, ("bronze.raw",)),
+        "gold.basic_mv": (True, orders),
+        "gold.trips_mv": (True, orders),
+        "gold.basic_st": (False, orders),
+        "gold.customer_orders": (True, orders),
+        "gold.daily_orders_by_state": (True, ("gold.customer_orders",)),
+        "gold.north_america_customer_orders": (True, joined),
+        "gold.asia_customer_orders": (True, joined),
+        "gold.customers_us": (False, ("gold.basic_st", "silver.orders")),
+    }
+    assert [flow.name for flow in project.tables["gold.customers_us"].flows] == [
+        "gold.append_customers_us_west",
+        "gold.append_customers_us_east",
+    ]
+
+
+def test_a_table_that_decodes_has_a_quarantine(tmp_path: Path, spark: SparkSession) -> None:
+    text = """
+    DECODED = {"headwater.decode": "json", "headwater.schema": "id BIGINT, amount DOUBLE"}
+
+    @dp.table(table_properties=DECODED)
+    @dp.expect_or_drop("positive", "amount > 0")
+    def decoded() -> DataFrame:
+        return spark.readStream.table("raw").select("id", "amount", "_source")
+    """
+    project = Orders(tmp_path, spark, silver__decoded=text)
+    project.send("orders", ["no JSON", {"id": 1, "amount": 2.0}, {"id": 2, "amount": -2.0}]).step()
+    assert sorted(project.rows("silver.decoded", "id")) == [(1,)]
+    assert len(project.rows("quarantine.silver_decoded", "reason")) == 1
+
+
 def test_a_topic_is_kept_in_bronze_once(tmp_path: Path) -> None:
     plain = """
     @dp.table
