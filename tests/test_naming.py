@@ -150,7 +150,7 @@ def test_expectations_of_a_definition_join_those_of_its_suite() -> None:
 def test_a_condition_that_is_false_or_null_fails_a_row(interpreted: SparkSession, action: str) -> None:
     from headwater.quality import predicate
 
-    rule = expected("positive", "n > 0", action, NOWHERE)  # type: ignore[arg-type]
+    rule = expected("positive", "n > 0 AND '{n}' <> '}{'", action, NOWHERE)  # type: ignore[arg-type]
     rows = interpreted.createDataFrame([(1,), (0,), (None,)], "n INT")
     failed = rows.where(predicate.failed(rule, rows.schema)).collect()
     assert {row.n for row in failed} == {0, None}

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from raising import raises_code
 
 from headwater.errors.codes import Code
+from headwater.operations.validation import validate
+from headwater.planner.changes import plan
 from headwater.project import sql
 from headwater.project.definitions import Declaration, Json, Limits, Table, Topic, View
+from headwater.testing import Project
 
 SELECT = " AS SELECT * FROM STREAM raw"
 
@@ -115,7 +119,7 @@ CREATE OR REFRESH PRIVATE STREAMING TABLE orders (
   CONSTRAINT young EXPECT (age BETWEEN 0 AND 120)
 ) COMMENT 'it\\'s' TBLPROPERTIES ('headwater.decode' = 'json', 'headwater.schema' = 'a INT, note STRING',
   'headwater.contract' = 'freeze', 'headwater.timestamp' = 'sent_at')
-AS SELECT o.* FROM STREAM(LIVE.raw) AS o WATERMARK o.sent_at DELAY OF INTERVAL '10' MINUTES WHERE note != 'é;';
+AS SELECT o.* FROM STREAM(LIVE.raw) AS o WATERMARK o.sent_at DELAY OF INTERVAL '10' MINUTES WHERE note > 'é;';
 """
     table = one(tmp_path, text)
     assert (table.name, table.comment, table.inputs) == ("silver.orders", "it's", ("LIVE.raw",))
@@ -137,7 +141,7 @@ AS SELECT o.* FROM STREAM(LIVE.raw) AS o WATERMARK o.sent_at DELAY OF INTERVAL '
     assert table.sql is not None and table.sql.streams == ("LIVE.raw",)
     query = table.sql.of(["`_x`"])
     assert query.splitlines()[8].split() == [
-        *("SELECT", "o.*", "FROM", "`_x`", "AS", "`o`", "WHERE", "note", "!=", "'é;'")
+        *("SELECT", "o.*", "FROM", "`_x`", "AS", "`o`", "WHERE", "note", ">", "'é;'")
     ]
     assert query.index("SELECT") - query.rindex("\n", 0, query.index("SELECT")) - 1 == len("AS ")
 
@@ -334,3 +338,94 @@ def test_a_table_may_be_called_as_a_clause_is(tmp_path: Path) -> None:
         one(tmp_path, "CREATE STREAMING TABLE IF NOT EXISTS silver.location" + SELECT).name
         == "silver.location"
     )
+
+
+SHOP = {
+    "bronze/raw.sql": """CREATE STREAMING TABLE raw AS SELECT * FROM STREAM read_kafka(subscribe => 'orders');
+CREATE STREAMING TABLE other AS SELECT * FROM STREAM read_kafka(subscribe => 'more');""",
+    "silver/orders.sql": """-- what comes, checked
+CREATE OR REFRESH STREAMING TABLE orders (
+  CONSTRAINT positive EXPECT (amount > 0) ON VIOLATION DROP ROW,
+  CONSTRAINT named EXPECT (customer IS NOT NULL)
+) TBLPROPERTIES ('headwater.decode' = 'json',
+  'headwater.schema' = 'id INT, customer STRING, amount INT, at TIMESTAMP')
+AS SELECT id, customer, amount, at FROM STREAM(raw);
+
+CREATE TEMPORARY VIEW large AS SELECT customer, amount, at FROM STREAM orders WHERE amount >= 100;
+CREATE STREAMING TABLE few AS SELECT * FROM STREAM large;
+CREATE STREAMING TABLE guessed AS
+SELECT from_json(CAST(value AS STRING), 'id INT').id AS id FROM STREAM other;
+""",
+    "silver/all_orders.sql": """CREATE STREAMING TABLE all_orders;
+CREATE FLOW from_orders AS INSERT INTO all_orders SELECT id, amount, 'first' AS shop FROM STREAM(orders);
+CREATE FLOW from_others AS INSERT INTO all_orders
+SELECT id, 0 AS amount, 'second' AS shop FROM STREAM(guessed);""",
+    "gold/reports.sql": """CREATE MATERIALIZED VIEW copied AS SELECT * FROM orders;
+CREATE MATERIALIZED VIEW totals (CONSTRAINT known EXPECT (customer IS NOT NULL AND customer <> '{x}'))
+AS SELECT customer, sum(amount) AS total FROM orders GROUP BY customer;
+CREATE STREAMING TABLE per_minute TBLPROPERTIES ('headwater.emit' = 'final')
+AS SELECT window.start AS minute, sum(amount) AS total
+FROM STREAM few AS f WATERMARK at DELAY OF INTERVAL 1 MINUTE GROUP BY window(at, '1 minute');""",
+}
+
+
+def order(id: int, customer: str | None, amount: int | None, minute: int = 0) -> dict[str, object]:
+    return {"id": id, "customer": customer, "amount": amount, "at": f"2026-01-01T00:{minute:02}:00Z"}
+
+
+def test_a_project_of_such_texts_runs(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Project(SHOP, tmp_path, spark=interpreted, at="2026-01-01T00:30:00Z")
+    tables = case.definitions.tables
+    assert tables["silver.few"].carries and not tables["silver.all_orders"].flows[0].carries
+    records = [
+        order(1, "ann", 100),
+        order(2, None, 150),
+        order(3, "bob", -1),
+        order(4, "bob", None),
+        order(5, "cy", 7),
+    ]
+    case.send("orders", [*records, order(1, "ann", 100), b"no JSON", order(6, "ann", 200, 5)])
+    case.send("more", [{"id": 7}, b"no JSON"]).step()
+    assert case.rows("silver.orders", "id, customer, amount") == [
+        *[(1, "ann", 100)] * 2,
+        (2, None, 150),
+        (5, "cy", 7),
+        (6, "ann", 200),
+    ]
+    (batch,) = case.batches("silver.orders")
+    assert (batch.dropped, dict(batch.failed)) == (2, {"malformed": 1, "positive": 2, "named": 1})
+    assert case.rows("quarantine.silver_orders", "value, rules") == [(b"no JSON", ["malformed"])]
+    assert case.rows("gold.copied", "id, customer, amount") == case.rows(
+        "silver.orders", "id, customer, amount"
+    )
+    assert case.rows("gold.totals") == [("ann", 400), ("cy", 7), (None, 150)]
+    assert case.rows("silver.few", "customer, amount, _source.offset") == [
+        ("ann", 100, 0),
+        ("ann", 100, 5),
+        ("ann", 200, 7),
+        (None, 150, 1),
+    ]
+    assert case.rows("silver.all_orders", "id, amount, shop")[-2:] == [(7, 0, "second"), (None, 0, "second")]
+    case.end()
+    assert [total for _, total in case.rows("gold.per_minute", "minute, total")] == [350, 200]
+    (judged,) = validate.run(case.definitions, "gold.totals", docs=tmp_path / "docs").validations
+    (outcome,) = judged.outcomes
+    assert (outcome.expectation, outcome.status, outcome.action) == ("known", "failed", "warn")
+    assert outcome.observed_value == "1"
+    warned = {line.table: line.warnings for line in plan(case.definitions) if line.warnings}
+    assert list(warned) == ["silver.guessed"] and "from_json makes NULL of a record of bronze.other" in str(
+        warned
+    )
+
+
+def test_what_is_wrong_with_a_query_has_the_line_of_the_file(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    wrong = """CREATE OR REFRESH STREAMING TABLE fine AS SELECT id FROM STREAM orders;
+CREATE STREAMING TABLE wrong AS
+  SELECT id,
+    nothing FROM STREAM orders"""
+    case = Project({**SHOP, "silver/wrong.sql": wrong}, tmp_path, spark=interpreted)
+    with raises_code("DEFINITION_FAILED", table="silver.wrong", file="wrong.sql") as refused:
+        case.step()
+    assert "line 4 pos 4" in str(refused.value)

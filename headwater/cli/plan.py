@@ -54,7 +54,7 @@ def plan(
             listing.row(
                 line.table,
                 Text(said, style=style),
-                "\n".join(line.verdict.why),
+                "\n".join([*line.verdict.why, *(f"warning: {said}" for said in line.warnings)]),
                 "" if line.rows is None else f"{line.rows:,}",
                 "" if line.bytes is None else f"{line.bytes:,}",
                 "" if line.seconds is None else f"{line.seconds:,.0f} s",

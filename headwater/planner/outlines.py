@@ -42,6 +42,7 @@ class Outline:
         stored: what the Delta table holds: the columns, and partial results behind them.
         keys: the columns that identify a row; none for a table of appended rows.
         state: the columns of the table of its open windows; None where its own rows are those.
+        warnings: what its definition may do, and should not.
     """
 
     kind: Kind
@@ -49,6 +50,7 @@ class Outline:
     stored: Schema
     keys: tuple[str, ...]
     state: Schema | None
+    warnings: tuple[str, ...] = ()
 
 
 def outlines(project: Project) -> dict[str, Outline]:

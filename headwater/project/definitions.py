@@ -154,6 +154,8 @@ class Table(Declaration):
             quarantined, where the table decodes; `stop`: it stops the flow.
         properties: further properties of the Delta table (`delta.*`).
         expectations: of its rows, said with the definition; they join those of the table's suite.
+        carries: columns of its stream that it keeps though its query omits them; see
+            `headwater.project.carried`.
     """
 
     sources: tuple[str, ...]
@@ -179,6 +181,7 @@ class Table(Declaration):
     limits: Limits = Limits()
     properties: dict[str, str] = field(default_factory=dict)
     expectations: tuple[Rule, ...] = ()
+    carries: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> tuple[str, ...]:

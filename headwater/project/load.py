@@ -13,6 +13,7 @@ from headwater.errors import ProjectError
 from headwater.errors.several import Collected
 from headwater.project import checks, modules, naming, outside, pipelines, sql
 from headwater.project import conf as configuration
+from headwater.project.carried import carried
 from headwater.project.conf import Conf
 from headwater.project.definitions import (
     Alert,
@@ -134,7 +135,7 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     sinks = {d.name: d for d in declared if isinstance(d, Sink)}
     tables = _fed(tables, wrong)
     finals = _finals(tables, sinks)
-    tables |= finals
+    tables = carried(tables | finals)
     sinks = {name: _of_finals(sink, finals) for name, sink in sinks.items()}
     order = check.graph({**topics, **files}, tables, alerts, sinks, references, views)
     known = {"postgres": list(conf.postgres), "opensearch": list(conf.opensearch)}

@@ -22,7 +22,7 @@ ORDERED = ("expect_column_values_to_be_increasing", "expect_column_values_to_be_
 RESERVED = ("malformed", "error", "future")  # rules of the engine's own
 
 # A condition in SQL, as Great Expectations has it: a query for the rows that fail. One of this form is
-# told from single rows.
+# told from single rows. Great Expectations has braces of its own there, so those of SQL are doubled.
 CONDITION = "unexpected_rows_expectation"
 OF_ROWS = "SELECT * FROM {batch} WHERE "
 
@@ -195,7 +195,8 @@ def expected(name: str, condition: str, action: Action, where: Where) -> Rule:
     Raises:
         ProjectError: the name is one of the engine's.
     """
-    kwargs = {"unexpected_rows_query": f"{OF_ROWS}({condition}) IS NOT TRUE"}
+    literal = condition.replace("{", "{{").replace("}", "}}")
+    kwargs = {"unexpected_rows_query": f"{OF_ROWS}({literal}) IS NOT TRUE"}
     meta = _Meta(action=action)
     return rule_of(Expectation(type=CONDITION, kwargs=kwargs, meta=meta, id=name), where)
 

@@ -241,9 +241,7 @@ class Gate:
         if tally.sample is not None:
             failed = [rule for rule in self.rules if rule.action == "fail" and rule.id in tally.failed]
             said += [f"{rule.id} ({tally.failed[rule.id]} rows, {rule.where})" for rule in failed]
-            masked = _masked(json.loads(tally.sample), failed)
-            like = f"one looks like {masked}; " if masked else ""
-            broken += failed
+            broken, like = broken + failed, _like(json.loads(tally.sample), failed)
         if broken:
             raise FlowError(
                 f"{self._table}: batch {batch} fails {', '.join(said)}; {like}nothing of the batch is in "
@@ -289,10 +287,11 @@ def _bits(predicates: Sequence[Column]) -> Column:
     return reduce(lambda a, b: a.bitwiseOR(b), bits)
 
 
-def _masked(row: dict[str, Any], rules: Sequence[Rule]) -> str:
-    """The columns of a row that rules are about, each letter an x and each digit a 9."""
-    columns = [name for rule in rules for name in rule.columns]
-    return ", ".join(f"{name}: {_mask(row.get(name))}" for name in dict.fromkeys(columns))
+def _like(row: dict[str, Any], rules: Sequence[Rule]) -> str:
+    """What a row looks like in the columns that rules name, each letter an x and each digit a 9."""
+    names = dict.fromkeys(name for rule in rules for name in rule.columns)
+    said = ", ".join(f"{name}: {_mask(row.get(name))}" for name in names)
+    return f"one looks like {said}; " if said else ""
 
 
 def _mask(value: Any) -> str:

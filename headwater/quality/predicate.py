@@ -228,7 +228,7 @@ def _condition(c: Arguments) -> Column:
     if not query.startswith(OF_ROWS):
         raise c.wrong(f"it can be told from single rows only as {OF_ROWS}…")
     c.sight = F.lit(True)
-    return F.expr(query.removeprefix(OF_ROWS))
+    return F.expr(query.removeprefix(OF_ROWS).replace("{{", "{").replace("}}", "}"))
 
 
 _OF_NULL = ("expect_column_values_to_not_be_null", "expect_column_values_to_be_null")

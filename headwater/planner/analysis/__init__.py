@@ -14,7 +14,7 @@ from headwater.errors import ProjectError
 from headwater.errors.causes import describe, first_line
 from headwater.errors.several import Collected
 from headwater.planner import aggregate, dependencies
-from headwater.planner.analysis import checks, followers, processes, views
+from headwater.planner.analysis import checks, followers, hidden, processes, views, warnings
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.planner.analysis.gates import gate_of
@@ -117,8 +117,8 @@ def apply(spark: SparkSession, table: Table, frames: Sequence[DataFrame]) -> Dat
     """
     known = dict(zip(table.sources, frames, strict=True))
     for view in table.views:
-        known[view.name] = _computed(spark, view, known)
-    return _computed(spark, table, known)
+        known[view.name] = hidden.kept(_computed(spark, view, known), table.carries)
+    return hidden.kept(_computed(spark, table, known), table.carries)
 
 
 def _computed(spark: SparkSession, definition: Table | View, known: Mapping[str, DataFrame]) -> DataFrame:
@@ -191,6 +191,22 @@ def _analyse(
         frames.append(in_memory.empty(spark, columns))
         stream = frames[-1] if name not in project.references else stream
     result = apply(spark, table, frames)
+    judged = _judged(project, table, found, frames, result, stream, followed, suite)
+    return replace(judged, warnings=warnings.of(project, table, result))
+
+
+def _judged(
+    project: Project,
+    table: Table,
+    found: Mapping[str, Analysed],
+    frames: Sequence[DataFrame],
+    result: DataFrame,
+    stream: DataFrame | None,
+    followed: Analysed | None,
+    suite: str | None,
+) -> Analysed:
+    """How a table is kept whose query gives `result`."""
+    where = table.where
     checks.columns(result, where)
     checks.repeatable(result, where)
     if table.view:

@@ -25,6 +25,7 @@ class Analysed:
         gate: judges its rows; None where nothing is expected of them.
         lateness: what makes a row too late for it; None where no row is.
         late: the columns of its late table.
+        warnings: see `Outline`.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Analysed:
     late: pa.Schema | None = None
     state: pa.Schema | None = None
     kind: Kind = "rows"
+    warnings: tuple[str, ...] = ()
 
     @property
     def appended(self) -> bool:
@@ -47,4 +49,4 @@ class Analysed:
     @property
     def outline(self) -> Outline:
         """What of it can be kept."""
-        return Outline(self.kind, self.columns, self.stored, self.keys, self.state)
+        return Outline(self.kind, self.columns, self.stored, self.keys, self.state, self.warnings)

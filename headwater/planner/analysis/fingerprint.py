@@ -24,6 +24,7 @@ def fingerprint(project: Project, definition: Declaration) -> str:
         text = f"{definition.pattern} {definition.format}"
     elif isinstance(definition, Table) and definition.sql is not None:
         text = f"{definition.sql.text} {definition.emit} {definition.allowed_lateness}"
+        text += f" {definition.decode}" if definition.decode else ""
     elif isinstance(definition, Table) and definition.flows:
         text = " ".join(flow.sql.text if flow.sql else text_of(flow.function) for flow in definition.flows)
     elif isinstance(definition, Table) and definition.process is not None:

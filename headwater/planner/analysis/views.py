@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, MapType, StructType
 
+from headwater.connectors import decode
 from headwater.errors import ProjectError
 from headwater.planner import aggregate
 from headwater.planner.aggregate import Aggregate
@@ -56,6 +57,8 @@ def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggre
     keys = maintained.keys if maintained else table.keys or tuple(result.columns)
     for key in () if maintained else keys:
         kind = result.schema[key].dataType
+        if key == decode.SOURCE and not table.keys:
+            continue  # a STRUCT of scalars, one for each record: a view of all columns has it
         if isinstance(kind, StructType | ArrayType | MapType):
             raise ProjectError(
                 f"{where}: {key} is {kind.simpleString()}, which tells no rows apart",

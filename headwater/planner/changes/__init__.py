@@ -40,6 +40,7 @@ class Planned:
         verdict: what would become of it.
         rows, bytes: what a rebuild of it would read; None where none is needed, or nothing is known.
         seconds: how long that takes, by its fastest batch of late; None where none was large enough.
+        warnings: what its definition may do, and should not.
     """
 
     table: str
@@ -47,6 +48,7 @@ class Planned:
     rows: int | None = None
     bytes: int | None = None
     seconds: float | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def plan(project: Project, tables: Sequence[str] = ()) -> list[Planned]:
@@ -74,7 +76,11 @@ def plan(project: Project, tables: Sequence[str] = ()) -> list[Planned]:
         lost = tuple(shortened(lake, [s for s in project.tables[name].sources if s not in broken]).values())
         if lost:
             verdicts[name] = replace(verdicts[name], effect="loses", why=(*verdicts[name].why, *lost))
-    lines = [_line(project, lake, name, verdicts[name], broken) for name in verdicts if name in wanted]
+    lines = [
+        replace(_line(project, lake, name, verdicts[name], broken), warnings=found[name].warnings)
+        for name in verdicts
+        if name in wanted
+    ]
     if tables:
         return lines
     known = {name for table in project.names() for name in (table, *beside(table))}

@@ -148,8 +148,7 @@ def _keys(table: Table) -> tuple[str, ...]:
     """The declared keys, else what the query groups by; Spark's parser says that, without a session."""
     if table.keys or table.sql is None:
         return table.keys
-    text = table.sql.text.format(**{f"s{at}": f"`{name}`" for at, name in enumerate(table.sources)})
-    return _grouping(text)
+    return _grouping(table.sql.bare([f"`{name}`" for name in table.inputs]))
 
 
 @cache.kept

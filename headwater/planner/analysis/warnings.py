@@ -1,0 +1,39 @@
+"""What a definition may do, and should not: `headwater plan` says it."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from headwater.project.definitions import Table
+from headwater.project.load import Project
+from headwater.runtime import catalyst, jvm
+
+# Functions that make NULL of a text that is no JSON.
+_SILENT = {"JsonToStructs": "from_json", "GetJsonObject": "get_json_object", "JsonTuple": "json_tuple"}
+
+
+def of(project: Project, table: Table, result: DataFrame) -> tuple[str, ...]:
+    """What is to be said of a table whose query gives `result`."""
+    raw = [source for source in table.sources if source in project.raw]
+    if not raw or table.decode is not None:
+        return ()
+    found = dict.fromkeys(
+        _SILENT[catalyst.kind(expression)]
+        for node in catalyst.nodes(catalyst.analysed(result))
+        for expression in catalyst.expressions(node)
+        if catalyst.kind(expression) in _SILENT and not _fails_fast(expression)
+    )
+    return tuple(
+        f"{name} makes NULL of a record of {raw[0]} that is no JSON, and nobody is told: decode it, by "
+        "TBLPROPERTIES ('headwater.decode' = 'json', 'headwater.schema' = '…'), and it is quarantined"
+        for name in found
+    )
+
+
+def _fails_fast(expression: object) -> bool:
+    options = getattr(expression, "options", None)
+    if catalyst.kind(expression) != "JsonToStructs" or options is None:
+        return False
+    return {key.lower(): value.upper() for key, value in jvm.mapping(options()).items()}.get(
+        "mode"
+    ) == "FAILFAST"
