@@ -335,16 +335,19 @@ def test_a_topic_is_kept_in_bronze_once(tmp_path: Path) -> None:
         return spark.readStream.format("kafka").option("subscribe", "{topic}").load()
     """
     text = plain.format(topic="orders") + plain.format(topic="web.clicks").replace("copied", "clicks")
-    project = loaded(tmp_path, bronze__raw=RAW, silver__copied=text, gold__more=text)
+    named = plain.format(topic="mails").replace("copied", "mails").replace("load()", "load().select('value')")
+    project = loaded(tmp_path, bronze__raw=RAW, silver__copied=text, gold__more=text, bronze__mails=named)
     assert {topic.name: (topic.topic, topic.servers) for topic in project.topics.values()} == {
         "bronze.raw": ("orders", "localhost:9092"),
         "bronze.web_clicks": ("web.clicks", ""),
+        "bronze.mails_records": ("mails", ""),
     }
     assert {name: table.sources for name, table in project.tables.items()} == {
         "silver.copied": ("bronze.raw",),
         "silver.clicks": ("bronze.web_clicks",),
         "gold.copied": ("bronze.raw",),
         "gold.clicks": ("bronze.web_clicks",),
+        "bronze.mails": ("bronze.mails_records",),
     }
 
 
@@ -458,7 +461,7 @@ def test_functions_of_any_style_show_what_they_read(tmp_path: Path, spark: Spark
         for name in orders.columns:
             orders = orders.withColumnRenamed(name, name)
         orders = orders.where(POSITIVE).select("id", lower("state").alias("state"))
-        return orders.transform(lambda df: df.na.drop())
+        return orders.transform(lambda df: df.na.fill("none", [*orders.columns, *["state"]]).na.drop())
 
     @dp.materialized_view
     def several() -> DataFrame:
@@ -524,6 +527,12 @@ REFUSED: list[tuple[str, str, Code, str]] = [
     ('spark.table("orders").collect()', "collect", "CALL_NOT_SUPPORTED", "query"),
     ('n = spark.table("orders").count()', "count", "CALL_NOT_SUPPORTED", "query"),
     ('x = spark.table("orders").select("id").toPandas()', "toPandas", "CALL_NOT_SUPPORTED", "query"),
+    (
+        'x = spark.table("orders").stat.approxQuantile("id", [0.5], 0)',
+        "approxQuantile",
+        "CALL_NOT_SUPPORTED",
+        "query",
+    ),
     ('x = spark.table("orders").rdd', "rdd", "CALL_NOT_SUPPORTED", "query"),
     (
         'x = spark.table("orders").groupBy("state").pivot("id").count()',

@@ -54,7 +54,7 @@ def declarations(outputs: Iterable[Output], file: Path, layer: str) -> Iterator[
             yield from _of_function(said, output, output.function, where)
 
 
-def with_topics(declared: Iterable[Declaration]) -> list[Declaration]:
+def with_topics(declared: Sequence[Declaration]) -> list[Declaration]:
     """The same with a bronze table for each topic that functions read: what is declared, else its own."""
     rest, found = list[Declaration](), dict[str, Topic]()
     servers = {one.topic: one.servers for one in declared if isinstance(one, _Read)}
@@ -65,6 +65,10 @@ def with_topics(declared: Iterable[Declaration]) -> list[Declaration]:
         if not isinstance(one, _Read):
             rest.append(one)
     own = {one.topic: one for one in declared if isinstance(one, _Read) and one.topic not in found}
+    taken = {one.name for one in rest}
+    for topic, one in own.items():
+        if one.name in taken:  # by what transforms its records, most likely
+            own[topic] = replace(one, name=f"{one.name}_records")
     names = {f"{KAFKA}{topic}": table.name for topic, table in {**own, **found}.items()}
     return [*own.values(), *(_renamed(one, names) for one in rest)]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, DataFrameNaFunctions, DataFrameStatFunctions
 from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.group import GroupedData
@@ -40,11 +40,13 @@ REFUSED = {
         ],
         "declare it: a function under @dp.temporary_view",
     ),
+    "sparkSession": "use spark, which the file has",
 }
-_AT_ONCE = ("plot", "rdd", "write", "writeStream")  # these are no methods
+_AT_ONCE = ("plot", "rdd", "sparkSession", "write", "writeStream")  # these are no methods
 _GROUPED = ("cube", "groupBy", "groupby", "groupingSets", "rollup")
 _OF_FRAMES = frozenset(name for name in dir(DataFrame) if not name.startswith("_"))
 _OF_GROUPS = frozenset(name for name in dir(GroupedData) if not name.startswith("_"))
+_PARTS = {"na": frozenset(dir(DataFrameNaFunctions)), "stat": frozenset(dir(DataFrameStatFunctions))}
 
 
 class StandIn:
@@ -54,10 +56,6 @@ class StandIn:
         isStreaming: whether it follows from a stream.
         topic: the read of Kafka whose records it is, as they came; None: it is something else.
     """
-
-    columns: tuple[str, ...] = ()
-    dtypes: tuple[tuple[str, str], ...] = ()
-    schema = StructType()
 
     def __init__(
         self, watermark: Callable[[str, str], None], *, stream: bool, topic: Read | None = None
@@ -77,9 +75,9 @@ class StandIn:
         if name in REFUSED:
             return self._refused(name)
         if name in _GROUPED:
-            return lambda *columns, **options: _Groups(self)
-        if name in ("na", "stat"):
-            return self
+            return lambda *columns, **options: _Groups(self, _OF_GROUPS)
+        if name in _PARTS:
+            return _Part(self, _PARTS[name])
         if name in _OF_FRAMES:
             return self._derived
         if name.startswith("_"):
@@ -88,6 +86,21 @@ class StandIn:
 
     def __getitem__(self, item: Any) -> Any:
         return F.col(item) if isinstance(item, str) else self._derived(item)
+
+    @property
+    def columns(self) -> list[str]:
+        """None that are known."""
+        return []
+
+    @property
+    def dtypes(self) -> list[tuple[str, str]]:
+        """None that are known."""
+        return []
+
+    @property
+    def schema(self) -> StructType:
+        """Nothing that is known."""
+        return StructType()
 
     def __dir__(self) -> list[str]:
         return sorted(_OF_FRAMES)
@@ -124,16 +137,22 @@ class StandIn:
         return call
 
 
-class _Groups:
-    """Rows of a stand-in, in groups."""
+class _Part:
+    """What of a DataFrame has methods of its own, each of which makes one."""
 
-    def __init__(self, rows: StandIn) -> None:
-        self._rows = rows
+    def __init__(self, rows: StandIn, known: frozenset[str]) -> None:
+        self._rows, self._known = rows, known
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _OF_GROUPS:
+        if name in REFUSED and name not in _OF_GROUPS:
+            return self._rows._refused(name)
+        if name not in self._known:
             raise AttributeError(name)
         return self._rows._derived
+
+
+class _Groups(_Part):
+    """Rows in groups."""
 
     def pivot(self, column: str, values: list[Any] | None = None) -> _Groups:
         """Groups by the values of a column, which have to be said: else rows are computed to find them."""
