@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from raising import raises_code
 
 from headwater.errors.codes import Code
+from headwater.errors.several import SeveralErrors
 from headwater.operations.validation import validate
 from headwater.planner.changes import plan
 from headwater.project import sql
@@ -21,7 +22,7 @@ SELECT = " AS SELECT * FROM STREAM raw"
 def parse(tmp_path: Path, text: str, layer: str = "silver") -> list[Declaration]:
     path = tmp_path / "t.sql"
     path.write_text(text, encoding="utf-8")
-    return list(sql.parse(path, layer))
+    return sql.parse(path, layer)
 
 
 def one(tmp_path: Path, text: str) -> Table:
@@ -330,6 +331,15 @@ def test_spark_names_the_line_of_the_file(tmp_path: Path) -> None:
     with raises_code("SQL_INVALID") as refused:
         parse(tmp_path, text)
     assert "t.sql:3: " in str(refused.value) and "(line 4, pos " in str(refused.value)
+
+
+def test_each_statement_that_is_wrong_by_itself_is_said(tmp_path: Path) -> None:
+    text = f"""CREATE STREAMING TABLE gold.a{SELECT};
+CREATE STREAMING TABLE b{SELECT};
+CREATE STREAMING TABLE c TBLPROPERTIES ('headwater.emit' = 'x'){SELECT}"""
+    with pytest.raises(SeveralErrors) as refused:
+        parse(tmp_path, text)
+    assert [error.code for error in refused.value.errors] == ["WRONG_FOLDER", "PROPERTY_INVALID"]
 
 
 def test_a_table_may_be_called_as_a_clause_is(tmp_path: Path) -> None:

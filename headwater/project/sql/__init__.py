@@ -8,26 +8,27 @@ A file has any number of statements: `CREATE STREAMING TABLE`, `CREATE MATERIALI
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from headwater.errors import ProjectError, Where
+from headwater.errors.several import Collected
 from headwater.project.definitions import Declaration, Query, Table, Topic, View
 from headwater.project.naming import defined
 from headwater.project.properties import from_properties, topic_limits
 from headwater.project.rule import expected
-from headwater.project.sql import clauses, parser, statements
 from headwater.project.sql.said import Refused, Statement
 from headwater.runtime import cache
 
 
-def parse(path: Path, layer: str) -> Iterator[Declaration]:
+def parse(path: Path, layer: str) -> list[Declaration]:
     """What the SQL file `path` declares, in the folder `layer`: tables, flows and views.
 
     Raises:
-        ProjectError: not SQL, or another statement than these; it has the line.
+        ProjectError: not SQL, or another statement than these; it has the line. Of several statements that are
+            wrong by themselves, `SeveralErrors`.
     """
+    wrong, declared = Collected(), list[Declaration]()
     try:
         found = _said(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
@@ -39,7 +40,11 @@ def parse(path: Path, layer: str) -> Iterator[Declaration]:
         raise ProjectError(
             f"{place}: {e.message}", code=e.code, table=e.table, file=path, hint=e.hint
         ) from None
-    yield from (_declared(statement, path, layer) for statement in found)
+    for statement in found:
+        with wrong.each():
+            declared.append(_declared(statement, path, layer))
+    wrong.check()
+    return declared
 
 
 @cache.kept
@@ -58,6 +63,8 @@ def select(text: str) -> Statement:
 @cache.kept
 def _said(text: str) -> tuple[Statement, ...]:
     """What a file's text says."""
+    from headwater.project.sql import clauses, parser, statements  # the tokenizer takes long to import
+
     return tuple(parser.read(clauses.taken(text, tokens)) for tokens in statements.split(text))
 
 
