@@ -16,6 +16,7 @@ from raising import raises_code
 
 from headwater.errors import HeadwaterError
 from headwater.errors.codes import Code
+from headwater.errors.several import SeveralErrors
 from headwater.project.definitions import Table, Topic
 from headwater.project.load import Project as Loaded
 from headwater.project.load import load_project
@@ -666,6 +667,22 @@ def test_what_cannot_be_read_so_is_refused(tmp_path: Path, text: str, code: Code
     with pytest.raises(HeadwaterError) as error:
         load_project(root)
     assert code in {each.code for each in getattr(error.value, "errors", [error.value])}
+
+
+def test_all_that_is_wrong_in_a_file_is_said(tmp_path: Path) -> None:
+    text = """
+    @dp.table
+    def one() -> DataFrame:
+        return spark.read.csv("/x")
+
+    @dp.table
+    def two() -> DataFrame:
+        return spark.table("orders").collect()
+    """
+    root = written(tmp_path, files(bronze__raw=RAW, silver__orders=ORDERS, silver__wrong=text))
+    with pytest.raises(SeveralErrors) as error:
+        load_project(root)
+    assert [each.table for each in error.value.errors] == ["silver.one", "silver.two"]
 
 
 def test_loading_starts_no_spark_and_leaves_pyspark_as_it_was(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -195,7 +195,7 @@ def _declarations(path: Path, layer: str, spark: pipelines.Session) -> Iterator[
             yield replace(value, name=f"{layer}.{variable}", file=path, comment=doc)
 
 
-def _with_sinks(declared: Iterator[Declaration]) -> Iterator[Declaration]:
+def _with_sinks(declared: Iterable[Declaration]) -> Iterator[Declaration]:
     """What says its own name, and the sinks that its properties are."""
     for one in declared:
         yield one

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from headwater.errors import ProjectError, Where
 from headwater.errors.causes import describe
+from headwater.errors.several import Collected
 from headwater.project.definitions import Declaration, Table, Topic, View
 from headwater.project.naming import defined
 from headwater.project.pipelines import kafka
@@ -26,7 +27,7 @@ from headwater.project.properties import from_properties, topic_limits
 from headwater.runtime import jvm
 
 
-def declarations(outputs: Iterable[Output], file: Path, layer: str) -> Iterator[Declaration]:
+def declarations(outputs: Iterable[Output], file: Path, layer: str) -> list[Declaration]:
     """What a file declares.
 
     Args:
@@ -35,23 +36,16 @@ def declarations(outputs: Iterable[Output], file: Path, layer: str) -> Iterator[
         layer: its folder.
 
     Raises:
-        ProjectError: a function does what can't be done here, or reads what it can't.
+        ProjectError: a function does what can't be done here, or reads what it can't; of several
+            errors, `SeveralErrors`.
     """
+    wrong, found = Collected(), list[Declaration]()
     for output in outputs:
         name = defined(output.name, layer)
-        where = Where(f"{output.at}: {name}", file, name)
-        if not name.startswith(f"{layer}."):
-            raise ProjectError(
-                f"{where} is in folder {layer}",
-                code="WRONG_FOLDER",
-                where=where,
-                hint=f"name it {layer}.<name>",
-            )
-        said = Declaration(name=name, file=file, comment=inspect.cleandoc(output.comment))
-        if output.function is None:
-            yield _table(said, output)
-        else:
-            yield from _of_function(said, output, output.function, where)
+        with wrong.each():
+            found += _declared(output, Where(f"{output.at}: {name}", file, name), file, layer)
+    wrong.check()
+    return found
 
 
 def with_topics(declared: Sequence[Declaration]) -> list[Declaration]:
@@ -96,6 +90,20 @@ def _renamed(one: Declaration, names: Mapping[str, str]) -> Declaration:
 
 class _Read(Topic):
     """The bronze table of a topic that a function reads, for where the project has no other of it."""
+
+
+def _declared(output: Output, where: Where, file: Path, layer: str) -> Iterator[Declaration]:
+    """What an output is, and the topics that it reads."""
+    name = where.table
+    if not name.startswith(f"{layer}."):
+        raise ProjectError(
+            f"{where} is in folder {layer}", code="WRONG_FOLDER", where=where, hint=f"name it {layer}.<name>"
+        )
+    said = Declaration(name=name, file=file, comment=inspect.cleandoc(output.comment))
+    if output.function is None:
+        yield _table(said, output)
+    else:
+        yield from _of_function(said, output, output.function, where)
 
 
 def _of_function(

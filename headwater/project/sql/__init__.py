@@ -25,8 +25,8 @@ def parse(path: Path, layer: str) -> list[Declaration]:
     """What the SQL file `path` declares, in the folder `layer`: tables, flows and views.
 
     Raises:
-        ProjectError: not SQL, or another statement than these; it has the line. Of several statements that are
-            wrong by themselves, `SeveralErrors`.
+        ProjectError: not SQL, or another statement than these; it has the line. Of several statements that
+            are wrong by themselves, `SeveralErrors`.
     """
     wrong, declared = Collected(), list[Declaration]()
     try:
@@ -54,6 +54,8 @@ def select(text: str) -> Statement:
     Raises:
         Refused: the text is no query, or several.
     """
+    from headwater.project.sql import clauses, parser, statements
+
     first, *more = statements.split(text)
     if more:
         raise Refused("there are several statements", "SQL_INVALID", hint="write one SELECT")
