@@ -185,7 +185,7 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
         (
             {"gold/t.sql": "CREATE STREAMING TABLE silver.t AS SELECT 1 AS n FROM STREAM silver.readings"},
             "WRONG_FOLDER",
-            "{root}/gold/t.sql: table 'silver.t' is in folder gold; name it gold.<name>",
+            "{root}/gold/t.sql:1: table 'silver.t' is in folder gold; name it gold.<name>",
         ),
         (
             {
@@ -222,7 +222,7 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
             "MODULE_FAILED",
             "{root}/silver/bad.py:1: ZeroDivisionError: division by zero; mend the file",
         ),
-        ({"gold/t.sql": "CREATE STREAMING"}, "SQL_INVALID", "{root}/gold/t.sql: [PARSE_SYNTAX_ERROR]"),
+        ({"gold/t.sql": "CREATE STREAMING"}, "SQL_INVALID", "{root}/gold/t.sql:1: [PARSE_SYNTAX_ERROR]"),
         (
             {"gold/sink.py": "import headwater as hw\nsink = hw.kafka_sink('gold.u', topic='t')\n"},
             "UNKNOWN_SOURCE",

@@ -420,7 +420,9 @@ def test_a_project_of_such_texts_runs(interpreted: SparkSession, tmp_path: Path)
     assert [total for _, total in case.rows("gold.per_minute", "minute, total")] == [350, 200]
     (judged,) = validate.run(case.definitions, "gold.totals", docs=tmp_path / "docs").validations
     (outcome,) = judged.outcomes
-    assert (outcome.expectation, outcome.status, outcome.action) == ("known", "failed", "warn")
+    assert (outcome.expectation, outcome.status, outcome.action) == (*("known", "failed", "warn"),), (
+        outcome.message
+    )
     assert outcome.observed_value == "1"
     warned = {line.table: line.warnings for line in plan(case.definitions) if line.warnings}
     assert list(warned) == ["silver.guessed"] and "from_json makes NULL of a record of bronze.other" in str(

@@ -131,7 +131,7 @@ WRONG = {
         r"lone\.sql: nothing feeds gold\.lone; write AS SELECT",
     ),
     "gold/from_east.sql": (
-        "CREATE FLOW gold.from_east AS INSERT INTO gold.whole SELECT n FROM STREAM silver.east",
+        "CREATE FLOW gold.from_east AS INSERT INTO gold.whole (n) SELECT n FROM STREAM silver.east",
         r"inserts by position; write INSERT INTO … BY NAME",
     ),
     "gold/third.sql": (

@@ -66,7 +66,9 @@ def judge(suite: Suite, rows: DataFrame, *, samples: int) -> dict[str, Any]:
     expectations = load(suite)
     for rule, expectation in zip(suite.rules, expectations.expectations, strict=True):
         expectation.id = rule.id
-    asset = context().data_sources.add_spark("lake", persist=False).add_dataframe_asset(suite.table)
+    source = context().data_sources.add_spark("lake", persist=False)
+    source.get_execution_engine().spark = rows.sparkSession  # in which it names the rows, for queries of them
+    asset = source.add_dataframe_asset(suite.table)
     batch = asset.add_batch_definition_whole_dataframe("whole").get_batch({"dataframe": rows})
     wanted = {"result_format": "BASIC", "partial_unexpected_count": samples}
     judged = batch.validate(expectations, result_format=wanted)
