@@ -33,7 +33,7 @@ def _tells_lateness(table: Table) -> bool:
 def _carrying(table: Table, needed: bool) -> Table:
     if table.flows:
         return replace(table, flows=tuple(_carrying(flow, needed) for flow in table.flows))
-    own = table.sql is None and not table.reads  # a function of `hw.table` says itself what it keeps
+    own = table.sql is None and not table.reads  # one of `hw.table` says itself what it keeps
     if own or table.view or not (needed or table.decode):
         return table
     return replace(table, carries=COLUMNS)
