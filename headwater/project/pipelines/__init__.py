@@ -7,9 +7,9 @@ shows what it reads (`reading`), and becomes a declaration like any other (`decl
 
 from __future__ import annotations
 
-from headwater.project.pipelines.declared import declarations, text_of, with_topics
+from headwater.project.pipelines.declared import declarations, is_of_pipeline, text_of, with_topics
 from headwater.project.pipelines.loading import loading
 from headwater.project.pipelines.registry import collected
 from headwater.project.pipelines.session import Session
 
-__all__ = ["Session", "collected", "declarations", "loading", "text_of", "with_topics"]
+__all__ = ["Session", "collected", "declarations", "is_of_pipeline", "loading", "text_of", "with_topics"]

@@ -67,6 +67,11 @@ def with_topics(declared: Sequence[Declaration]) -> list[Declaration]:
     return [*own.values(), *(_renamed(one, names) for one in rest)]
 
 
+def is_of_pipeline(function: Any) -> bool:
+    """Whether a definition's function was declared by `pyspark.pipelines`."""
+    return hasattr(function, "settings")
+
+
 def text_of(function: Any) -> str:
     """The text of a definition's function, and the plain values that one of a pipeline was made with."""
     text, own = inspect.getsource(function), inspect.unwrap(function)
