@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from headwater.project.definitions import Table
+from headwater.project.pipelines import is_of_pipeline
 
 COLUMNS = ("_source", "ingested_at")
 
@@ -33,6 +34,7 @@ def _tells_lateness(table: Table) -> bool:
 def _carrying(table: Table, needed: bool) -> Table:
     if table.flows:
         return replace(table, flows=tuple(_carrying(flow, needed) for flow in table.flows))
-    if table.sql is None or table.view or not (needed or table.decode):
+    own = table.sql is None and not is_of_pipeline(table.function)  # `hw.table` has all that it keeps said
+    if own or table.view or not (needed or table.decode):
         return table
     return replace(table, carries=COLUMNS)

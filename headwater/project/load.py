@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from headwater.common import database, near
 from headwater.errors import ProjectError
 from headwater.errors.several import Collected
-from headwater.project import checks, modules, naming, outside, sql
+from headwater.project import checks, modules, naming, outside, pipelines, sql
 from headwater.project import conf as configuration
 from headwater.project.carried import carried
 from headwater.project.conf import Conf
@@ -113,10 +113,12 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     jvm.size(conf.memory)
     database.limit(database.Limits(conf.lake, conf.duckdb.memory, conf.duckdb.disk, conf.cores))
     wrong, declared, unread = Collected(), list[Declaration](), set[str]()
-    for layer in LAYERS:
-        for path in _files(root / layer):
-            with wrong.each(partial(unread.add, layer)):
-                declared += _declarations(path, layer)
+    with pipelines.loading(conf.spark) as spark:
+        for layer in LAYERS:
+            for path in _files(root / layer):
+                with wrong.each(partial(unread.add, layer)):
+                    declared += list(_declarations(path, layer, spark))
+    declared = pipelines.with_topics(declared)
     modules.ship(root)
     references = {reference.name: reference for reference in [*find_references(root), Clock()]}
     check = checks.Checks(wrong, unread)
@@ -174,14 +176,14 @@ def _files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("*") if p.suffix in (".py", ".sql") and not p.name.startswith("_"))
 
 
-def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
+def _declarations(path: Path, layer: str, spark: pipelines.Session) -> Iterator[Declaration]:
     if path.suffix == ".sql":
-        for one in sql.parse(path, layer):
-            yield one
-            yield from (_named(sink, path) for sink in one.sinks) if isinstance(one, Table) else ()
+        yield from _with_sinks(sql.parse(path, layer))
         return
     seen: set[int] = set()
-    module = modules.load(path)
+    with pipelines.collected() as said:
+        module = modules.load(path, {"spark": spark})
+    yield from _with_sinks(pipelines.declarations(said.outputs(), path, layer))
     for variable, value in vars(module).items():
         if not isinstance(value, Declaration) or id(value) in seen:
             continue
@@ -191,6 +193,13 @@ def _declarations(path: Path, layer: str) -> Iterator[Declaration]:
         else:
             doc = value.comment or (module.__doc__ or "").strip()
             yield replace(value, name=f"{layer}.{variable}", file=path, comment=doc)
+
+
+def _with_sinks(declared: Iterable[Declaration]) -> Iterator[Declaration]:
+    """What says its own name, and the sinks that its properties are."""
+    for one in declared:
+        yield one
+        yield from (_named(sink, one.file) for sink in one.sinks) if isinstance(one, Table) else ()
 
 
 def _fed(tables: dict[str, Table], wrong: Collected) -> dict[str, Table]:

@@ -7,14 +7,20 @@ import importlib.util
 import linecache
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from headwater.errors import ProjectError
 
 
-def load(path: Path) -> ModuleType:
+def load(path: Path, given: Mapping[str, Any] | None = None) -> ModuleType:
     """The module that a file is, executed anew.
+
+    Args:
+        path: the file.
+        given: names that it finds defined.
 
     Raises:
         ProjectError: it fails; the message has the line of the file.
@@ -24,9 +30,12 @@ def load(path: Path) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    vars(module).update(given or {})
     _pin(str(spec.origin))
     try:
         spec.loader.exec_module(module)
+    except ProjectError:
+        raise
     except Exception as e:
         raise ProjectError(
             f"{path}{_line(e, path)}: {type(e).__name__}: {e}",

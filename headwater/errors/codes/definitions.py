@@ -30,6 +30,11 @@ Definitions = Literal[
     "FLOW_WITHOUT_TABLE",
     "TABLE_NOT_FED",
     "FILES_PATTERN_INVALID",
+    "CALL_NOT_SUPPORTED",
+    "ARGUMENT_NOT_SUPPORTED",
+    "KAFKA_READ_INVALID",
+    "READ_NOT_FORESEEN",
+    "SCHEMA_DIFFERS",
     "SUITE_WITHOUT_TABLE",
     "DDL_MISSING",
     "DDL_INVALID",
@@ -127,6 +132,31 @@ MEANINGS: dict[Definitions, Meaning] = {
         "ProjectError",
         "Files are named by something else than a path or `s3://<bucket>/<key>`.",
         "Name them so.",
+    ),
+    "CALL_NOT_SUPPORTED": Meaning(
+        "ProjectError",
+        "A pipeline's Python does what a definition does not: it computes rows, writes, or reads elsewhere.",
+        "Write what the message names.",
+    ),
+    "ARGUMENT_NOT_SUPPORTED": Meaning(
+        "ProjectError",
+        "A function of `pyspark.pipelines` is given an argument that it does not have here.",
+        "Leave it out, or write what the message names.",
+    ),
+    "KAFKA_READ_INVALID": Meaning(
+        "ProjectError",
+        "A pipeline's Python reads from Kafka in a way that a bronze table does not.",
+        "Subscribe to one topic, from its beginning.",
+    ),
+    "READ_NOT_FORESEEN": Meaning(
+        "ProjectError",
+        "A pipeline's function reads a table that it did not read when the project was loaded.",
+        "Read the same tables whatever their columns and rows are.",
+    ),
+    "SCHEMA_DIFFERS": Meaning(
+        "ProjectError",
+        "The rows of a table have other columns than its schema says.",
+        "Select and cast them, or leave the schema out.",
     ),
     "SUITE_WITHOUT_TABLE": Meaning("ProjectError", "A suite is called as no table is.", "Rename the file."),
     "DDL_MISSING": Meaning(

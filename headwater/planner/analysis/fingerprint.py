@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from headwater.errors import NOWHERE
 from headwater.project.definitions import Declaration, Files, Table, Topic, View
 from headwater.project.load import Project
+from headwater.project.pipelines import text_of
 
 
 def fingerprint(project: Project, definition: Declaration) -> str:
@@ -25,7 +26,7 @@ def fingerprint(project: Project, definition: Declaration) -> str:
         text = f"{definition.sql.text} {definition.emit} {definition.allowed_lateness}"
         text += f" {definition.decode}" if definition.decode else ""
     elif isinstance(definition, Table) and definition.flows:
-        text = " ".join(flow.sql.text for flow in definition.flows if flow.sql)
+        text = " ".join(flow.sql.text if flow.sql else text_of(flow.function) for flow in definition.flows)
     elif isinstance(definition, Table) and definition.process is not None:
         process = definition.process
         text = (
@@ -35,7 +36,7 @@ def fingerprint(project: Project, definition: Declaration) -> str:
     elif isinstance(definition, Table) and definition.function is not None:
         text = (
             f"{definition.decode} {definition.skew} {definition.emit} {definition.allowed_lateness} "
-            f"{inspect.getsource(definition.function)}"
+            f"{text_of(definition.function)}"
         )
     else:
         text = repr(definition)
@@ -48,4 +49,4 @@ def fingerprint(project: Project, definition: Declaration) -> str:
 
 def _of_view(view: View) -> str:
     """What a named query says that the table reads."""
-    return view.sql.text if view.sql is not None else inspect.getsource(view.function)  # type: ignore[arg-type]
+    return view.sql.text if view.sql is not None else text_of(view.function)

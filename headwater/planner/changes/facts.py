@@ -15,6 +15,7 @@ from headwater.errors import NOWHERE
 from headwater.planner.outlines import Outline
 from headwater.project.definitions import Files, Table, Topic, View
 from headwater.project.load import Project
+from headwater.project.pipelines import text_of
 from headwater.storage import json_file
 
 Facts = dict[str, str]
@@ -107,8 +108,7 @@ def _text(table: Table) -> str:
 def _said(definition: Table | View) -> str:
     if definition.sql is not None:
         return " ".join(definition.sql.text.split())
-    function: Any = definition.function
-    return inspect.getsource(function)
+    return text_of(definition.function)
 
 
 def _rules(project: Project, name: str) -> str:

@@ -48,6 +48,21 @@ def parse(path: Path, layer: str) -> list[Declaration]:
 
 
 @cache.kept
+def select(text: str) -> Statement:
+    """What a SELECT reads that a function of Python runs.
+
+    Raises:
+        Refused: the text is no query, or several.
+    """
+    from headwater.project.sql import clauses, parser, statements
+
+    first, *more = statements.split(text)
+    if more:
+        raise Refused("there are several statements", "SQL_INVALID", hint="write one SELECT")
+    return parser.query(clauses.taken(text, first))
+
+
+@cache.kept
 def _said(text: str) -> tuple[Statement, ...]:
     """What a file's text says."""
     from headwater.project.sql import clauses, parser, statements  # the tokenizer takes long to import

@@ -58,6 +58,19 @@ def read(taken: Taken) -> Statement:
         raise Refused(first_line(e), "SQL_INVALID", line=taken.line, hint="mend the statement") from None
 
 
+def query(taken: Taken) -> Statement:
+    """What a SELECT says that stands in no definition.
+
+    Raises:
+        Refused: it is none.
+    """
+    try:
+        plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parseQuery(taken.text)
+    except (Py4JJavaError, PySparkException) as e:
+        raise Refused(first_line(e), "SQL_INVALID", line=taken.line, hint="write one SELECT") from None
+    return _with_query(Statement("view", "", "", taken.line), plan, taken.text.strip(), taken)
+
+
 def _read(plan: Any, taken: Taken) -> Statement:
     kind = _KINDS.get(catalyst.kind(plan))
     if kind is None:
