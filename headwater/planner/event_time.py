@@ -96,7 +96,10 @@ class EventTime:
 
     @classmethod
     def parse(cls, value: Mapping[str, Any] | None) -> EventTime:
-        """What `json` wrote; before the first batch nothing was. A wait of a form that is no more begins anew."""
+        """What `json` wrote; before the first batch nothing was.
+
+        A wait of a form that is no more begins anew.
+        """
         if not value:
             return cls()
         awaited = {
