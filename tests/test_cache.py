@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from headwater.project import sql, watermarks
+from headwater.project.load import load_project
 from headwater.runtime import cache, jvm
 
 ROOT = Path(__file__).parent.parent
@@ -107,14 +109,19 @@ def test_answers_that_nobody_asks_for_go(empty: Path) -> None:
     assert {folder.name for folder in empty.iterdir()} == {mine.name, "lately"}
 
 
-def test_the_project_is_read_from_answers_as_from_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_project_is_read_from_answers_as_from_spark(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is kept of each text of the reference project is what Spark says of it."""
-    texts = [
-        path.read_text().strip().rstrip(";") for path in ROOT.glob("*/*.sql") if path.parent.name != "queries"
+    texts = [path.read_text() for path in ROOT.glob("*/*.sql") if path.parent.name != "queries"]
+    queries = [
+        table.sql.bare([f"`{name}`" for name in table.inputs])
+        for table in load_project(ROOT).tables.values()
+        if table.sql is not None
     ]
     questions = [
-        *((sql._statement, text) for text in texts),
-        *((watermarks._windows, sql._statement(text).query) for text in texts if "window(" in text.lower()),
+        *((sql._said, text) for text in texts),
+        *((watermarks._windows, query) for query in queries if "window(" in query.lower()),
         (watermarks._interval, "1 hour 30 seconds"),
         (jvm._columns, "a STRING, b STRUCT<c: ARRAY<INT>>"),
     ]
