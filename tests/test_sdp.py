@@ -342,6 +342,19 @@ CREATE STREAMING TABLE c TBLPROPERTIES ('headwater.emit' = 'x'){SELECT}"""
     assert [error.code for error in refused.value.errors] == ["WRONG_FOLDER", "PROPERTY_INVALID"]
 
 
+def test_each_statement_that_is_none_is_said(tmp_path: Path) -> None:
+    text = """CREATE FLOW f AS AUTO CDC INTO y FROM STREAM orders KEYS (id) SEQUENCE BY at;
+CREATE MATERIALIZED VIEW z AS SELECT a FROM (;
+CREATE STREAMING TABLE q CLUSTER BY (a) AS SELECT a FROM STREAM orders"""
+    with pytest.raises(SeveralErrors) as refused:
+        parse(tmp_path, text)
+    assert [str(error).partition(" ")[0].rpartition("/")[2] for error in refused.value.errors] == [
+        "t.sql:1:",
+        "t.sql:2:",
+        "t.sql:3:",
+    ]
+
+
 def test_a_table_may_be_called_as_a_clause_is(tmp_path: Path) -> None:
     assert one(tmp_path, "CREATE STREAMING TABLE schedule" + SELECT).name == "silver.schedule"
     assert (

@@ -35,11 +35,14 @@ def parse(path: Path, layer: str) -> list[Declaration]:
         raise ProjectError(
             f"{path}: this is no text in UTF-8", code="SQL_INVALID", file=path, hint="save it as such"
         ) from None
-    except Refused as e:
-        place = f"{path}:{e.line}" if e.line else f"{path}"
-        raise ProjectError(
-            f"{place}: {e.message}", code=e.code, table=e.table, file=path, hint=e.hint
-        ) from None
+    except ExceptionGroup as refused:
+        for e in refused.exceptions:
+            assert isinstance(e, Refused)
+            place = f"{path}:{e.line}" if e.line else f"{path}"
+            wrong.add(
+                ProjectError(f"{place}: {e.message}", code=e.code, table=e.table, file=path, hint=e.hint)
+            )
+        found = ()
     for statement in found:
         with wrong.each():
             declared.append(_declared(statement, path, layer))
@@ -64,10 +67,26 @@ def select(text: str) -> Statement:
 
 @cache.kept
 def _said(text: str) -> tuple[Statement, ...]:
-    """What a file's text says."""
+    """What a file's text says.
+
+    Raises:
+        ExceptionGroup: of `Refused`, one for each statement that is none.
+    """
     from headwater.project.sql import clauses, parser, statements  # the tokenizer takes long to import
 
-    return tuple(parser.read(clauses.taken(text, tokens)) for tokens in statements.split(text))
+    said, refused = list[Statement](), list[Refused]()
+    try:
+        texts = list(statements.split(text))
+    except Refused as e:
+        raise ExceptionGroup("no statements", [e]) from None
+    for tokens in texts:
+        try:
+            said.append(parser.read(clauses.taken(text, tokens)))
+        except Refused as e:
+            refused.append(e)
+    if refused:
+        raise ExceptionGroup("statements that are none", refused)
+    return tuple(said)
 
 
 def _declared(said: Statement, path: Path, layer: str) -> Declaration:
