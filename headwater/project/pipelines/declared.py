@@ -88,8 +88,6 @@ def _renamed(one: Declaration, names: Mapping[str, str]) -> Declaration:
     if not isinstance(one, Table | View) or names.keys().isdisjoint(one.reads):
         return one
     reads = tuple(names.get(read, read) for read in one.reads)
-    if isinstance(one, Table):
-        return replace(one, reads=reads, sources=reads)
     return replace(one, reads=reads, sources=reads)
 
 
