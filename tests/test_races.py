@@ -19,6 +19,7 @@ from simulator.invariants import files_of
 from simulator.world import World
 
 from headwater.common import times
+from headwater.operations import maintain
 from headwater.operations.maintain.clean import clean, forget_uncommitted
 from headwater.runtime import failpoints
 from headwater.storage import lease, log, ranges, store
@@ -48,6 +49,17 @@ def topic(world: World, records: int = 6) -> Target:
     return table
 
 
+def taken(world: World) -> list[int]:
+    """The offsets that silver and its quarantine have."""
+    places = Lake(world.root).places()
+    return sorted(
+        row["offset"]
+        for name, columns in ((SILVER, ROWS), (QUARANTINE, flows.BESIDE[QUARANTINE]))
+        for file in files_of(places[name].path, log.head(places[name].path))
+        for row in pa.table(flows.stored.read(file, columns)).to_pylist()
+    )
+
+
 def soon() -> dict[str, object]:
     return {"before": times.now() + timedelta(hours=1)}
 
@@ -68,14 +80,24 @@ def test_a_first_batch_is_taken_anew_where_the_beginning_went_before_it_was_pinn
     monkeypatch.setattr(failpoints, "reach", reach)
     flows.flow_of(context, SILVER).run()
     assert log.first(table.place.path) == table.version  # nothing but the checkpoint is left
-    places = Lake(world.root).places()
-    taken = [
-        row["offset"]
-        for name, columns in ((SILVER, ROWS), (QUARANTINE, flows.BESIDE[QUARANTINE]))
-        for file in files_of(places[name].path, log.head(places[name].path))
-        for row in pa.table(flows.stored.read(file, columns)).to_pylist()
-    ]
-    assert sorted(taken) == list(range(6))
+    assert taken(world) == list(range(6))
+
+
+def test_rows_that_expire_before_a_table_that_is_there_has_begun_are_read(world: World) -> None:
+    table = topic(world)
+    project = Project(6, (SILVER,), lake=world.root, retention="2 hours")
+    context = flows.context_of(world, project, Lake(world.root), ended=(BRONZE,))
+    flow = flows.flow_of(context, SILVER)
+    expired = []
+    for _ in range(3):
+        world.sleep(3 * 3600.0)
+        (done,) = maintain.targets_of(project, Lake(world.root), BRONZE, [table])  # type: ignore[arg-type]
+        expired.append(done.expired)
+    assert expired == [6, 0, 0] and done.held == SILVER
+    flow.run()
+    assert taken(world) == list(range(6))
+    (done,) = maintain.targets_of(project, Lake(world.root), BRONZE, [table])  # type: ignore[arg-type]
+    assert done.commits == 6 and done.held == ""
 
 
 def test_what_is_held_since_is_kept(world: World) -> None:

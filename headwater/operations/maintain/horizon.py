@@ -39,7 +39,7 @@ class Hold:
 def holds(project: Project, lake: Lake) -> list[Hold]:
     """Who still reads the past of which tables: flows, rebuilds and reconciles under way, savepoints, sinks.
 
-    Who has read nothing yet begins with a snapshot, and holds nothing.
+    A table that is not there yet holds nothing, nor does one that will begin with a snapshot.
     """
     found = [hold for name in project.tables for hold in _of_flows(project, lake, name)]
     under_way = Plan.read(lake)
@@ -83,7 +83,8 @@ def _compared(project: Project, lake: Lake, cut: Mapping[str, int], whose: str) 
 
 
 def _of_flows(project: Project, lake: Lake, name: str) -> Iterator[Hold]:
-    """What the flows into a table hold of what they read."""
+    """What the flows into a table hold of what they read; one of a table that is there, all that it has not
+    begun with yet, if that is from the beginning."""
     table, place = project.tables[name], lake.places().get(name)
     committed = log.flows(place.path) if place is not None else {}
     for flow in table.flows or (table,):
@@ -91,10 +92,10 @@ def _of_flows(project: Project, lake: Lake, name: str) -> Iterator[Hold]:
             yield from _inputs(project, lake, committed[flow.name]["consumed"], flow.name)
             continue
         begun = IntentFile(lake.flow_folder(flow.name, name)).read()
-        if begun is not None and not begun.sealed:  # it has begun, and its table does not say so yet
-            for source in begun.consumed:
-                if source in lake.places():
-                    yield Hold(source, lake.places()[source].generation, -1, flow.name)
+        is_begun = begun is not None and not begun.sealed  # its table does not say so yet
+        for source in (lake.places()[each] for each in flow.sources if each in lake.places()):
+            if is_begun or (place is not None and log.first(source.path) == 0):
+                yield Hold(source.name, source.generation, -1, flow.name)
 
 
 def _inputs(project: Project, lake: Lake, consumed: dict[str, dict[str, int]], who: str) -> Iterator[Hold]:
