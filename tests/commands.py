@@ -1,8 +1,10 @@
-"""The command line, in the process of the tests: a command costs neither a Python nor a JVM of its own."""
+"""Commands: `headwater` in the process of the tests, which costs no Python and no JVM; others as they are."""
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
 from collections.abc import Sequence
 from contextlib import chdir
 from pathlib import Path
@@ -29,3 +31,19 @@ def call(arguments: Sequence[str], folder: Path) -> CompletedProcess[str]:
     elif done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return CompletedProcess(f"headwater {shlex.join(arguments)}", code, done.stdout, stderr)
+
+
+def ran(*command: object, cwd: Path, **environment: str) -> str:
+    """A command that must succeed; its output."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [str(each) for each in command],
+        cwd=cwd,
+        env={**clean, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}:\n{done.stdout}"
+    return done.stdout

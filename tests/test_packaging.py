@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 import tarfile
@@ -13,28 +11,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from commands import ran
 
 from headwater.project.new import TEMPLATE
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKED = ("pyproject.toml", "README.md", "LICENSE")  # beside the code
 BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
-
-
-def ran(*command: object, cwd: Path, **environment: str) -> str:
-    """A command that must succeed; its output."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(
-        [str(each) for each in command],
-        cwd=cwd,
-        env={**clean, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}:\n{done.stdout}"
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -289,4 +289,7 @@ def _said(problem: ErrorDetails) -> str:
         }
         known = sorted(sections.get(section, Conf).model_fields)
         return f"unknown key '{key}'; known: {', '.join(known)}"
+    if problem["loc"][0] == "kafka":
+        of = "embedded, or the options of a cluster: kafka: {bootstrap.servers: 'host:9092'}"
+        return f"key 'kafka': it is {of}"
     return f"key '{key}': {problem['msg']}"

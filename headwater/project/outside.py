@@ -36,7 +36,8 @@ def clusters(wrong: Collected, topics: Mapping[str, Topic], conf: Conf, file: Pa
                 f"{topic.where} is of the Kafka at {topic.servers}, and the environment has {own}",
                 code="OTHER_CLUSTER",
                 where=topic.where,
-                hint=f"leave bootstrapServers out, or write it in {file}, under kafka",
+                hint="leave the servers out here, or write in "
+                f"{file}: kafka: {{bootstrap.servers: '{topic.servers}'}}",
             )
             wrong.add(error)
 
