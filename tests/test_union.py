@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from headwater.errors import ProjectError
 from headwater.flows.upstream import Upstream
+from headwater.query.inspect import kind
 from headwater.runtime import failpoints
 from headwater.storage.identity import Identity
 from headwater.storage.ranges import Position
@@ -103,6 +104,7 @@ def test_what_has_come_is_known_through_all_flows(interpreted: SparkSession, tmp
         case.target(name).append([], Identity(name, 1, 0, {side: {"0": end, "1": 0}}))
         case.version = 1
         case.add(side, 1)
+    assert kind(case.definitions, WHOLE) == "sql" and kind(case.definitions, "silver.east") == "python"
     upstream = Upstream(case.context, WHOLE)
     begun = {"main/east/0", "main/west/0"}
     assert upstream.known() == begun | {"main/east/1", "main/west/1"}

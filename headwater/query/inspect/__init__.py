@@ -76,7 +76,8 @@ def kind(project: Project, name: str) -> str:
         return "reference"
     table = project.tables.get(name)
     if table is not None:
-        return "view" if table.view else "sql" if table.sql else "python"
+        is_sql = all(each.sql for each in table.flows or (table,))
+        return "view" if table.view else "sql" if is_sql else "python"
     found = owner(project, name)
     if found is not None:
         return beside(found)[name]
