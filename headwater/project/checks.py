@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, get_args
 
+from headwater.common import near
 from headwater.common.durations import interval
 from headwater.errors import ConfError, ProjectError
 from headwater.errors.several import Collected
@@ -99,7 +99,7 @@ class Checks:
                     code="SUITE_WITHOUT_TABLE",
                     table=suite.table,
                     file=suite.file,
-                    hint=hint_of(suite.table, tables),
+                    hint=near.hint(suite.table, tables, listed=False),
                 )
                 self._wrong.add(error)
 
@@ -111,7 +111,7 @@ class Checks:
             code="UNKNOWN_SOURCE",
             table=declaration.name,
             file=declaration.file,
-            hint=hint_of(source, known),
+            hint=near.hint(source, known, listed=False),
         )
         self._wrong.add(error)
 
@@ -265,8 +265,3 @@ def _check_files(bronze: Files) -> None:
             code="FILES_PATTERN_INVALID",
             where=bronze.where,
         )
-
-
-def hint_of(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"

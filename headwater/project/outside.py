@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from headwater.common import near
 from headwater.errors import ProjectError
 from headwater.errors.several import Collected
 from headwater.project.bucket import bucket_of
-from headwater.project.checks import hint_of
 from headwater.project.conf import Conf
 from headwater.project.definitions import Files, Sink, StoreSink, Topic
 
@@ -22,7 +22,7 @@ def buckets(wrong: Collected, files: Mapping[str, Files], known: Sequence[str], 
                 f"{where} takes files of the bucket '{name}', of which the environment says nothing",
                 code="UNKNOWN_BUCKET",
                 where=where,
-                hint=f"add it under 's3' in {conf}; {hint_of(name, [*known])}",
+                hint=f"add it under 's3' in {conf}; {near.hint(name, [*known], listed=False)}",
             )
             wrong.add(error)
 
@@ -48,11 +48,11 @@ def connections(
     """Every connection that a sink names is one of the environment: {store → names}."""
     for sink in sinks.values():
         if isinstance(sink, StoreSink) and sink.connection not in known[sink.store]:
-            near = hint_of(sink.connection, known[sink.store])
+            meant = near.hint(sink.connection, known[sink.store], listed=False)
             error = ProjectError(
                 f"{sink.file}: {sink.table} is kept in '{sink.connection}', which is no connection",
                 code="UNKNOWN_CONNECTION",
                 where=sink.where,
-                hint=f"add it under '{sink.store}' in {conf}; {near}",
+                hint=f"add it under '{sink.store}' in {conf}; {meant}",
             )
             wrong.add(error)
