@@ -22,11 +22,12 @@ from headwater.common import times
 from headwater.operations import maintain
 from headwater.operations.maintain.clean import clean, forget_uncommitted
 from headwater.runtime import failpoints
-from headwater.storage import lease, log, ranges, store
+from headwater.storage import delta, lease, log, ranges, store
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
+from headwater.storage.names import replay_name
 from headwater.storage.target import Target
 
 
@@ -98,6 +99,33 @@ def test_rows_that_expire_before_a_table_that_is_there_has_begun_are_read(world:
     assert taken(world) == list(range(6))
     (done,) = maintain.targets_of(project, Lake(world.root), BRONZE, [table])  # type: ignore[arg-type]
     assert done.commits == 6 and done.held == ""
+
+
+def test_a_checkpoint_is_written_once(tmp_path: Path) -> None:
+    table = Target(Lake(tmp_path).create(BRONZE, NUMBERS, properties={}))
+    for at in range(4):
+        table.append([], Identity(BRONZE, 1, at, {}))
+    other = Target(table.place)  # each has seen that one is due
+    table.checkpoint(1)
+    path = delta.checkpoint(table.place.path, table.version)
+    before = path.stat()
+    other.checkpoint(1)
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    other.append([], Identity(BRONZE, 1, 4, {}))
+    other.checkpoint(1)
+    assert log.checkpoint(table.place.path)[0] == other.version
+
+
+def test_a_replay_that_was_killed_before_it_staged_anything_leaves_nothing(world: World) -> None:
+    topic(world)
+    project = Project(6, (SILVER,), lake=world.root)
+    context = flows.context_of(world, project, Lake(world.root), ended=(BRONZE,))
+    flow = flows.flow_of(context, SILVER)
+    intents = IntentFile(Lake(world.root).flow_folder(replay_name(SILVER), SILVER))
+    intents.write(Intent(replay_name(SILVER), 1, 0, {}, prefix="replay-"))  # pinned, and no more
+    flow.recover()
+    left = intents.read()
+    assert left is not None and left.sealed
 
 
 def test_what_is_held_since_is_kept(world: World) -> None:

@@ -188,14 +188,17 @@ def create(table: Path, columns: Schema, **about: Any) -> None:
 
 
 def checkpoint(table: Path) -> None:
-    """Write a checkpoint of the log, and the checksums beside it.
+    """Write a checkpoint of the log, if its newest version has none, and the checksums beside it.
+
+    One that is there is never written again: who reads it goes by the size that it had when it was found.
 
     Raises:
         CommitError: the table is gone, or its log can't be read.
     """
-    opened = delta.opened(table)
-    store.of(table).by_others(table, opened.create_checkpoint)
-    ensure(table, int(opened.version()))
+    version = int((opened := delta.opened(table)).version())
+    if not store.of(table).exists(delta.checkpoint(table, version)):
+        store.of(table).by_others(table, opened.create_checkpoint)
+    ensure(table, version)
 
 
 def ensure(table: Path, version: int) -> None:

@@ -103,6 +103,18 @@ class Committer:
         last = self.table.last(intent.flow)
         return intent if last <= intent.sequence <= last + 1 else None
 
+    def finish(self) -> None:
+        """Commit what a killed process had staged; what it had not is given up: who wants it asks anew.
+
+        Raises:
+            CommitError: something else wrote to a target.
+        """
+        left = self.unsealed()
+        if left is not None and left.staged is not None:
+            self.carry_out(left, _nothing)
+        elif left is not None:
+            self._intents.seal(left)
+
     def carry_out(self, intent: Intent, build: Callable[[Intent], Built]) -> Committed:
         """Do the batch, or what is left of it.
 
@@ -174,3 +186,7 @@ class Committer:
             assert self._open_target is not None
             self._targets[name] = self._open_target(name)
         return self._targets[name]
+
+
+def _nothing(_: Intent) -> Built:
+    raise AssertionError("what is staged is not built again")

@@ -50,6 +50,7 @@ class OpenTable(Files):
         self.flows: dict[str, Any] = newest.flows
         self._checkpoint = log.checkpoint(place.path)
         self._mutex = threading.Lock()
+        self._checkpointing = threading.Lock()
         self._marked = self._mark()
         self._kept: Kept | None = None
         self._noted: dict[str, Any] | None = None  # of the newest version
@@ -91,8 +92,10 @@ class OpenTable(Files):
         Args:
             every: how many commits after the last one that is, at least.
         """
-        last, size = self._checkpoint
-        if self.version - last >= max(every, size // CHECKPOINT_SHARE):
+        with self._checkpointing:  # maintenance may have found it due, too
+            last, size = self._checkpoint
+            if self.version - last < max(every, size // CHECKPOINT_SHARE):
+                return
             try:
                 checksums.checkpoint(self.place.path)
             except (
