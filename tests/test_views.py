@@ -17,7 +17,7 @@ from pyspark.sql.classic.dataframe import DataFrame
 from raising import raises_code
 
 from headwater.errors import ProjectError
-from headwater.flows import view
+from headwater.flows import computed
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.view import ViewFlow
 from headwater.storage import log
@@ -92,7 +92,7 @@ def test_after_each_step_it_is_what_the_query_gives(
     """Also where neither what the query gives nor what the table holds is in this process."""
     print(f"seed {seed}")
     if large:
-        monkeypatch.setattr(view, "FEW", -1)
+        monkeypatch.setattr(computed, "FEW", -1)
     draw = random.Random(seed)
     case = Sold(tmp_path, interpreted, {"gold/top.sql": TOP_SQL})
     totals, top = case.flow(TOTALS), case.flow(TOP)
@@ -227,6 +227,19 @@ def test_a_view_that_reads_another_table_now_is_computed_anew(
     view = case.flow("gold.v")
     assert view.step() and case.rows("gold.v") == [(2,)]
     assert not view.step()
+
+
+def test_a_view_of_another_query_is_computed_anew_though_nothing_comes(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    fewer = "CREATE MATERIALIZED VIEW gold.v AS SELECT item FROM gold.totals WHERE item > 1"
+    case = Sold(tmp_path, interpreted, {"gold/v.sql": fewer})
+    case.sell((1, 5.0), (2, 6.0))
+    assert case.flow(TOTALS).step() and case.flow("gold.v").step() and case.rows("gold.v") == [(2,)]
+    case = Sold(tmp_path, interpreted, {"gold/v.sql": fewer.replace("> 1", "< 2")})
+    view = case.flow("gold.v")
+    assert view.step() and case.rows("gold.v") == [(1,)]
+    assert not view.step() and not case.flow("gold.v").step()
 
 
 def test_only_what_differs_is_committed(interpreted: SparkSession, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from headwater.cli import (
     diff,
     drop,
     erase,
+    explain,
     history,
     init,
     kafka,
@@ -56,6 +57,7 @@ app.command("setup")(setup.setup)
 app.command("produce")(produce.produce)
 app.command("run")(run.run)
 app.command("plan")(plan.plan)
+app.command("explain")(explain.explain)
 app.command("rebuild")(rebuild.rebuild)
 app.command("maintain")(maintain.maintain)
 app.command("backfill")(backfill.backfill)

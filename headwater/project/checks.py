@@ -18,6 +18,7 @@ from headwater.project.definitions import (
     Emit,
     Files,
     Format,
+    Refresh,
     Sink,
     Table,
     Topic,
@@ -160,12 +161,23 @@ def _check_properties(table: Table) -> None:
             where=table.where,
             hint="known: bisect, stop",
         )
-    if table.emit not in get_args(Emit):
+    for option, value, known in (
+        ("emit", table.emit, get_args(Emit)),
+        ("refresh", table.refresh, get_args(Refresh)),
+    ):
+        if value not in known:
+            raise ProjectError(
+                f"{table.where}: {option} = '{value}'",
+                code="PROPERTY_INVALID",
+                where=table.where,
+                hint=f"known: {', '.join(known)}",
+            )
+    if table.refresh != "auto" and not table.view:
         raise ProjectError(
-            f"{table.where}: emit = '{table.emit}'",
+            f"{table.where}: refresh = '{table.refresh}' is of a materialized view",
             code="PROPERTY_INVALID",
             where=table.where,
-            hint=f"known: {', '.join(get_args(Emit))}",
+            hint="leave it out: a streaming table always reads what is new",
         )
 
 

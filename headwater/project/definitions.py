@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Function = Callable[..., "DataFrame"]
 Contract = Literal["evolve", "freeze", "quarantine"]
 Emit = Literal["update", "final"]
+Refresh = Literal["auto", "incremental strict", "full"]
 Format = Literal["json", "text", "csv", "parquet", "avro"]
 
 
@@ -144,6 +145,9 @@ class Table(Declaration):
         event_time: the column that says when a row happened; `delay` how much later rows may come.
         emit: `update`: rows change as their inputs come; `final`: each window is appended once, when it is
             over, and rows that come later go to the table `<name>_late`.
+        refresh: how a view is brought up to date: `auto`: by the rows that changes touch, where they can be
+            found and that is less work; `incremental strict`: it is refused where they can't; `full`: all of
+            it is computed anew.
         allowed_lateness: with `update`, how long beyond the delay rows still correct their window; later
             ones go to `<name>_late`. None: however late they are.
         idle_timeout: with `final`, how long a partition of Kafka may be silent before the others' windows
@@ -173,6 +177,7 @@ class Table(Declaration):
     event_time: str | None = None
     delay: str | None = None
     emit: Emit = "update"
+    refresh: Refresh = "auto"
     allowed_lateness: str | None = None
     idle_timeout: str = "30 seconds"
     sinks: tuple[Sink, ...] = ()
@@ -447,13 +452,14 @@ def materialized_view(
     source: str | Sequence[str],
     keys: Sequence[str] = (),
     cluster_by: Sequence[str] = (),
+    refresh: Refresh = "auto",
     **limits: Any,
 ) -> Callable[[Function], Table]:
     """Declare a table by a function from whole tables to its own: it may sort, rank, join and aggregate them.
 
     After commits of a source the function is called again, and what differs is committed. `keys` tell its
-    rows apart; by default all columns do. By those of `cluster_by` they stand together in files. `trigger`
-    bounds how often that is done.
+    rows apart; by default all columns do. By those of `cluster_by` they stand together in files. `refresh`
+    says how that is done (see `Table`), `trigger` bounds how often.
     """
     sources = _names(source)
 
@@ -466,6 +472,7 @@ def materialized_view(
             view=True,
             keys=tuple(keys),
             cluster_by=tuple(cluster_by),
+            refresh=refresh,
             limits=Limits(**limits),
         )
 

@@ -12,6 +12,7 @@ from headwater.project.definitions import (
     Emit,
     Json,
     Limits,
+    Refresh,
     Sink,
     Table,
     kafka_sink,
@@ -35,6 +36,7 @@ KNOWN = (
     "headwater.postgres.on",
     "headwater.publish",
     "headwater.publish.on",
+    "headwater.refresh",
     "headwater.schema",
     "headwater.timestamp",
     "headwater.trigger",
@@ -56,6 +58,7 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
         keys=_columns(properties, "headwater.keys"),
         cluster_by=_columns(properties, "headwater.cluster_by"),
         emit=_emit(where, properties, "headwater.emit"),
+        refresh=_refresh(where, properties),
         allowed_lateness=properties.get("headwater.allowed_lateness"),
         idle_timeout=properties.get("headwater.idle_timeout", table.idle_timeout),
         sinks=tuple(_sinks(table, properties)),
@@ -155,16 +158,24 @@ def _columns(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
 
 
 def _emit(where: Where, properties: Mapping[str, str], key: str) -> Emit:
-    found = properties.get(key, "update")
-    for known in get_args(Emit):
-        if found == known:
-            return cast(Emit, known)
-    raise ProjectError(
-        f"{where}: {key} = '{found}'",
-        code="PROPERTY_INVALID",
-        where=where,
-        hint=f"known: {', '.join(get_args(Emit))}",
-    )
+    return cast(Emit, _one_of(where, properties, key, get_args(Emit)))
+
+
+def _refresh(where: Where, properties: Mapping[str, str]) -> Refresh:
+    return cast(Refresh, _one_of(where, properties, "headwater.refresh", get_args(Refresh)))
+
+
+def _one_of(where: Where, properties: Mapping[str, str], key: str, known: Sequence[str]) -> str:
+    """The value of a property, of those that it can have; without it the first."""
+    found = properties.get(key, known[0])
+    if found not in known:
+        raise ProjectError(
+            f"{where}: {key} = '{found}'",
+            code="PROPERTY_INVALID",
+            where=where,
+            hint=f"known: {', '.join(known)}",
+        )
+    return found
 
 
 def _whole(where: Where, properties: Mapping[str, str], key: str) -> int | None:

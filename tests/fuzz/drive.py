@@ -93,6 +93,8 @@ class Run:
             counts.update(f"table: {_kind(table)}" for table in self._case["tables"])
         with ExitStack() as patches:
             patches.enter_context(patch.object(_COMPACT, "FEWEST", 2))
+            if self._case.get("touched"):
+                patches.enter_context(patch("headwater.flows.computed.WHOLE", -1))
             if self._case["many"]:
                 patches.enter_context(patch("headwater.flows.rows.FEW", 0))
             for at, step in list(enumerate(self._steps))[begun or 0 :]:

@@ -77,6 +77,7 @@ def case(seed: int) -> Case:
         "many": draw.random() < 0.06,
         "tables": tables,
         "steps": steps,
+        "touched": draw.random() < 0.8,  # views are kept by what changes touch, however few rows there are
     }
 
 
@@ -152,7 +153,13 @@ def _tables(draw: random.Random) -> list[Table]:
         )
     rows = [table["name"] for table in found]
     groups = [_groups(draw, f"gold.g{at}", draw.choice(rows)) for at in range(draw.randint(1, 3))]
-    found += groups
+    if draw.random() < 0.35:
+        pair = _pair(draw, rows, len(groups))
+        groups += pair
+        joined = _joined(draw, "gold.j", *pair)
+        found += [*groups, joined] if joined else groups
+    else:
+        found += groups
     for at in range(draw.choice((0, 1, 1, 2))):
         made = _derived(draw, f"gold.v{at}", rows, groups)
         found += [made] if made else []
@@ -243,6 +250,35 @@ def _all_exact(table: Table) -> bool:
     return {out["name"] for out in table["outputs"]} <= set(exact(table))
 
 
+def _pair(draw: random.Random, rows: list[str], first: int) -> list[Table]:
+    """Two tables with the same keys."""
+
+    def plain(at: int) -> Table:
+        made = _groups(draw, f"gold.g{at}", draw.choice(rows))
+        while made["window"] or not made["keys"]:
+            made = _groups(draw, f"gold.g{at}", draw.choice(rows))
+        return made
+
+    left = plain(first)
+    return [left, {**plain(first + 1), "keys": left["keys"]}]
+
+
+def _joined(draw: random.Random, name: str, left: Table, right: Table) -> Table | None:
+    """Two tables with the same keys, or without any, joined; None: nothing of them can be compared."""
+    sides = [[each for each in exact(table) if each not in table["keys"]] for table in (left, right)]
+    if not (left["keys"] or any(sides)):
+        return None
+    return {
+        "name": name,
+        "kind": "joined",
+        "sources": [left["name"], right["name"]],
+        "keys": left["keys"],
+        "left": sides[0],
+        "right": sides[1],
+        "join": draw.choice(("INNER", "LEFT", "FULL")) if left["keys"] else "CROSS",
+    }
+
+
 def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table]) -> Table | None:
     kind = draw.choice(("changed", "distinct", "ranked", "having", "joined"))
     updated = [table for table in groups if not table["final"]]
@@ -276,19 +312,7 @@ def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table
         pairs = [(a, b) for a, b in pairs if set(a["keys"]) == set(b["keys"])]
         if not pairs:
             return None
-        left, right = draw.choice(pairs)
-        sides = [[each for each in exact(table) if each not in table["keys"]] for table in (left, right)]
-        if not (left["keys"] or any(sides)):
-            return None
-        return {
-            "name": name,
-            "kind": kind,
-            "sources": [left["name"], right["name"]],
-            "keys": left["keys"],
-            "left": sides[0],
-            "right": sides[1],
-            "join": draw.choice(("INNER", "LEFT", "FULL")) if left["keys"] else "CROSS",
-        }
+        return _joined(draw, name, *draw.choice(pairs))
     source_name, columns = draw.choice(rows), draw.sample(list(COLUMNS), 2)
     if updated and draw.random() < 0.5:
         source = draw.choice(updated)

@@ -33,6 +33,7 @@ Analysis = Literal[
     "AGGREGATE_NOT_OUTERMOST",
     "AGGREGATE_OF_AGGREGATE",
     "AGGREGATE_NOT_MAINTAINABLE",
+    "NOT_INCREMENTAL",
     "COMPUTES_WITH_AGGREGATE",
     "COMPUTES_WITH_SESSION",
     "GROUPING_SETS_NOT_SUPPORTED",
@@ -139,6 +140,11 @@ MEANINGS: dict[Analysis, Meaning] = {
         "ProjectError",
         "An aggregate can't be brought up to date from new rows alone.",
         "Use those that the message lists.",
+    ),
+    "NOT_INCREMENTAL": Meaning(
+        "ProjectError",
+        "A view with `headwater.refresh` = `incremental strict` has to be computed anew.",
+        "Change the query or its keys, or leave the property out.",
     ),
     "COMPUTES_WITH_AGGREGATE": Meaning(
         "ProjectError",

@@ -192,6 +192,12 @@ def _analyse(
         stream = frames[-1] if name not in project.references else stream
     result = apply(spark, table, frames)
     judged = _judged(project, table, found, frames, result, stream, followed, suite)
+    if judged.kind == "view" and table.refresh == "full":
+        judged = replace(judged, anew="headwater.refresh is full")
+    elif judged.kind == "view":
+        judged = views.kept(
+            project, table, judged, apply(spark, table, views.marked(spark, project, table, found))
+        )
     return replace(judged, warnings=warnings.of(project, table, result))
 
 

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.event_time import Lateness
 from headwater.planner.outlines import Kind, Outline
+from headwater.planner.reach import Reach
 from headwater.quality.gate import Gate
 
 
@@ -26,6 +27,8 @@ class Analysed:
         lateness: what makes a row too late for it; None where no row is.
         late: the columns of its late table.
         warnings: see `Outline`.
+        reach: how a view is kept by the rows that changes touch; None where it is computed anew.
+        anew: why it is.
     """
 
     name: str
@@ -40,6 +43,8 @@ class Analysed:
     state: pa.Schema | None = None
     kind: Kind = "rows"
     warnings: tuple[str, ...] = ()
+    reach: Reach | None = None
+    anew: str = ""
 
     @property
     def appended(self) -> bool:

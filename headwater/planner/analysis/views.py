@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from headwater.connectors import decode
 from headwater.errors import ProjectError
-from headwater.planner import aggregate
+from headwater.planner import aggregate, reach
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.planner.analysis.timing import lateness_of
+from headwater.planner.reach import plan
 from headwater.project.definitions import Table
 from headwater.project.load import Project
+from headwater.project.reference import CLOCK
 from headwater.project.suite import of_whole_table
 from headwater.storage import stored
 
@@ -47,6 +50,44 @@ def maintained(
     if maintained is None or not maintained.keys:
         return None
     return maintained if set(table.keys or maintained.keys) == set(maintained.keys) else None
+
+
+def marked(
+    spark: SparkSession, project: Project, table: Table, found: Mapping[str, Analysed]
+) -> list[DataFrame]:
+    """The inputs of a view, empty, and so that `reach` finds them in what its query makes of them."""
+    columns = [
+        project.references[name].schema(spark) if name in project.references else found[name].columns
+        for name in table.sources
+    ]
+    return [plan.marked(spark, number, each) for number, each in enumerate(columns)]
+
+
+def kept(project: Project, table: Table, analysed: Analysed, result: DataFrame) -> Analysed:
+    """A view with how it is kept: by the rows that changes touch, or computed anew, and why.
+
+    Args:
+        project: the definitions.
+        table: the view's.
+        analysed: the view.
+        result: its query over inputs as `marked` makes them.
+
+    Raises:
+        ProjectError: it is to be kept by what changes, and can't.
+    """
+    unchanging = [name for name in table.sources if name in project.references]
+    part, names = plan.part_of(result, table.sources, unchanging)
+    found = f"it reads {CLOCK}" if CLOCK in table.sources else reach.of(part, names, analysed.keys)
+    if not isinstance(found, str):
+        return replace(analysed, reach=found)
+    if table.refresh == "incremental strict":
+        raise ProjectError(
+            f"{table.where} is to be kept by what changes, and all of it has to be computed anew: {found}",
+            code="NOT_INCREMENTAL",
+            where=table.where,
+            hint="change the query, its headwater.keys, or leave headwater.refresh out",
+        )
+    return replace(analysed, anew=found)
 
 
 def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggregate | None) -> Analysed:

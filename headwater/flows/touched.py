@@ -1,0 +1,188 @@
+"""The rows of a view that changes of its inputs touch, and the rows of the inputs that they are made of.
+
+`headwater.planner.reach` says how both are found; here DuckDB finds them, in the files of the inputs as they
+are now and of what has changed in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import duckdb
+import pyarrow as pa
+
+from headwater.common import scratch
+from headwater.common.diff import same
+from headwater.common.scratch import quoted
+from headwater.planner.reach import TOUCHED, Need, Reach, Touch
+from headwater.storage import pruning
+
+MOST_KEYS = 10_000  # values that a batch's changes touch; beyond, all is computed anew
+MOST_ROWS = 100_000  # rows of one reading of an input, likewise
+_PLACE = ("_file", "file_row_number")  # where a row stands: the names that DuckDB gives
+
+
+@dataclass(frozen=True)
+class Source:
+    """An input at the version that is read, and what has changed in it since the last one.
+
+    Attributes:
+        columns: its columns.
+        adds: its files as delta-rs tells them; None: it has none.
+        path: where the table is.
+        changed: the files that have the rows which changed, as they were and as they are.
+    """
+
+    columns: pa.Schema
+    adds: pa.Table | None
+    path: Path
+    changed: Sequence[str]
+
+    def near(self, wanted: Mapping[str, pruning.Reach]) -> dict[str, int]:
+        """{absolute path → bytes} of the files that may hold a row whose values lie where they are wanted."""
+        if self.adds is None:
+            return {}
+        sizes = dict(zip(*(self.adds[name].to_pylist() for name in ("path", "size_bytes")), strict=True))
+        return {str(self.path / unquote(path)): sizes[path] for path in pruning.holding(self.adds, wanted)}
+
+
+class Touched:
+    """What the changes of one batch touch.
+
+    Args:
+        connection: one of its own; see `headwater.common.scratch`.
+        reach: how it is found.
+        sources: {table → as it is}.
+
+    Attributes:
+        sources: the same.
+        keys: how many values are touched.
+        files: {path of a file of the inputs that was read → its bytes}.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, reach: Reach, sources: Mapping[str, Source]
+    ) -> None:
+        self._connection, self._reach, self.sources = connection, reach, sources
+        self._reads = [read for read, name in reach.sources.items() if sources[name].changed]
+        self.keys = 0
+        self.files: dict[str, int] = {}
+
+    def find(self) -> bool:
+        """Find all of it; False: it is too much, and all rows of the view are to be computed anew."""
+        for read in self._reads:
+            self.keys += self._values(read, self._reach.touches[read])
+            if self.keys > MOST_KEYS:
+                return False
+        return all(
+            self._needed(read, of, need) <= MOST_ROWS
+            for read in self._reads
+            for of, need in self._reach.touches[read].needs.items()
+        )
+
+    def rows(self, name: str) -> pa.Table:
+        """The rows of an input that the touched rows are made of."""
+        columns = self.sources[name].columns
+        parts = [
+            f"FROM {_rows(read, of)}"
+            for read in self._reads
+            for of in self._reach.touches[read].needs
+            if self._reach.sources[of] == name
+        ]
+        if not parts:
+            return columns.empty_table()
+        listed, place = ", ".join(map(quoted, columns.names)), ", ".join(_PLACE)
+        once = f"SELECT DISTINCT ON ({place}) * FROM ({' UNION ALL '.join(parts)})"
+        every = once if len(parts) > 1 else parts[0]
+        return self._connection.execute(f"SELECT {listed} FROM ({every})").to_arrow_table().cast(columns)
+
+    def wanted(self) -> list[dict[str, pruning.Reach]]:
+        """Where the touched rows' values lie, by each input that has changed."""
+        return [
+            pruning.reaches(self._connection.table(_touched(read)).to_arrow_table(), self._columns(read))
+            for read in self._reads
+        ]
+
+    def within(self, relation: str) -> str:
+        """SQL of the rows of a relation with the view's columns that are touched."""
+        if len(self._reads) == 1:
+            (read,) = self._reads
+            on = same(relation, "touched", map(quoted, self._columns(read)))
+            return f"SELECT {relation}.* FROM {relation} SEMI JOIN {_touched(read)} touched ON {on}"
+        each = " OR ".join(
+            f"EXISTS (FROM {_touched(read)} touched WHERE "
+            f"{same(relation, 'touched', map(quoted, self._columns(read)))})"
+            for read in self._reads
+        )
+        return f"SELECT {relation}.* FROM {relation} WHERE {each or 'false'}"
+
+    def _columns(self, read: int) -> list[str]:
+        return list(self._reach.touches[read].columns)
+
+    def _values(self, read: int, touch: Touch) -> int:
+        """Keep the values that changes of an input touch, under the names of the view's columns; how many."""
+        source = self.sources[self._reach.sources[read]]
+        ((name, way), *_) = touch.columns.items()
+        taken = sorted({each.column for each in touch.columns.values()})
+        columns = pa.schema([source.columns.field(column) for column in taken])
+        changed = scratch.parquet(self._connection, columns, "changed")
+        listed = ", ".join(
+            f"{quoted(each.column)} AS {quoted(column)}" for column, each in touch.columns.items()
+        )
+        count = self._keep(
+            _touched(read), f"SELECT DISTINCT {listed} FROM {changed}", {"changed": list(source.changed)}
+        )
+        for at, hop in enumerate(way.hops):
+            if count > MOST_KEYS:
+                return count
+            rows = f"{_touched(read)}_{at}"
+            if self._rows(rows, hop.read, Need(TOUCHED, ((hop.match, name),)), _touched(read)) > MOST_ROWS:
+                return MOST_KEYS + 1
+            count = self._keep(
+                _touched(read), f"SELECT DISTINCT {quoted(hop.take)} AS {quoted(name)} FROM {rows}"
+            )
+        return count
+
+    def _needed(self, read: int, of: int, need: Need) -> int:
+        """Keep the rows of an input that the rows which another's changes touch are made of; how many."""
+        among = _touched(read) if need.among is TOUCHED else _rows(read, need.among)
+        return self._rows(_rows(read, of), of, need, among)
+
+    def _rows(self, table: str, of: int, need: Need, among: str) -> int:
+        """Keep the rows of an input that have values of another relation, of too many some; how many."""
+        source = self.sources[self._reach.sources[of]]
+        listed = ", ".join(f"{quoted(theirs)} AS {quoted(ours)}" for ours, theirs in need.columns)
+        values = self._connection.execute(f"SELECT DISTINCT {listed} FROM {among}").to_arrow_table()
+        near = source.near(pruning.reaches(values, values.column_names))
+        self.files |= near
+        files = list(near)
+        self._connection.register("wanted", values)
+        columns = ", ".join(map(quoted, source.columns.names))
+        rows = scratch.parquet(
+            self._connection, source.columns, "files", ", filename = '_file', file_row_number = true"
+        )
+        every = f"SELECT {columns}, {', '.join(_PLACE)} FROM {rows}"
+        none = f"SELECT {columns}, NULL AS _file, NULL AS file_row_number FROM no_files"
+        on = same("mine", "wanted", map(quoted, values.column_names))
+        select = f"SELECT mine.* FROM ({every if files else none}) mine SEMI JOIN wanted ON {on}"
+        limited = f"{select} LIMIT {MOST_ROWS + 1}"
+        return self._keep(table, limited, {"files": files} if files else {})
+
+    def _keep(self, table: str, select: str, parameters: Mapping[str, list[str]] | None = None) -> int:
+        """Make a temporary table of what a query gives; its rows."""
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {select}", parameters or {})
+        ((count,),) = self._connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+        return int(count)
+
+
+def _touched(read: int) -> str:
+    """The table of the values that changes of a reading touch."""
+    return f"touched_{read}"
+
+
+def _rows(read: int, of: int) -> str:
+    """The table of the rows of one reading that what changes of another touch is made of."""
+    return f"rows_{read}_{of}"

@@ -1,0 +1,95 @@
+"""How each table is kept up to date, for people: `headwater explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from headwater.planner import analysis
+from headwater.planner.analysis import Analysed
+from headwater.planner.reach import Reach, Touch
+from headwater.project.definitions import Table
+from headwater.project.load import Project
+
+_WAYS = {
+    "rows": "each new row once",
+    "changed rows": "a row for a row of its input, as these change",
+    "aggregate": "partial results of new rows, merged by its keys",
+    "final windows": "each window once, when it is over",
+    "process": "each key's new rows in turn",
+}
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Which rows a change of an input touches.
+
+    Attributes:
+        source: the input.
+        columns: the columns of the view by which these rows are found.
+        through: what is asked on the way from the changed row to them, each as `table.column → column`.
+        needs: {table → the columns by which those of its rows are found that are read for them}.
+    """
+
+    source: str
+    columns: tuple[str, ...]
+    through: tuple[str, ...]
+    needs: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """How a table is kept up to date.
+
+    Attributes:
+        table: its name.
+        way: what a batch does, in a few words.
+        why: of a view all of which is computed anew: what of its query asks for that.
+        touched: of one kept by the rows that changes touch: which, for each reading of an input.
+    """
+
+    table: str
+    way: str
+    why: str = ""
+    touched: tuple[Touched, ...] = ()
+
+
+def explain(spark: SparkSession, project: Project, names: Sequence[str]) -> list[Explained]:
+    """How tables are kept up to date; by default all that are derived.
+
+    Raises:
+        ProjectError: an unknown table; or as of `headwater.planner.analysis.analyse`.
+    """
+    for name in names:
+        project.definition(name)
+    analysed = analysis.analyse(spark, project, names)
+    return [
+        _explained(project.tables[name], analysed[name])
+        for name in names or project.tables
+        if name in project.tables
+    ]
+
+
+def _explained(table: Table, analysed: Analysed) -> Explained:
+    if analysed.kind != "view":
+        return Explained(table.name, _WAYS[analysed.kind])
+    if analysed.reach is None:
+        return Explained(table.name, "all of it is computed anew", analysed.anew)
+    touched = (_touched(analysed.reach, read, touch) for read, touch in analysed.reach.touches.items())
+    return Explained(table.name, "the rows that changes touch are computed anew", touched=tuple(touched))
+
+
+def _touched(reach: Reach, read: int, touch: Touch) -> Touched:
+    hops = next(iter(touch.columns.values())).hops
+    needs: dict[str, tuple[str, ...]] = {}
+    for of, need in touch.needs.items():
+        name = reach.sources[of]
+        needs[name] = tuple(dict.fromkeys((*needs.get(name, ()), *(column for column, _ in need.columns))))
+    return Touched(
+        reach.sources[read],
+        tuple(touch.columns),
+        tuple(f"{reach.sources[hop.read]}.{hop.match} → {hop.take}" for hop in hops),
+        needs,
+    )
