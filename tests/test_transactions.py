@@ -15,6 +15,7 @@ from headwater.connectors.kafka import consumer_options, source_options
 from headwater.connectors.kafka.extent import extent
 from headwater.project.conf import Conf
 from headwater.query.inspect.status import standings
+from headwater.storage.lake import Lake
 
 ALERT = """
 @hw.alert(topic='{}', source='bronze.raw', decode=hw.json('n INT'))
@@ -79,6 +80,24 @@ def test_aborted_records_are_read_by_no_table_no_alert_and_no_person(case: Drain
     send(case, transactional, 11, commit=True)
     case.run()
     assert len(case.rows(f"FROM {RAW}")) == 4
+
+
+def test_an_alert_that_was_killed_amid_its_first_batch_begins_again(case: Drained) -> None:
+    alerts = f"{case.topic}-alerts"
+    with (case.root / "bronze" / "raw.py").open("a") as definition:
+        definition.write(ALERT.format(alerts))
+    transactional = Producer({**case.client, "transactional.id": case.topic})
+    transactional.init_transactions(60)
+    send(case, transactional, 1, commit=True)
+    checkpoint = Lake(case.project.conf.lake).flow_folder("bronze.told") / "checkpoint"
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "offsets" / ".0.59a8fa53-fa74-44e5-9557-688fd94007ba.tmp").touch()
+    (checkpoint / "metadata").write_text('{"id":"5e756593-f778-469a-8fa6-e76a7a6606f3"}')
+    case.run()
+    assert values(case, alerts) == [b'{"n":1}']
+    send(case, transactional, 2, commit=True)
+    case.run()
+    assert values(case, alerts) == [b'{"n":1}', b'{"n":2}']
 
 
 def test_an_environment_may_read_what_was_aborted() -> None:

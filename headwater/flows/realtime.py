@@ -24,6 +24,7 @@ from headwater.flows.reporting import Reporting
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Alert
 from headwater.runtime import in_memory, sessions
+from headwater.storage import store
 
 CHECKPOINT_EVERY = "30 seconds"
 
@@ -92,7 +93,16 @@ class RealtimeFlow:
         finally:
             query.stop()
 
+    def _begin(self) -> None:
+        """Remove what a process that was killed amid its first batch left: Spark does not begin beside it."""
+        folder = self._checkpoint / "offsets"
+        names = store.of(folder).names(folder)
+        if not any(name.isdecimal() for name in names):
+            for name in names:
+                store.of(folder).delete(folder / name)
+
     def _start(self) -> StreamingQuery:
+        self._begin()
         conf = self._context.project.conf
         options = kafka.spark_options(conf, self._context.bootstrap)
         source = kafka.source_options(conf, self._context.bootstrap)

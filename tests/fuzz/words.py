@@ -137,8 +137,10 @@ def query(table: Table, said: Callable[[str], str] = name) -> str:
         rows = f"{said(table['source'])}{where} GROUP BY {column} HAVING count(*) > 1"
         return f"SELECT {column}, {counts} FROM {rows}"
     left, right = (said(source) for source in table["sources"])
-    on = " AND ".join(f"a.{key} IS NOT DISTINCT FROM b.{key}" for key in table["keys"])
-    own = [*(f"a.{key}" for key in table["keys"]), *(f"a.{c} AS l_{c}" for c in table["left"])]
+    full = table["join"] == "FULL"  # there NULL is a key as any, else there were two rows of it
+    on = " AND ".join(f"a.{key} {'IS NOT DISTINCT FROM' if full else '='} b.{key}" for key in table["keys"])
+    keys = [f"coalesce(a.{key}, b.{key}) AS {key}" if full else f"a.{key}" for key in table["keys"]]
+    own = [*keys, *(f"a.{c} AS l_{c}" for c in table["left"])]
     columns = ", ".join([*own, *(f"b.{c} AS r_{c}" for c in table["right"])])
     joined = f"SELECT {columns} FROM {left} a {table['join']} JOIN {right} b"
     return f"{joined} ON {on}" if on else joined
