@@ -20,7 +20,7 @@ from headwater.storage import stored
 from headwater.storage.identity import Identity
 from headwater.testing import Project
 
-SIZES = (1_000_000, 3_000_000, 10_000_000)
+SIZES = (1_000_000, 3_000_000)
 CUSTOMERS = 200_000
 FILE = 100_000  # rows
 NEW, MOVED, BATCHES = 500, 5, 9
