@@ -104,6 +104,11 @@ ANEW = {
         "id",
         "a window function without PARTITION BY",
     ),
+    "unpivoted": (
+        "SELECT * FROM gold.few UNPIVOT (v FOR name IN (n, x))",
+        "",
+        "GROUPING SETS, ROLLUP or CUBE",
+    ),
     "range": (
         "SELECT a.id, f.k FROM silver.a a JOIN gold.few f ON a.x > f.n",
         "",

@@ -91,7 +91,16 @@ def part_of(
     if catalyst.has(plan, "PLAN_EXPRESSION"):
         return Whole("a subquery that is no join"), {}
     root = _Node.of(json.loads(plan.toJSON()))
+    if unread := next((kind for kind in _kinds(root) if kind not in _KINDS), ""):
+        return Whole(_ACROSS.get(unread, unread)), {}
     return _Reading(sources, unchanging).part(root), dict(zip(_output(root), result.columns, strict=True))
+
+
+def _kinds(node: _Node) -> Iterator[str]:
+    """The kinds of a plan's nodes, the root's first."""
+    yield node.kind
+    for child in node.children:
+        yield from _kinds(child)
 
 
 def _is_binary(kind: DataType) -> bool:
@@ -108,10 +117,7 @@ class _Reading:
 
     def part(self, node: _Node) -> Part:
         """What a node of the plan is."""
-        if node.kind in _ACROSS and node.kind not in _KINDS:
-            return Whole(_ACROSS[node.kind])
-        read = _KINDS.get(node.kind)
-        return read(self, node) if read is not None else Whole(node.kind)
+        return _KINDS[node.kind](self, node)
 
     def _same(self, node: _Node) -> Part:
         return self.part(node.children[0])
