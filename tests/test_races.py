@@ -23,6 +23,7 @@ from headwater.operations import maintain
 from headwater.operations.maintain.clean import clean, forget_uncommitted
 from headwater.runtime import failpoints
 from headwater.storage import delta, lease, log, ranges, store
+from headwater.storage.commit import Built, Committer
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Lake
@@ -165,6 +166,26 @@ def test_what_a_batch_is_at_work_on_is_not_removed(world: World, staged: list[st
     assert forget_uncommitted(table.place.path, [intents], alone=bool(staged)).files == 0
     intents.seal(intent)
     assert forget_uncommitted(table.place.path, [intents]).files == 1
+
+
+def test_a_batch_of_the_same_number_of_another_flow_keeps_nothing(world: World) -> None:
+    table = topic(world)
+    other = IntentFile(Lake(world.root).flow_folder(SILVER))
+    mine = Committer(table, IntentFile(Lake(world.root).flow_folder(BRONZE)))
+
+    def killed(pinned: Intent) -> Built:
+        table.write(pa.table([[6], [0]], schema=NUMBERS), pinned.batch)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mine.carry_out(Intent(BRONZE, 1, 6, {}), killed)
+    other.write(Intent(SILVER, 1, 6, {}, token="0a1b2c3d"))  # pinned, and then its process was no more
+    world.sleep(3 * 3600.0)
+    left = mine.unsealed()
+    assert left is not None and left.token
+    assert forget_uncommitted(table.place.path, [mine._intents, other]).files == 0
+    mine._intents.seal(left)
+    assert forget_uncommitted(table.place.path, [mine._intents, other]).files == 1
 
 
 @pytest.mark.parametrize("method", ["by_others", "put_new"])

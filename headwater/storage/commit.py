@@ -15,6 +15,7 @@ built again from what was pinned. So a batch is in every target once, and is nev
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -125,7 +126,7 @@ class Committer:
         account, watch, appended = Account(), Stopwatch(), False
         # 1. Pin
         if intent.staged is None:
-            self._intents.write(intent)
+            intent = self._intents.write(replace(intent, token=intent.token or uuid.uuid4().hex[:8]))
         failpoints.reach("pinned", flow)
         watch.lap("pin")
         if not self.table.done(intent):

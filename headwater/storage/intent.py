@@ -28,6 +28,7 @@ class Intent(Identity):
             is not built, or has one target alone, whose commit decides.
         sealed: whether all of it is done.
         prefix: sets the names of its files apart, where more than one flow writes the table.
+        token: sets them apart from those of each other batch, of whatever table; given as it is pinned.
     """
 
     fingerprint: str = ""
@@ -37,11 +38,13 @@ class Intent(Identity):
     staged: dict[str, list[str]] | None = None
     sealed: bool = False
     prefix: str = ""
+    token: str = ""
 
     @property
     def batch(self) -> str:
-        """The name of its files' folders: no other batch of the same table has it."""
-        return f"{self.prefix}{self.sequence:012d}"
+        """The name of its files' folders, which no other batch has: a file that bears it is of this one."""
+        number = f"{self.prefix}{self.sequence:012d}"
+        return f"{number}-{self.token}" if self.token else number
 
 
 class IntentFile:
