@@ -94,13 +94,15 @@ class Context:
         self.opened[table.name] = place.generation
         return target
 
-    def open_beside(self, table: str, name: str, columns: pa.Schema, comment: str) -> Target:
-        """A table that the flow of `table` writes beside it: made if it is missing.
+    def open_beside(
+        self, table: str, name: str, columns: pa.Schema, comment: str, *, anew: bool = False
+    ) -> Target:
+        """A table that the flow of `table` writes beside it: made if it is missing, or is to be made `anew`.
 
         Raises:
             Moved: the next generation of `table` is the live one, and so perhaps is what was found.
         """
-        place = self.lake.create(name, columns, comment=comment, properties={})
+        place = self.lake.create(name, columns, comment=comment, properties={}, anew=anew)
         self.check(table)
         return Target.shared(place)
 

@@ -19,8 +19,9 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.common.report import Account
-from headwater.flows.computed import Changes, Computed, Input
+from headwater.flows.computed import Changes, Computed
 from headwater.flows.context import Context
+from headwater.flows.inputs import Input
 from headwater.flows.references import References
 from headwater.flows.reporting import Reporting
 from headwater.flows.turns import TableFlow
@@ -32,6 +33,7 @@ from headwater.storage.commit import Built, Committer
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Place
+from headwater.storage.names import state_name
 from headwater.storage.ranges import Position
 from headwater.storage.target import Target
 
@@ -45,12 +47,19 @@ class ViewFlow(TableFlow):
         self._analysed = context.tables[table.name]
         self._table = context.open(table)
         intents = IntentFile(context.lake.flow_folder(table.name))
-        self.committer = Committer(self._table, intents, merges={self.name: self._change})
+        state = state_name(self.name)
+        self.committer = Committer(
+            self._table,
+            intents,
+            merges={self.name: self._change, state: self._change_state},
+            open_target=self._open_beside,
+        )
         self._spark = sessions.child(
             context.spark, parallelism=table.limits.parallelism or context.project.conf.parallelism
         )
         self._references = References(context, table, self._spark)
-        self._computed = Computed(context, table, self._table, self._spark, self._references)
+        kept = self.committer.target(state) if self._analysed.groups else None
+        self._computed = Computed(context, table, self._table, kept, self._spark, self._references)
         self._looked: float | None = None  # when it was seen what the clock alone has changed
         self._seen: dict[str, Any] = {}  # what was read when nothing had changed since the last batch
 
@@ -159,7 +168,7 @@ class ViewFlow(TableFlow):
             files_read=len(changes.files),
             bytes_read=sum(changes.files.values()),
         )
-        return Built({self.name: changes.part}, appended=isinstance(changes.part, list), account=account)
+        return Built(changes.parts, appended=changes.appended, account=account)
 
     def _changes(self, intent: Intent, inputs: Mapping[str, Input]) -> Changes:
         """What has to change in the table."""
@@ -173,6 +182,20 @@ class ViewFlow(TableFlow):
             name: Input.at(places[name], Position.parse(intent.consumed[name]).version)
             for name in self._inputs
         }
+
+    def _open_beside(self, name: str) -> Target:
+        """What the groups are made of. That of another definition is made anew: so will be the view."""
+        assert self._analysed.groups is not None
+        columns, comment = self._analysed.groups.state, f"What the groups of {self.name} are made of"
+        target = self._context.open_beside(self.name, name, columns, comment)
+        if not target.columns.equals(columns):
+            target = self._context.open_beside(self.name, name, columns, comment, anew=True)
+        target.cluster(self._analysed.groups.keys)
+        return target
+
+    def _change_state(self, target: Target, rows: pa.Table, identity: Identity) -> int:
+        assert self._analysed.groups is not None
+        return target.change(rows, self._analysed.groups.keys, identity)
 
     def _change(self, target: Target, rows: pa.Table, identity: Identity) -> int:
         return target.change(rows, self._analysed.keys, identity)

@@ -18,6 +18,7 @@ _KINDS = {"Sum": "sum", "Count": "count", "Min": "min", "Max": "max", "Average":
 _KINDS |= {"MaxBy": "max_by", "MinBy": "min_by", "MaxMinByK": "max_by_k"}
 BY = ("max_by", "min_by")  # choose a value by another
 BY_K = ("max_by_k", "min_by_k")  # and these several
+DISTINCT = "distinct"  # count(DISTINCT x): not to be told from new rows alone
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,9 @@ def check(taken: Taken, where: Where) -> None:
             where=where,
             hint="make the inner one a table of its own",
         )
+    for name, kind, inner in taken.columns:
+        if kind == DISTINCT:
+            raise _not_of_new_rows(name, inner, where)
     covered = [e for _, kind, e in taken.columns if kind == "key"]
     window = taken.window
     if window is not None and not is_of_time(window):
@@ -86,7 +90,7 @@ def check(taken: Taken, where: Where) -> None:
                     hint="do that in a view",
                 )
     for group in taken.grouping:
-        if not any(_tells(e, group) for e in covered):
+        if not any(tells(e, group) for e in covered):
             raise ProjectError(
                 f"{where}: GROUP BY {group.sql()} is not among its columns",
                 code="GROUP_NOT_SELECTED",
@@ -116,13 +120,10 @@ def _column(expression: Any, where: Where) -> tuple[str, str, Any]:
     if kind in BY_K:
         kind = f"{function.prettyName()}_k"
     children = list(jvm.items(function.children()))
+    if kind == "count" and inner.isDistinct() and len(children) == 1:
+        return name, DISTINCT, inner
     if kind is None or inner.isDistinct() or len(children) != (3 if kind in BY_K else 2 if kind in BY else 1):
-        raise ProjectError(
-            f"{where}: {name} = {text} can't be maintained from new rows alone",
-            code="AGGREGATE_NOT_MAINTAINABLE",
-            where=where,
-            hint=f"known: {', '.join(_KINDS.values())}",
-        )
+        raise _not_of_new_rows(name, inner, where)
     if kind == "avg" and str(function.dataType().sql()) != "DOUBLE":
         raise ProjectError(
             f"{where}: {name} = {text}: avg of DECIMAL or INTERVAL is not supported",
@@ -137,6 +138,15 @@ def _column(expression: Any, where: Where) -> tuple[str, str, Any]:
             where=where,
         )
     return name, kind, inner
+
+
+def _not_of_new_rows(name: str, inner: Any, where: Where) -> ProjectError:
+    return ProjectError(
+        f"{where}: {name} = {inner.sql()} can't be maintained from new rows alone",
+        code="AGGREGATE_NOT_MAINTAINABLE",
+        where=where,
+        hint=f"known: {', '.join(_KINDS.values())}",
+    )
 
 
 def _is_nested(expression: Any) -> bool:
@@ -194,7 +204,7 @@ def _mentions(expression: Any, group: Any) -> bool:
     return any(bool(part.semanticEquals(group)) for part in catalyst.within(expression))
 
 
-def _tells(expression: Any, group: Any) -> bool:
+def tells(expression: Any, group: Any) -> bool:
     """Whether rows of two groups differ in it: it is the group, or one end of its window."""
     if catalyst.kind(expression) == "GetStructField" and _is_window(group):
         return bool(expression.child().semanticEquals(group))

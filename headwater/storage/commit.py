@@ -16,7 +16,7 @@ built again from what was pinned. So a batch is in every target once, and is nev
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -40,15 +40,14 @@ class Built:
     Attributes:
         parts: per target, in the order of their commits (the table last), the files written, or the rows
             that are merged into it.
-        appended: whether files are added as they are, also where a target's rows are otherwise merged; for a
-            batch with one target.
+        appended: the targets to which files are added as they are, though their rows are otherwise merged.
         newest: what the build found to be `Identity.newest`, where that was not known before.
         shares: what the build found to be `Identity.shares`.
         account: what it made of the batch's rows.
     """
 
     parts: Mapping[str, Part]
-    appended: bool = False
+    appended: Sequence[str] = ()
     newest: int | None = None
     shares: Shares = field(default_factory=dict)
     account: Account = field(default_factory=Account)
@@ -123,7 +122,7 @@ class Committer:
             CommitError: something else wrote to a target.
         """
         flow = intent.flow
-        account, watch, appended = Account(), Stopwatch(), False
+        account, watch = Account(), Stopwatch()
         # 1. Pin
         if intent.staged is None:
             intent = self._intents.write(replace(intent, token=intent.token or uuid.uuid4().hex[:8]))
@@ -133,8 +132,13 @@ class Committer:
             # 2. Build
             if intent.staged is None:
                 built = build(intent)
-                intent = replace(intent, newest=built.newest or intent.newest, shares=built.shares)
-                parts, account, appended = dict(built.parts), built.account, built.appended
+                intent = replace(
+                    intent,
+                    newest=built.newest or intent.newest,
+                    shares=built.shares,
+                    appended=list(built.appended),
+                )
+                parts, account = dict(built.parts), built.account
                 failpoints.reach("built", flow)
                 if len(parts) > 1:
                     parts = {name: self._written(name, part, intent) for name, part in parts.items()}
@@ -145,7 +149,7 @@ class Committer:
                 parts = dict(intent.staged)
             # 3. Commit
             for name, part in parts.items():
-                self._commit(name, part, intent, appended=appended)
+                self._commit(name, part, intent, appended=name in intent.appended)
                 failpoints.reach("committing", flow)
             failpoints.reach("committed", flow)
             watch.lap("commit")

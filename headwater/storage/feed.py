@@ -20,6 +20,7 @@ from headwater.storage.target import GONE
 
 _KIND = "_change_type"
 _BEFORE = "update_preimage"
+SIGN = "_sign"  # of a row: 1 where it comes, -1 where it goes
 PIECE = 50_000  # rows
 
 
@@ -48,6 +49,21 @@ def read(file: str, columns: pa.Schema) -> pa.Table:
         columns: of the table; what the file lacks is NULL.
     """
     return _since(stored.whole(file), columns)
+
+
+def rows(file: DataFile) -> int:
+    """How many rows such a file has: each that was changed as it was and as it is."""
+    return file.rows if file.rows >= 0 else int(pq.read_metadata(file.path).num_rows)
+
+
+def signed(file: str, columns: pa.Schema) -> pa.Table:
+    """The rows of one such file that come and that go, with a `SIGN`: one that was changed is both."""
+    found = stored.whole(file)
+    rows = stored.fitted(found, columns)
+    if _KIND not in found.column_names:
+        return rows.append_column(SIGN, pa.repeat(1, len(rows)))
+    goes = pc.is_in(found[_KIND].cast(pa.string()), pa.array(["delete", _BEFORE]))
+    return rows.append_column(SIGN, pc.if_else(goes, -1, 1))
 
 
 def pieces(file: str, columns: pa.Schema) -> Iterator[pa.Table]:

@@ -26,6 +26,7 @@ class Intent(Identity):
         references: the version of each reference table that it reads.
         staged: per target, the files that are written and only need committing; None while the batch
             is not built, or has one target alone, whose commit decides.
+        appended: of the staged targets those whose files are added as they are; see `commit.Built`.
         sealed: whether all of it is done.
         prefix: sets the names of its files apart, where more than one flow writes the table.
         token: sets them apart from those of each other batch, of whatever table; given as it is pinned.
@@ -36,6 +37,7 @@ class Intent(Identity):
     size: int = 0
     references: dict[str, str] = field(default_factory=dict)
     staged: dict[str, list[str]] | None = None
+    appended: list[str] = field(default_factory=list)
     sealed: bool = False
     prefix: str = ""
     token: str = ""
@@ -90,7 +92,7 @@ class IntentFile:
 
     def seal(self, intent: Intent) -> None:
         """Note that the batch is done; what it read is in the table's log from here on."""
-        self.write(replace(intent, sealed=True, files=[], staged=None))
+        self.write(replace(intent, sealed=True, files=[], staged=None, appended=[]))
 
 
 def intents_of(lake: Lake) -> list[IntentFile]:

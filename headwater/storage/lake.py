@@ -156,21 +156,22 @@ class Lake:
             )
         return places[name]
 
-    def create(self, name: str, schema: pa.Schema, *, comment: str = "", properties: dict[str, str]) -> Place:
-        """The table's live generation; where there is none, the first is made, empty, and registered.
+    def create(
+        self, name: str, schema: pa.Schema, *, comment: str, properties: Mapping[str, str], anew: bool = False
+    ) -> Place:
+        """The table's live generation; where there is none, or one `anew` is asked for, it is made and empty.
 
         Args:
             name: `<layer>.<name>`.
-            schema: its columns.
-            comment: its description.
+            schema, comment: its columns, and its description.
             properties: Delta table properties beside the engine's own.
         """
         with _LOCK, self.alone():
             known = self.places().get(name)
-            if known is not None and log.exists(known.path):
+            if known is not None and log.exists(known.path) and not anew:
                 return known
             self.begin()
-            place = self._new(name)
+            place = self._next(name) if anew else self._new(name)
             if log.exists(place.path):
                 return self._register(place)
             checksums.create(
@@ -245,13 +246,18 @@ class Lake:
     def _new(self, name: str) -> Place:
         """Where a table will lie that is not there, or not any more."""
         gone = self.places().get(name)
-        generation = gone.generation if gone else self._unused(name)
+        generation = gone.generation if gone else self._after(name, holding=1)
         return Place(name, generation, self.at(name, generation), uuid.uuid4().hex)
 
-    def _unused(self, name: str) -> int:
-        """The first generation of a table after those that hold something."""
+    def _next(self, name: str) -> Place:
+        """Where a table will lie after all of its generations."""
+        generation = self._after(name, holding=0)
+        return Place(name, generation, self.at(name, generation), uuid.uuid4().hex)
+
+    def _after(self, name: str, *, holding: int) -> int:
+        """The first generation of a table after those that have had so many commits."""
         folders = self._store.find(self.at(name, 1).parent, "g[0-9]*")
-        return 1 + max((int(folder.name[1:]) for folder in folders if log.head(folder) > 0), default=0)
+        return 1 + max((int(folder.name[1:]) for folder in folders if log.head(folder) >= holding), default=0)
 
     def _register(self, place: Place) -> Place:
         """Note in the catalog where a table lies."""

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.event_time import Lateness
+from headwater.planner.groups import Groups
 from headwater.planner.outlines import Kind, Outline
 from headwater.planner.reach import Reach
 from headwater.quality.gate import Gate
@@ -27,8 +28,9 @@ class Analysed:
         lateness: what makes a row too late for it; None where no row is.
         late: the columns of its late table.
         warnings: see `Outline`.
-        reach: how a view is kept by the rows that changes touch; None where it is computed anew.
-        anew: why it is.
+        groups: how a view is kept by what rows add to its groups and take from them; None where it is not.
+        reach: how a view is kept by the rows that changes touch; None where it is not.
+        anew: why all of a view is computed anew; "" where it is not.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Analysed:
     state: pa.Schema | None = None
     kind: Kind = "rows"
     warnings: tuple[str, ...] = ()
+    groups: Groups | None = None
     reach: Reach | None = None
     anew: str = ""
 

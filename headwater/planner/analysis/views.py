@@ -10,17 +10,19 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 
 from headwater.connectors import decode
 from headwater.errors import ProjectError
-from headwater.planner import aggregate, reach
+from headwater.planner import aggregate, groups, reach
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.planner.analysis.timing import lateness_of
+from headwater.planner.groups import Groups
 from headwater.planner.reach import plan
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK
 from headwater.project.suite import of_whole_table
+from headwater.runtime import catalyst
 from headwater.storage import stored
 
 
@@ -61,6 +63,32 @@ def marked(
         for name in table.sources
     ]
     return [plan.marked(spark, number, each) for number, each in enumerate(columns)]
+
+
+def grouped(
+    project: Project, table: Table, found: Mapping[str, Analysed], frame: DataFrame, result: DataFrame
+) -> Groups | None:
+    """How a view is kept by what rows add to its groups and take from them; None: it can't be so.
+
+    It can be where it aggregates, by keys, one table, and nothing else.
+
+    Args:
+        project: the definitions.
+        table: the view's.
+        found: the tables that are analysed.
+        frame: its input, empty.
+        result: its query over that.
+    """
+    if len(table.sources) != 1 or table.sources[0] in project.references:
+        return None
+    if not catalyst.has(catalyst.analysed(result), "AGGREGATE"):
+        return None
+    keys = table.keys or tuple(result.columns)
+    try:
+        checks.row_by_row(result, frame, table.where)
+    except ProjectError:
+        return None
+    return groups.find(result, keys, table.where, appended=found[table.sources[0]].appended)
 
 
 def kept(project: Project, table: Table, analysed: Analysed, result: DataFrame) -> Analysed:

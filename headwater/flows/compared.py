@@ -1,0 +1,102 @@
+"""What differs between the rows that a table is to have and those that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from headwater.common import scratch
+from headwater.common.diff import differ, same
+from headwater.common.scratch import quoted
+from headwater.errors import FlowError, Where
+from headwater.flows.inputs import Input
+from headwater.storage.commit import Part
+from headwater.storage.target import GONE, Target
+
+FEW = 100_000  # rows of each input, and of the table, that this process takes
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A table whose rows are to be others.
+
+    Args:
+        target: the table.
+        columns: its columns, as they are stored.
+        keys: what tells its rows apart.
+        where: what errors name.
+    """
+
+    target: Target
+    columns: pa.Schema
+    keys: Sequence[str]
+    where: Where
+
+    def whole(self, result: DataFrame, batch: str, *, few: bool) -> tuple[Part, int]:
+        """What has to change for the table to hold a result, and how many rows that are.
+
+        Where the result may be large, Spark writes it as files below the table. These are the table's first,
+        or DuckDB compares them with those that it has: of both no more is in this process than what differs.
+
+        Args:
+            result: what it is to hold.
+            batch: the batch that asks; see `Intent.batch`.
+            few: whether all that the result is made of is few rows.
+
+        Raises:
+            FlowError: two rows have the same keys.
+        """
+        with scratch.connection() as connection:
+            held = Input.at(self.target.place, self.target.version)
+            if few and held.is_at_most(FEW):
+                connection.register("new", result.toArrow().cast(self.columns))
+                connection.register("held", self.target.held(self.columns))
+                changes = self.difference(connection)
+                return changes, len(changes)
+            files = self.target.write(result, f"{batch}-whole")
+            scratch.load(
+                connection, "new", self.columns, [str(self.target.place.path / file) for file in files]
+            )
+            if not self.target.files():
+                self._are_told_apart(connection)
+                return files, self.target.rows(files)
+            scratch.load(connection, "held", self.columns, self.target.files())
+            changes = self.difference(connection)
+        self.target.forget(files)
+        return changes, len(changes)
+
+    def difference(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+        """What has to change in the rows `held`, for them to be the rows `new`: the table's columns, and
+        whether a row goes.
+
+        Raises:
+            FlowError: two rows have the same keys.
+        """
+        self._are_told_apart(connection)
+        on_same = f"ON {same('new', 'old', map(quoted, self.keys))}"
+        columns = [quoted(name) for name in self.columns.names]
+        changes = connection.execute(
+            f"SELECT new.*, false AS {GONE} FROM new LEFT JOIN (SELECT *, true AS _here FROM held) old "
+            f"{on_same} WHERE old._here IS NULL OR {differ('new', 'old', columns)} "
+            f"UNION ALL SELECT old.*, true FROM held old ANTI JOIN new {on_same}"
+        ).to_arrow_table()
+        return changes.cast(self.columns.append(pa.field(GONE, pa.bool_())))
+
+    def _are_told_apart(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Check that no two of the rows `new` have the same keys."""
+        keys = ", ".join(map(quoted, self.keys))
+        ((twice,),) = connection.execute(
+            f"SELECT count(*) FROM (SELECT 1 FROM new GROUP BY {keys} HAVING count(*) > 1)"
+        ).fetchall()
+        if twice:
+            raise FlowError(
+                f"{self.where.file}: {self.where.table} has {twice} keys that several rows share "
+                f"({', '.join(self.keys)})",
+                code="KEYS_SHARED",
+                where=self.where,
+                hint="say in headwater.keys what tells its rows apart",
+            )

@@ -1,0 +1,43 @@
+"""A table as it is read whole: its files, and how many rows they have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from headwater.storage import delta
+from headwater.storage.lake import Place
+
+
+@dataclass(frozen=True)
+class Input:
+    """A table at a version.
+
+    Attributes:
+        files: {absolute path → bytes}.
+        rows: how many; None: its log does not say.
+        adds: the files as delta-rs tells them; None: there are none.
+    """
+
+    files: dict[str, int]
+    rows: int | None
+    adds: pa.Table | None = None
+
+    @classmethod
+    def at(cls, place: Place, version: int) -> Input:
+        """A table at a version."""
+        table = delta.opened(place.path, version)
+        adds = pa.table(table.get_add_actions(flatten=True))
+        if not len(adds):
+            return cls({}, 0)
+        sizes = zip(*(adds[name].to_pylist() for name in ("path", "size_bytes")), strict=True)
+        files = {str(place.path / unquote(path)): size for path, size in sizes}
+        rows_of = adds["num_records"].to_pylist() if "num_records" in adds.column_names else [None]
+        rows = None if None in rows_of else sum(rows_of)
+        return cls(files, rows, adds)
+
+    def is_at_most(self, rows: int) -> bool:
+        """Whether it has no more rows than that, as far as is known."""
+        return self.rows is not None and self.rows <= rows

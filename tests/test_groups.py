@@ -1,0 +1,88 @@
+"""Views that are kept by what rows add to their groups and take from them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from test_touched import A, B, FEW, FILES, Changing, anew, definitions
+
+from headwater.flows import computed
+from headwater.flows.computed import Computed
+from headwater.planner.analysis import analyse
+from headwater.storage.names import state_name
+from headwater.testing import Project
+
+GROUPED = {
+    "distinct": (
+        "SELECT k, count(DISTINCT s) AS ss, count(DISTINCT x) AS xs, count(*) AS n FROM silver.a GROUP BY k",
+        "k",
+    ),
+    "filtered": (
+        "SELECT s, count(DISTINCT k) FILTER (WHERE x > 2) AS few, count(DISTINCT k) AS ks, "
+        "count(x) FILTER (WHERE x < 3) AS low, sum(x) FILTER (WHERE x < 3) AS sum, max(x) AS most "
+        "FROM silver.a WHERE id % 5 > 0 GROUP BY s",
+        "s",
+    ),
+    "changing": (
+        "SELECT n, count(*) AS ks, sum(x) AS total, avg(x) AS mean, count(DISTINCT x) AS xs FROM gold.few GROUP BY n",
+        "n",
+    ),
+    "computed": (
+        "SELECT n % 2 AS odd, x > 2 AS high, sum(CAST(k AS DECIMAL(9, 2)) / 2) AS half, avg(k) AS mean, "
+        "count(DISTINCT n + x) AS sums FROM gold.few GROUP BY n % 2, x > 2",
+        "odd, high",
+    ),
+    "doubles": (
+        "SELECT k, avg(x / 4) AS quarter, count(DISTINCT id) AS ids, min(s) AS s FROM silver.a GROUP BY k",
+        "k",
+    ),
+}
+OTHERS = {  # kept otherwise
+    "least": ("SELECT n, min(x) AS x FROM gold.few GROUP BY n", "n"),
+    "halves": ("SELECT k, median(x) AS half, count(DISTINCT x) AS xs FROM silver.a GROUP BY k", "k"),
+    "having": ("SELECT k, count(DISTINCT x) AS xs FROM silver.a GROUP BY k HAVING count(*) > 1", "k"),
+    "some keys": ("SELECT k, s, count(DISTINCT x) AS xs FROM silver.a GROUP BY k, s", "k"),
+    "doubles": ("SELECT n, sum(x / 4) AS quarter FROM gold.few GROUP BY n", "n"),
+}
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.torture) for seed in range(2, 12))]
+)
+def test_after_each_batch_they_are_what_their_queries_give(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    monkeypatch.setattr(computed, "WHOLE", -1)
+    case = Changing(tmp_path, interpreted, GROUPED)
+    grouped: list[str] = []
+    of_groups = Computed._of_groups
+
+    def noted(self: Computed, *args: Any) -> Any:
+        found = of_groups(self, *args)
+        grouped.append(self._definition.name if found is not None else "")
+        return found
+
+    monkeypatch.setattr(Computed, "_of_groups", noted)
+    flows: dict[str, Any] = {name: case.flow(name) for name in (FEW, *case.views)}
+    for turn in range(7):
+        case.change(draw)
+        for flow in flows.values():
+            while flow.step():
+                pass
+        for name in case.views:
+            assert anew(flows[name]) == 0, (seed, turn, name)
+    assert {*grouped} == {*case.views}
+    assert all(len(case.rows(state_name(name))) for name in case.views)
+
+
+def test_others_are_not_kept_so(interpreted: SparkSession, tmp_path: Path) -> None:
+    case = Project({**FILES, **definitions(OTHERS)}, tmp_path, spark=interpreted)
+    told = analyse(interpreted, case.definitions)
+    assert all(told[f"gold.v_{name.replace(' ', '_')}"].groups is None for name in OTHERS)
+    assert A in told and B in told
