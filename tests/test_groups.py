@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from test_touched import A, B, FEW, FILES, Changing, anew, definitions
+from test_touched import FEW, FILES, A, B, Changing, anew, definitions
 
 from headwater.flows import computed
-from headwater.flows.computed import Computed
+from headwater.flows.incremental import Incremental
 from headwater.planner.analysis import analyse
-from headwater.storage.names import state_name
+from headwater.storage.names import stage_name, state_name
 from headwater.testing import Project
 
 GROUPED = {
@@ -28,7 +28,8 @@ GROUPED = {
         "s",
     ),
     "changing": (
-        "SELECT n, count(*) AS ks, sum(x) AS total, avg(x) AS mean, count(DISTINCT x) AS xs FROM gold.few GROUP BY n",
+        "SELECT n, count(*) AS ks, sum(x) AS total, avg(x) AS mean, count(DISTINCT x) AS xs FROM gold.few "
+        "GROUP BY n",
         "n",
     ),
     "computed": (
@@ -39,6 +40,24 @@ GROUPED = {
     "doubles": (
         "SELECT k, avg(x / 4) AS quarter, count(DISTINCT id) AS ids, min(s) AS s FROM silver.a GROUP BY k",
         "k",
+    ),
+}
+STAGED = {
+    "average of most": (
+        "SELECT c, avg(most) AS mean, count(*) AS n FROM (SELECT a.k, b.c, max(a.x) AS most FROM silver.a a "
+        "JOIN silver.b b ON a.k = b.k AND b.y <= a.x GROUP BY a.k, b.c) GROUP BY c",
+        "c",
+    ),
+    "without the inner key": (
+        "SELECT odd, sum(n) AS n, count(DISTINCT ss) AS sizes FROM (SELECT max(n) % 2 AS odd, count(*) AS n, "
+        "count(DISTINCT s) AS ss FROM (SELECT a.k, a.s, few.n FROM silver.a a LEFT JOIN gold.few few "
+        "ON a.k = few.k) GROUP BY k HAVING count(*) > 1) WHERE n < 9 GROUP BY odd",
+        "odd",
+    ),
+    "of a changing table": (
+        "SELECT xs, count(*) AS n, sum(ks) AS ks FROM (SELECT n, count(DISTINCT x) AS xs, "
+        "count(DISTINCT k) AS ks FROM gold.few GROUP BY n) GROUP BY xs",
+        "xs",
     ),
 }
 OTHERS = {  # kept otherwise
@@ -59,16 +78,15 @@ def test_after_each_batch_they_are_what_their_queries_give(
     print(f"seed {seed}")
     draw = random.Random(seed)
     monkeypatch.setattr(computed, "WHOLE", -1)
-    case = Changing(tmp_path, interpreted, GROUPED)
-    grouped: list[str] = []
-    of_groups = Computed._of_groups
+    case = Changing(tmp_path, interpreted, GROUPED | STAGED)
+    grouped: set[str] = set()
+    of_groups = Incremental._of_groups
 
-    def noted(self: Computed, *args: Any) -> Any:
-        found = of_groups(self, *args)
-        grouped.append(self._definition.name if found is not None else "")
-        return found
+    def noted(self: Incremental, *args: Any) -> Any:
+        grouped.add(self._definition.name)
+        return of_groups(self, *args)
 
-    monkeypatch.setattr(Computed, "_of_groups", noted)
+    monkeypatch.setattr(Incremental, "_of_groups", noted)
     flows: dict[str, Any] = {name: case.flow(name) for name in (FEW, *case.views)}
     for turn in range(7):
         case.change(draw)
@@ -77,8 +95,10 @@ def test_after_each_batch_they_are_what_their_queries_give(
                 pass
         for name in case.views:
             assert anew(flows[name]) == 0, (seed, turn, name)
-    assert {*grouped} == {*case.views}
+    assert grouped == {*case.views}
     assert all(len(case.rows(state_name(name))) for name in case.views)
+    staged = definitions(STAGED)
+    assert all(len(case.rows(stage_name(path[:-4].replace("/", ".")))) for path in staged)
 
 
 def test_others_are_not_kept_so(interpreted: SparkSession, tmp_path: Path) -> None:

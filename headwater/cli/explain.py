@@ -32,6 +32,7 @@ def explain(
     listing = listings.Listing(["table", "how it is kept up to date"], whole=[0], prose=[1])
     for one in found:
         lines = [one.way + (f": {one.why}" if one.why else "")]
+        lines += [f"{table}: {what}" for table, what in one.beside.items()]
         for touched in one.touched:
             through = f", by {', then '.join(touched.through)}" if touched.through else ""
             lines.append(f"{touched.source} touches rows by {', '.join(touched.columns)}{through}")

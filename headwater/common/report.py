@@ -27,6 +27,8 @@ class Account:
         rows_read: rows of the files that were read, or of the records that came from outside the lake.
         files_read: files that were read; 0 where records come from Kafka.
         bytes_read: bytes of those files; of records from outside the lake, of their values.
+        keys_touched: of a view, by how many keys its changed rows were found; None: all of it was computed
+            anew, and of other tables.
     """
 
     rows_in: int = 0
@@ -39,6 +41,7 @@ class Account:
     rows_read: int = 0
     files_read: int = 0
     bytes_read: int | None = None
+    keys_touched: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from headwater.common.scratch import quoted
 from headwater.errors import FlowError, Where
 from headwater.flows.inputs import Input
 from headwater.storage.commit import Part
+from headwater.storage.identity import Identity
 from headwater.storage.target import GONE, Target
 
 FEW = 100_000  # rows of each input, and of the table, that this process takes
@@ -68,6 +69,14 @@ class Compared:
             changes = self.difference(connection)
         self.target.forget(files)
         return changes, len(changes)
+
+    def change(self, target: Target, rows: pa.Table, identity: Identity) -> int:
+        """Commit a difference; the new version.
+
+        Raises:
+            CommitError: the table is not at the version it was left at: another writer was here.
+        """
+        return target.change(rows, self.keys, identity)
 
     def difference(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
         """What has to change in the rows `held`, for them to be the rows `new`: the table's columns, and

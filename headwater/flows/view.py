@@ -13,14 +13,17 @@ versions were read, and by which definition: it is the checkpoint. How often tha
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from headwater.common.report import Account
-from headwater.flows.computed import Changes, Computed
+from headwater.flows.asked import Query
+from headwater.flows.compared import Compared
+from headwater.flows.computed import Computed
 from headwater.flows.context import Context
+from headwater.flows.incremental import Changes, Incremental, Tables
 from headwater.flows.inputs import Input
 from headwater.flows.references import References
 from headwater.flows.reporting import Reporting
@@ -30,12 +33,10 @@ from headwater.project.reference import CLOCK
 from headwater.runtime import sessions
 from headwater.storage import log, ranges
 from headwater.storage.commit import Built, Committer
-from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Place
-from headwater.storage.names import state_name
+from headwater.storage.names import stage_name, state_name
 from headwater.storage.ranges import Position
-from headwater.storage.target import Target
 
 
 class ViewFlow(TableFlow):
@@ -46,20 +47,23 @@ class ViewFlow(TableFlow):
         self._definition = table
         self._analysed = context.tables[table.name]
         self._table = context.open(table)
+        tables = self._tables()
         intents = IntentFile(context.lake.flow_folder(table.name))
-        state = state_name(self.name)
         self.committer = Committer(
             self._table,
             intents,
-            merges={self.name: self._change, state: self._change_state},
-            open_target=self._open_beside,
+            merges={name: each.change for name, each in tables.items()},
+            open_target=lambda name: tables[name].target,
         )
+        for name in tables:
+            self.committer.target(name)
         self._spark = sessions.child(
             context.spark, parallelism=table.limits.parallelism or context.project.conf.parallelism
         )
         self._references = References(context, table, self._spark)
-        kept = self.committer.target(state) if self._analysed.groups else None
-        self._computed = Computed(context, table, self._table, kept, self._spark, self._references)
+        query = Query(context, table, self._spark, self._references)
+        kept = Tables(tables[self.name], tables.get(state_name(self.name)), tables.get(stage_name(self.name)))
+        self._computed = Computed(kept, query, Incremental(context, table, kept, query))
         self._looked: float | None = None  # when it was seen what the clock alone has changed
         self._seen: dict[str, Any] = {}  # what was read when nothing had changed since the last batch
 
@@ -167,6 +171,7 @@ class ViewFlow(TableFlow):
             rows_read=changes.read,
             files_read=len(changes.files),
             bytes_read=sum(changes.files.values()),
+            keys_touched=changes.keys,
         )
         return Built(changes.parts, appended=changes.appended, account=account)
 
@@ -183,19 +188,28 @@ class ViewFlow(TableFlow):
             for name in self._inputs
         }
 
-    def _open_beside(self, name: str) -> Target:
-        """What the groups are made of. That of another definition is made anew: so will be the view."""
-        assert self._analysed.groups is not None
-        columns, comment = self._analysed.groups.state, f"What the groups of {self.name} are made of"
-        target = self._context.open_beside(self.name, name, columns, comment)
-        if not target.columns.equals(columns):
-            target = self._context.open_beside(self.name, name, columns, comment, anew=True)
-        target.cluster(self._analysed.groups.keys)
-        return target
+    def _tables(self) -> dict[str, Compared]:
+        """The view, and what is kept beside it, by name.
 
-    def _change_state(self, target: Target, rows: pa.Table, identity: Identity) -> int:
-        assert self._analysed.groups is not None
-        return target.change(rows, self._analysed.groups.keys, identity)
-
-    def _change(self, target: Target, rows: pa.Table, identity: Identity) -> int:
-        return target.change(rows, self._analysed.keys, identity)
+        What is kept by another definition is made anew, or goes: all of the view is then computed.
+        """
+        analysed, lake = self._analysed, self._context.lake
+        found = {self.name: Compared(self._table, analysed.stored, analysed.keys, self._definition.where)}
+        kept: dict[str, tuple[pa.Schema, Sequence[str], str]] = {}
+        if analysed.groups is not None:
+            made_of = f"What the groups of {self.name} are made of"
+            kept[state_name(self.name)] = analysed.groups.state, analysed.groups.keys, made_of
+        if analysed.stage is not None:
+            given = f"What the inner part of {self.name} gives"
+            kept[stage_name(self.name)] = analysed.stage.stored, analysed.stage.keys, given
+        names = (state_name(self.name), stage_name(self.name))
+        if stale := [name for name in names if name in lake.places() and name not in kept]:
+            lake.drop(stale, [])
+            lake.finish()
+        for name, (columns, keys, comment) in kept.items():
+            target = self._context.open_beside(self.name, name, columns, comment)
+            if not target.columns.equals(columns):
+                target = self._context.open_beside(self.name, name, columns, comment, anew=True)
+            target.cluster(keys)
+            found[name] = Compared(target, columns, keys, self._definition.where)
+        return found

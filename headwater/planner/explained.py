@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
@@ -12,6 +12,7 @@ from headwater.planner.analysis import Analysed
 from headwater.planner.reach import Reach, Touch
 from headwater.project.definitions import Table
 from headwater.project.load import Project
+from headwater.storage.names import stage_name, state_name
 
 _WAYS = {
     "rows": "each new row once",
@@ -47,13 +48,16 @@ class Explained:
         table: its name.
         way: what a batch does, in a few words.
         why: of a view all of which is computed anew: what of its query asks for that.
-        touched: of one kept by the rows that changes touch: which, for each reading of an input.
+        touched: of what is kept by the rows that changes touch, the view or its inner part: which, for each
+            reading of an input.
+        beside: {table that is kept beside it → what it holds}.
     """
 
     table: str
     way: str
     why: str = ""
     touched: tuple[Touched, ...] = ()
+    beside: dict[str, str] = field(default_factory=dict)
 
 
 def explain(spark: SparkSession, project: Project, names: Sequence[str]) -> list[Explained]:
@@ -75,10 +79,23 @@ def explain(spark: SparkSession, project: Project, names: Sequence[str]) -> list
 def _explained(table: Table, analysed: Analysed) -> Explained:
     if analysed.kind != "view":
         return Explained(table.name, _WAYS[analysed.kind])
-    if analysed.reach is None:
+    stage, kept = analysed.stage, analysed.groups
+    reach = stage.reach if stage else analysed.reach
+    touched = tuple(_touched(reach, read, touch) for read, touch in reach.touches.items()) if reach else ()
+    if kept is not None:
+        columns = ", ".join(output.name for output in kept.outputs if output.kind == "key")
+        beside = {state_name(table.name): f"what the groups by {columns} are made of"}
+        of = table.sources[0]
+        if stage is not None:
+            of = stage_name(table.name)
+            beside = {
+                of: "what the inner part gives, of which the rows that changes touch are computed anew"
+            } | beside
+        way = f"what new rows of {of} add to their groups, and rows that went take from them"
+        return Explained(table.name, way, touched=touched, beside=beside)
+    if reach is None:
         return Explained(table.name, "all of it is computed anew", analysed.anew)
-    touched = (_touched(analysed.reach, read, touch) for read, touch in analysed.reach.touches.items())
-    return Explained(table.name, "the rows that changes touch are computed anew", touched=tuple(touched))
+    return Explained(table.name, "the rows that changes touch are computed anew", touched=touched)
 
 
 def _touched(reach: Reach, read: int, touch: Touch) -> Touched:

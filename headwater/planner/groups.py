@@ -31,11 +31,10 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
-from headwater.errors import ProjectError, Where
 from headwater.planner import group_by
 from headwater.planner.group_by import DISTINCT, Taken
 from headwater.runtime import catalyst, jvm
@@ -93,35 +92,30 @@ class Groups:
         return list(dict.fromkeys(output.value for output in self.outputs if output.value))
 
     @property
-    def keys(self) -> list[str]:
+    def keys(self) -> tuple[str, ...]:
         """What tells rows of the state apart."""
-        return [PART, *self.groups, *self.values]
+        return (PART, *self.groups, *self.values)
 
 
-def find(result: DataFrame, keys: Sequence[str], where: Where, *, appended: bool) -> Groups | None:
+def find(spark: SparkSession, taken: Taken, keys: Sequence[str], *, appended: bool) -> Groups | None:
     """How a view's groups are kept by what rows add to and take from them; None: they can't be.
 
     Args:
-        result: the view's query.
+        spark: the session.
+        taken: the view's query, taken apart.
         keys: what tells the view's rows apart.
-        where: what errors name.
         appended: whether rows of its input never change and never go.
     """
-    try:
-        taken = group_by.take(result, where)
-    except ProjectError:
-        return None
     named = [name for name, kind, _ in taken.columns if kind == "key"]
     if not named or {*named} != {*keys} or not _are_kept(taken, appended):
         return None
-    state = whole(result, where).schema
+    state = whole(spark, taken).schema
     found = Groups(tuple(_outputs(taken)), stored.schema(state))
     return found if all(_tells_apart(state[key].dataType) for key in found.keys) else None
 
 
-def rows(result: DataFrame, where: Where) -> DataFrame:
+def rows(spark: SparkSession, taken: Taken) -> DataFrame:
     """The rows that a query groups: `g…`, `x…` and `v…` of each; of what counts, `x…` is 1 or 0."""
-    taken = group_by.take(result, where)
     columns: list[Column] = []
     values: dict[str, Column] = {}
     for output, (_, kind, expression) in zip(_outputs(taken), taken.columns, strict=True):
@@ -137,16 +131,16 @@ def rows(result: DataFrame, where: Where) -> DataFrame:
         columns.append(value.alias(output.column))
         if output.value:
             values[output.value] = child.alias(output.value)
-    return catalyst.frame(result.sparkSession, taken.below).select(*columns, *values.values())
+    return catalyst.frame(spark, taken.below).select(*columns, *values.values())
 
 
-def whole(result: DataFrame, where: Where) -> DataFrame:
+def whole(spark: SparkSession, taken: Taken) -> DataFrame:
     """The state of a query over all rows of its input."""
-    outputs = _outputs(group_by.take(result, where))
+    outputs = _outputs(taken)
     aggregates = [output for output in outputs if output.kind != "key"]
     groups = [output.column for output in outputs if output.kind == "key"]
     values = list(dict.fromkeys(output.value for output in aggregates if output.value))
-    found = rows(result, where)
+    found = rows(spark, taken)
     counted = [(output.counted, F.count(output.column)) for output in aggregates if output.counted]
     totals = [(output.column, _total(output, found)) for output in aggregates] + counted
     part = found.groupBy(*groups).agg(F.count("*").alias(ROWS), *(each.alias(name) for name, each in totals))

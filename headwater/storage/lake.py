@@ -157,7 +157,13 @@ class Lake:
         return places[name]
 
     def create(
-        self, name: str, schema: pa.Schema, *, comment: str, properties: Mapping[str, str], anew: bool = False
+        self,
+        name: str,
+        schema: pa.Schema,
+        *,
+        properties: Mapping[str, str],
+        comment: str = "",
+        anew: bool = False,
     ) -> Place:
         """The table's live generation; where there is none, or one `anew` is asked for, it is made and empty.
 
@@ -171,7 +177,7 @@ class Lake:
             if known is not None and log.exists(known.path) and not anew:
                 return known
             self.begin()
-            place = self._next(name) if anew else self._new(name)
+            place = self._new(name, anew=anew)
             if log.exists(place.path):
                 return self._register(place)
             checksums.create(
@@ -243,21 +249,16 @@ class Lake:
         """Where what a flow keeps beside a generation of its table lies."""
         return self.root / "_flows" / flow / f"g{generation:04d}"
 
-    def _new(self, name: str) -> Place:
-        """Where a table will lie that is not there, or not any more."""
-        gone = self.places().get(name)
-        generation = gone.generation if gone else self._after(name, holding=1)
+    def _new(self, name: str, *, anew: bool = False) -> Place:
+        """Where a table will lie that is not there, not any more, or of which there shall be another one."""
+        gone = None if anew else self.places().get(name)
+        generation = gone.generation if gone else self._after(name, commits=0 if anew else 1)
         return Place(name, generation, self.at(name, generation), uuid.uuid4().hex)
 
-    def _next(self, name: str) -> Place:
-        """Where a table will lie after all of its generations."""
-        generation = self._after(name, holding=0)
-        return Place(name, generation, self.at(name, generation), uuid.uuid4().hex)
-
-    def _after(self, name: str, *, holding: int) -> int:
+    def _after(self, name: str, *, commits: int) -> int:
         """The first generation of a table after those that have had so many commits."""
         folders = self._store.find(self.at(name, 1).parent, "g[0-9]*")
-        return 1 + max((int(folder.name[1:]) for folder in folders if log.head(folder) >= holding), default=0)
+        return 1 + max((int(folder.name[1:]) for folder in folders if log.head(folder) >= commits), default=0)
 
     def _register(self, place: Place) -> Place:
         """Note in the catalog where a table lies."""

@@ -27,6 +27,11 @@ def state_name(table: str) -> str:
     return f"{table}__state"
 
 
+def stage_name(table: str) -> str:
+    """The table of what the inner part of a view gives."""
+    return f"{table}__1"
+
+
 def ledger_name(table: str) -> str:
     """The name of the ledger of a bronze table's files."""
     return f"{table}__files"
@@ -54,6 +59,7 @@ def beside(table: str) -> dict[str, str]:
         resolved_name(table): "quarantine",
         late_name(table): "late",
         state_name(table): "state",
+        stage_name(table): "state",
         ledger_name(table): "ledger",
         gaps_name(table): "gaps",
     }

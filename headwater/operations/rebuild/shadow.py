@@ -92,7 +92,7 @@ class Shadow(Lake):
         for flow, table in flows.items():
             self._store.delete_all(self.flow_at(flow, self.plan.tables[table]))
 
-    def _new(self, name: str) -> Place:
+    def _new(self, name: str, *, anew: bool = False) -> Place:
         generation, known = self.plan.tables[name], super().places().get(name)
         return Place(name, generation, self.at(name, generation), known.id if known else uuid.uuid4().hex)
 

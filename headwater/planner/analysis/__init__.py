@@ -194,12 +194,9 @@ def _analyse(
     judged = _judged(project, table, found, frames, result, stream, followed, suite)
     if judged.kind == "view" and table.refresh == "full":
         judged = replace(judged, anew="headwater.refresh is full")
-    elif judged.kind == "view" and (kept := views.grouped(project, table, found, frames[0], result)):
-        judged = replace(judged, groups=kept)
     elif judged.kind == "view":
-        judged = views.kept(
-            project, table, judged, apply(spark, table, views.marked(spark, project, table, found))
-        )
+        marked = apply(spark, table, views.marked(spark, project, table, found))
+        judged = views.kept(project, table, found, judged, marked)
     return replace(judged, warnings=warnings.of(project, table, result))
 
 

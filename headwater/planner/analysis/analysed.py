@@ -12,6 +12,7 @@ from headwater.planner.event_time import Lateness
 from headwater.planner.groups import Groups
 from headwater.planner.outlines import Kind, Outline
 from headwater.planner.reach import Reach
+from headwater.planner.stages import Stage
 from headwater.quality.gate import Gate
 
 
@@ -29,6 +30,7 @@ class Analysed:
         late: the columns of its late table.
         warnings: see `Outline`.
         groups: how a view is kept by what rows add to its groups and take from them; None where it is not.
+        stage: what is kept of the inner part of which its groups are; None where they are of a table's rows.
         reach: how a view is kept by the rows that changes touch; None where it is not.
         anew: why all of a view is computed anew; "" where it is not.
     """
@@ -46,6 +48,7 @@ class Analysed:
     kind: Kind = "rows"
     warnings: tuple[str, ...] = ()
     groups: Groups | None = None
+    stage: Stage | None = None
     reach: Reach | None = None
     anew: str = ""
 

@@ -10,19 +10,19 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 
 from headwater.connectors import decode
 from headwater.errors import ProjectError
-from headwater.planner import aggregate, groups, reach
+from headwater.planner import aggregate, group_by, groups, reach, stages
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.planner.analysis.timing import lateness_of
-from headwater.planner.groups import Groups
 from headwater.planner.reach import plan
+from headwater.planner.stages import Stage
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK
 from headwater.project.suite import of_whole_table
-from headwater.runtime import catalyst
+from headwater.runtime import catalyst, jvm
 from headwater.storage import stored
 
 
@@ -65,57 +65,75 @@ def marked(
     return [plan.marked(spark, number, each) for number, each in enumerate(columns)]
 
 
-def grouped(
-    project: Project, table: Table, found: Mapping[str, Analysed], frame: DataFrame, result: DataFrame
-) -> Groups | None:
-    """How a view is kept by what rows add to its groups and take from them; None: it can't be so.
+def _grouped(
+    project: Project, table: Table, found: Mapping[str, Analysed], analysed: Analysed, result: DataFrame
+) -> Analysed | None:
+    """A view that is kept by what rows add to its groups and take from them; None: it can't be so.
 
-    It can be where it aggregates, by keys, one table, and nothing else.
+    It can be where it aggregates, by keys, one table or what it has aggregated.
+    """
+    if not catalyst.has(catalyst.analysed(result), "AGGREGATE"):
+        return None
+    try:
+        taken = group_by.take(result, table.where)
+    except ProjectError:
+        return None
+    spark = result.sparkSession
+    inner = stages.inner(taken)
+    if inner is not None:
+        rows = inner.rows(spark)
+        keys = tuple(name for name in rows.columns if name.startswith("k"))
+        unchanging = [name for name in table.sources if name in project.references]
+        reached = reach.of(*plan.part_of(rows, table.sources, unchanging), keys)
+        kept = groups.find(spark, taken, analysed.keys, appended=False)
+        if isinstance(reached, str) or kept is None:
+            return None
+        stage = Stage(rows.schema.toNullable(), stored.schema(rows.schema), keys, reached)
+        return replace(analysed, groups=kept, stage=stage)
+    if len(table.sources) != 1 or table.sources[0] in project.references:
+        return None
+    try:
+        (leaf, *_) = jvm.items(taken.below.collectLeaves())
+        checks.row_by_row(result, catalyst.frame(spark, leaf), table.where)
+    except ProjectError:
+        return None
+    appended = found[table.sources[0]].appended
+    kept = groups.find(spark, taken, analysed.keys, appended=appended)
+    return replace(analysed, groups=kept) if kept else None
+
+
+def kept(
+    project: Project, table: Table, found: Mapping[str, Analysed], analysed: Analysed, result: DataFrame
+) -> Analysed:
+    """A view with how it is kept: by what rows add to its groups and take from them, by the rows that changes
+    touch, or computed anew, and why.
 
     Args:
         project: the definitions.
         table: the view's.
         found: the tables that are analysed.
-        frame: its input, empty.
-        result: its query over that.
-    """
-    if len(table.sources) != 1 or table.sources[0] in project.references:
-        return None
-    if not catalyst.has(catalyst.analysed(result), "AGGREGATE"):
-        return None
-    keys = table.keys or tuple(result.columns)
-    try:
-        checks.row_by_row(result, frame, table.where)
-    except ProjectError:
-        return None
-    return groups.find(result, keys, table.where, appended=found[table.sources[0]].appended)
-
-
-def kept(project: Project, table: Table, analysed: Analysed, result: DataFrame) -> Analysed:
-    """A view with how it is kept: by the rows that changes touch, or computed anew, and why.
-
-    Args:
-        project: the definitions.
-        table: the view's.
         analysed: the view.
         result: its query over inputs as `marked` makes them.
 
     Raises:
         ProjectError: it is to be kept by what changes, and can't.
     """
+    grouped = None if CLOCK in table.sources else _grouped(project, table, found, analysed, result)
+    if grouped is not None:
+        return grouped
     unchanging = [name for name in table.sources if name in project.references]
     part, names = plan.part_of(result, table.sources, unchanging)
-    found = f"it reads {CLOCK}" if CLOCK in table.sources else reach.of(part, names, analysed.keys)
-    if not isinstance(found, str):
-        return replace(analysed, reach=found)
+    reached = f"it reads {CLOCK}" if CLOCK in table.sources else reach.of(part, names, analysed.keys)
+    if not isinstance(reached, str):
+        return replace(analysed, reach=reached)
     if table.refresh == "incremental strict":
         raise ProjectError(
-            f"{table.where} is to be kept by what changes, and all of it has to be computed anew: {found}",
+            f"{table.where} is to be kept by what changes, and all of it has to be computed anew: {reached}",
             code="NOT_INCREMENTAL",
             where=table.where,
             hint="change the query, its headwater.keys, or leave headwater.refresh out",
         )
-    return replace(analysed, anew=found)
+    return replace(analysed, anew=reached)
 
 
 def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggregate | None) -> Analysed:
