@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import call
 from pyspark.sql import SparkSession
 from test_touched import FEW, FILES, A, B, Changing, anew, definitions
 
 from headwater.flows import computed
 from headwater.flows.incremental import Incremental
 from headwater.planner.analysis import analyse
+from headwater.runtime import failpoints
 from headwater.storage.names import stage_name, state_name
 from headwater.testing import Project
 
@@ -106,3 +110,82 @@ def test_others_are_not_kept_so(interpreted: SparkSession, tmp_path: Path) -> No
     told = analyse(interpreted, case.definitions)
     assert all(told[f"gold.v_{name.replace(' ', '_')}"].groups is None for name in OTHERS)
     assert A in told and B in told
+
+
+class Killed(BaseException):
+    """A process is no more."""
+
+
+def test_killed_at_any_step_they_are_what_their_queries_give(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    monkeypatch.setattr(computed, "WHOLE", -1)
+    name = "average of most"
+    case = Changing(tmp_path, interpreted, {name: STAGED[name]})
+    (view,) = case.views
+    for _ in range(2):
+        case.change(draw)
+    case.step()
+    done = failpoints.reach
+    steps = [(step, 1) for step in ("pinned", "built", "staged", "committed")]
+    for step, times in [*steps, *(("committing", n) for n in (1, 2, 3))]:
+        left = [times]
+
+        def killed(at: str, flow: str, step: str = step, left: list[int] = left) -> None:
+            if (at, flow) == (step, view):
+                left[0] -= 1
+                if not left[0]:
+                    raise Killed
+            done(at, flow)
+
+        case.change(draw)
+        case.step(FEW)
+        monkeypatch.setattr(failpoints, "reach", killed)
+        with suppress(Killed):  # where the change touches nothing there is no batch
+            case.flow(view).step()
+        monkeypatch.setattr(failpoints, "reach", done)
+        flow: Any = case.flow(view)
+        flow.recover()
+        while flow.step():
+            pass
+        assert anew(flow) == 0, (seed, step, times)
+
+
+def test_of_another_definition_what_is_kept_is_made_anew_or_goes(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    query = "SELECT k, count(DISTINCT {}) AS n FROM silver.a GROUP BY k"
+    view, state = "gold.v_it", state_name("gold.v_it")
+    columns: set[str] = set()
+    for value in ("x", "s", "s"):
+        case = Changing(tmp_path, interpreted, {"it": (query.format(value), "k")})
+        case.change(random.Random(1))
+        case.step(view)
+        flow: Any = case.flow(view)
+        assert anew(flow) == 0 and len(case.rows(state))
+        columns.add(str(case.lake.place(state).generation))
+    assert columns == {"1", "2"}
+    case.lake.drop([state], [])
+    case.lake.finish()
+    case.append(A, [{"id": 10**6, "k": 1, "x": 1, "s": "r"}])
+    case.step(view)
+    assert anew(case.flow(view)) == 0 and len(case.rows(state))  # type: ignore[arg-type]
+    case = Changing(
+        tmp_path, interpreted, {"it": (f"SELECT k, n FROM ({query.format('s')}) WHERE n > 1", "k")}
+    )
+    case.flow(view)
+    assert state not in case.lake.places()
+
+
+def test_explain_says_what_is_kept_beside_them(interpreted: SparkSession, tmp_path: Path) -> None:
+    views = {"distinct": GROUPED["distinct"], "average": STAGED["average of most"]}
+    Project({**FILES, **definitions(views)}, tmp_path, spark=interpreted)
+    said = {one["table"]: one for one in json.loads(call(["explain", "--json"], tmp_path).stdout)}
+    assert [*said["gold.v_distinct"]["beside"]] == ["gold.v_distinct__state"]
+    average = said["gold.v_average"]
+    assert [*average["beside"]] == ["gold.v_average__1", "gold.v_average__state"]
+    assert {touched["source"] for touched in average["touched"]} == {A, B}
+    assert "gold.v_average__1" in call(["explain", "gold.v_average"], tmp_path).stdout

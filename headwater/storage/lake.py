@@ -169,8 +169,7 @@ class Lake:
 
         Args:
             name: `<layer>.<name>`.
-            schema, comment: its columns, and its description.
-            properties: Delta table properties beside the engine's own.
+            schema, comment, properties: its columns, its description, and Delta's beside the engine's own.
         """
         with _LOCK, self.alone():
             known = self.places().get(name)
