@@ -73,6 +73,7 @@ OTHERS = {  # kept otherwise
 }
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(seed, marks=pytest.mark.torture) for seed in range(2, 12))]
 )
@@ -155,8 +156,9 @@ def test_killed_at_any_step_they_are_what_their_queries_give(
 
 
 def test_of_another_definition_what_is_kept_is_made_anew_or_goes(
-    interpreted: SparkSession, tmp_path: Path
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(computed, "WHOLE", -1)
     query = "SELECT k, count(DISTINCT {}) AS n FROM silver.a GROUP BY k"
     view, state = "gold.v_it", state_name("gold.v_it")
     columns: set[str] = set()

@@ -186,6 +186,7 @@ def anew(flow: ViewFlow) -> int:
     return sum(map(len, found.parts.values()))
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [1])
 def test_after_each_batch_they_are_what_their_queries_give(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
@@ -238,6 +239,7 @@ def test_explain_says_how_tables_are_kept(interpreted: SparkSession, tmp_path: P
         "way": "all of it is computed anew",
         "why": "LIMIT",
         "touched": [],
+        "beside": {},
     }
     of_a, of_few = said["gold.v_left"]["touched"]
     assert of_a == {
