@@ -45,6 +45,18 @@ QUERIES = {  # name → (keys, more properties, query)
         "SELECT customer, count(DISTINCT amount) AS amounts, median(amount) AS half "
         f"FROM {ORDERS} GROUP BY customer",
     ),
+    "ten": (
+        "region",
+        "",
+        "SELECT customer % 10 AS region, sum(amount) AS amount, count(DISTINCT customer) AS customers, "
+        f"max(amount) AS most FROM {ORDERS} GROUP BY customer % 10",
+    ),
+    "averages": (
+        "region",
+        "",
+        "SELECT region, avg(most) AS most FROM (SELECT customer, customer % 10 AS region, "
+        f"max(amount) AS most FROM {ORDERS} GROUP BY customer, customer % 10) GROUP BY region",
+    ),
     "ranks": (
         "customer, place",
         _CLUSTERED,

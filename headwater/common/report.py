@@ -16,7 +16,7 @@ class Account:
     rows are the table's (not groups), each is in `rows_out`, in `dropped` or in the rest of `quarantined`.
 
     Attributes:
-        rows_in: rows taken from the input; of a view, all rows of the tables that it reads.
+        rows_in: rows taken from the input; of a view, those that its query got.
         rows_out: rows written to the table, or sent.
         quarantined: rows that went to the quarantine.
         dropped: rows that an expectation dropped.

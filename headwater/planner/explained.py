@@ -83,7 +83,7 @@ def _explained(table: Table, analysed: Analysed) -> Explained:
     reach = stage.reach if stage else analysed.reach
     touched = tuple(_touched(reach, read, touch) for read, touch in reach.touches.items()) if reach else ()
     if kept is not None:
-        columns = ", ".join(output.name for output in kept.outputs if output.kind == "key")
+        columns = ", ".join(kept.names)
         beside = {state_name(table.name): f"what the groups by {columns} are made of"}
         of = table.sources[0]
         if stage is not None:

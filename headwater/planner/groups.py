@@ -77,6 +77,11 @@ class Groups:
     state: pa.Schema
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The view's columns of the groups, which tell its rows apart."""
+        return tuple(output.name for output in self.outputs if output.kind == "key")
+
+    @property
     def groups(self) -> list[str]:
         """The state's columns of the groups."""
         return [output.column for output in self.outputs if output.kind == "key"]
@@ -103,11 +108,11 @@ def find(spark: SparkSession, taken: Taken, keys: Sequence[str], *, appended: bo
     Args:
         spark: the session.
         taken: the view's query, taken apart.
-        keys: what tells the view's rows apart.
+        keys: what tells the view's rows apart; (): its groups.
         appended: whether rows of its input never change and never go.
     """
     named = [name for name, kind, _ in taken.columns if kind == "key"]
-    if not named or {*named} != {*keys} or not _are_kept(taken, appended):
+    if not named or {*(keys or named)} != {*named} or not _are_kept(taken, appended):
         return None
     state = whole(spark, taken).schema
     found = Groups(tuple(_outputs(taken)), stored.schema(state))

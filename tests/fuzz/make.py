@@ -280,7 +280,7 @@ def _joined(draw: random.Random, name: str, left: Table, right: Table) -> Table 
 
 
 def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table]) -> Table | None:
-    kind = draw.choice(("changed", "distinct", "ranked", "having", "joined"))
+    kind = draw.choice(("changed", "distinct", "ranked", "having", "joined", "counted", "nested"))
     updated = [table for table in groups if not table["final"]]
     if kind == "changed":
         among = [table for table in updated if "whole" not in (table["window"] or {}).get("shown", ())]

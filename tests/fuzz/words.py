@@ -136,6 +136,13 @@ def query(table: Table, said: Callable[[str], str] = name) -> str:
         counts = f"count(*) AS many, count(DISTINCT {table['columns'][-1]}) AS kinds"
         rows = f"{said(table['source'])}{where} GROUP BY {column} HAVING count(*) > 1"
         return f"SELECT {column}, {counts} FROM {rows}"
+    if table["kind"] in ("counted", "nested"):
+        column, other = table["columns"][0], table["columns"][-1]
+        counts = f"count(*) AS many, count(DISTINCT {other}) AS kinds, count({other}) AS seen"
+        groups = f"SELECT {column}, {counts} FROM {said(table['source'])}{where} GROUP BY {column}"
+        if table["kind"] == "counted":
+            return groups
+        return f"SELECT kinds, count(*) AS parts, sum(many) AS total FROM ({groups}) q GROUP BY kinds"
     left, right = (said(source) for source in table["sources"])
     full = table["join"] == "FULL"  # there NULL is a key as any, else there were two rows of it
     on = " AND ".join(f"a.{key} {'IS NOT DISTINCT FROM' if full else '='} b.{key}" for key in table["keys"])
@@ -173,7 +180,7 @@ def _properties(table: Table) -> str:
 
 
 _WRITTEN = {"decoded": _decoded, "rows": _rows, "union": _union, "groups": _groups}
-_WRITTEN |= dict.fromkeys(("changed", "distinct", "ranked", "having", "joined"), _query)
+_WRITTEN |= dict.fromkeys(("changed", "distinct", "ranked", "having", "joined", "counted", "nested"), _query)
 
 
 def heads(table: Table, window: str) -> list[str]:

@@ -85,11 +85,11 @@ def _grouped(
         keys = tuple(name for name in rows.columns if name.startswith("k"))
         unchanging = [name for name in table.sources if name in project.references]
         reached = reach.of(*plan.part_of(rows, table.sources, unchanging), keys)
-        kept = groups.find(spark, taken, analysed.keys, appended=False)
+        kept = groups.find(spark, taken, table.keys, appended=False)
         if isinstance(reached, str) or kept is None:
             return None
         stage = Stage(rows.schema.toNullable(), stored.schema(rows.schema), keys, reached)
-        return replace(analysed, groups=kept, stage=stage)
+        return replace(analysed, keys=kept.names, groups=kept, stage=stage)
     if len(table.sources) != 1 or table.sources[0] in project.references:
         return None
     try:
@@ -98,8 +98,8 @@ def _grouped(
     except ProjectError:
         return None
     appended = found[table.sources[0]].appended
-    kept = groups.find(spark, taken, analysed.keys, appended=appended)
-    return replace(analysed, groups=kept) if kept else None
+    kept = groups.find(spark, taken, table.keys, appended=appended)
+    return replace(analysed, keys=kept.names, groups=kept) if kept else None
 
 
 def kept(

@@ -64,7 +64,7 @@ class Kept:
 
 
 def kept(project: Project) -> list[Kept]:
-    """Of each aggregate that has been written, what it keeps."""
+    """Of each table that keeps something between batches, and has been written, what that is."""
     places, found = Lake(project.conf.lake).places(), []
     for name in project.tables:
         try:
@@ -84,7 +84,7 @@ def of(project: Project, places: Mapping[str, Place], name: str) -> Kept | None:
     """
     table = project.tables.get(name)
     state = places.get(state_name(name)) or places.get(name)
-    if table is None or table.view or state is None:
+    if table is None or state is None or (table.view and state_name(name) not in places):
         return None
     if state_name(name) not in places and not summary.changes_in_place(state):
         return None
