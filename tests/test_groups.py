@@ -15,6 +15,7 @@ from test_touched import FEW, FILES, A, B, Changing, anew, definitions
 
 from headwater.flows import computed
 from headwater.flows.incremental import Incremental
+from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner.analysis import analyse
 from headwater.runtime import failpoints
 from headwater.storage.names import stage_name, state_name
@@ -191,3 +192,26 @@ def test_explain_says_what_is_kept_beside_them(interpreted: SparkSession, tmp_pa
     assert [*average["beside"]] == ["gold.v_average__1", "gold.v_average__state"]
     assert {touched["source"] for touched in average["touched"]} == {A, B}
     assert "gold.v_average__1" in call(["explain", "gold.v_average"], tmp_path).stdout
+
+
+def test_what_is_kept_is_rebuilt_with_the_view_and_reconciled(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(computed, "WHOLE", -1)
+    name = "average of most"
+    case = Changing(tmp_path, interpreted, {name: STAGED[name]})
+    (view,) = case.views
+    draw = random.Random(1)
+    for _ in range(4):
+        case.change(draw)
+        case.step()
+    before = {*case.rows(view)}
+    case.rebuild(view)
+    places = case.lake.places()
+    assert {places[each].generation for each in (view, state_name(view), stage_name(view))} == {2}
+    assert {*case.rows(view)} == before
+    case.change(draw)
+    case.step()
+    assert anew(case.flow(view)) == 0  # type: ignore[arg-type]
+    (found,) = reconcile(case.definitions, [view])
+    assert found.same and len(found.differences) == 3, found

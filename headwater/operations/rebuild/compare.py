@@ -23,6 +23,7 @@ from headwater.storage.names import (
     quarantine_name,
     replay_name,
     resolved_name,
+    stage_name,
     state_name,
 )
 from headwater.storage.places import KEYS
@@ -72,7 +73,7 @@ def sides(lake: Lake, name: str, version: int | None, after: int = 0) -> Iterato
     else:
         yield name, NOTHING
     started = log.read(places[name].path, after).flows if after else {}
-    for other in (late_name(name), state_name(name), quarantine_name(name)):
+    for other in (late_name(name), state_name(name), stage_name(name), quarantine_name(name)):
         place = places.get(other)
         if place is None or version is None:
             yield other, NOTHING
