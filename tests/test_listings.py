@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -110,6 +111,17 @@ def test_a_result_says_where_its_whole_values_are(monkeypatch: pytest.MonkeyPatc
     found = printed(lambda out: write(rows, "table", out), 60, monkeypatch)
     assert len(found) == 34 and found[2].split() == ["0", "short"] and found[32].rstrip().endswith("…")
     assert "1234567" in found[32] and found[33].startswith("31 rows; what ends in … is whole with --format")
+
+
+def test_times_are_whole_and_doubles_are_rounded_where_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = datetime(2026, 11, 24, 11, 25, tzinfo=UTC)
+    rows = Result(("starts", "ends", "host", "mean"), [(at, at, "bashful", 36.75958730158731)])
+    found = printed(lambda out: write(rows, "table", out), 70, monkeypatch)
+    assert found[2].split() == ["2026-11-24", "11:25:00Z", "2026-11-24", "11:25:00Z", "bashful", "36.759587"]
+    assert found[3] == "1 row; what is rounded is whole with --format json"
+    assert "36.75958730158731" in printed(lambda out: write(rows, "table", out), 90, monkeypatch)[2]
     assert printed(lambda out: write(rows, "table", out), None, monkeypatch)[-1] == "31 rows"
 
 

@@ -585,6 +585,17 @@ def test_row_by_row_functions_are_taken(spark: SparkSession, make: Make, body: s
 BAD_BODIES = [
     ("raw.select('host', 'nope', '_source')", "DEFINITION_FAILED", "`nope` cannot be resolved"),
     ("raw.nope", "DEFINITION_FAILED", "AttributeError"),
+    (
+        "nope",
+        "DEFINITION_FAILED",
+        "silver.readings: NameError: name 'nope' is not defined; mend the definition",
+    ),
+    (
+        "raw.where(str(1 / 0))",
+        "DEFINITION_FAILED",
+        "ZeroDivisionError: division by zero; mend the definition",
+    ),
+    ("open('nowhere')", "DEFINITION_FAILED", "FileNotFoundError"),
     ("None", "NOT_A_DATAFRAME", "returns NoneType; return a DataFrame"),
     ("raw.drop('_source')", "REQUIRED_COLUMN_MISSING", "drops the column _source; keep it"),
     ("raw.select('*', 'host')", "COLUMN_TWICE", "column host comes twice; rename or drop one"),
@@ -669,7 +680,8 @@ def test_what_a_stream_cannot_do_is_refused(
     root = make({"silver/readings.py": text, **HOSTS})
     with raises_code(code, table="silver.readings") as refused:
         analyse(spark, root)
-    assert str(refused.value).startswith(f"{root}/silver/readings.py: silver.readings")
+    line = ":11" if code == "DEFINITION_FAILED" else ""  # that of the function that failed
+    assert str(refused.value).startswith(f"{root}/silver/readings.py{line}: silver.readings")
     assert says in str(refused.value) and "\n" not in str(refused.value)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.errors import (
@@ -13,6 +15,7 @@ from headwater.errors import (
     FlowError,
     HeadwaterError,
     SetupError,
+    Where,
 )
 
 if TYPE_CHECKING:
@@ -122,6 +125,17 @@ def describe(error: Exception) -> str:
     """An error in one line: ours as it is; of another its root cause, class and message, and the way out."""
     found = known(error)
     return _line(*_chain(error)[-1]) if found is None else str(found)
+
+
+def raised_at(error: Exception, where: Where) -> Where:
+    """Where something is declared, with the line of its file that was at work when an error was raised."""
+    own = Path(where.file).parts
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if own and Path(frame.filename).parts[-len(own) :] == own
+    ]
+    return where.said(f"{where.file}:{lines[-1]}: {where.table}") if lines else where
 
 
 def first_line(error: Exception) -> str:

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.connectors import decode, kafka
-from headwater.errors import ProjectError
-from headwater.errors.causes import first_line
+from headwater.errors import HeadwaterError, ProjectError
+from headwater.errors.causes import describe, first_line, raised_at
 from headwater.flows.context import Context
 from headwater.flows.reading import starting
 from headwater.flows.reporting import Reporting
@@ -38,9 +38,11 @@ def records(raw: DataFrame, alert: Alert) -> DataFrame:
     where = alert.where
     try:
         rows = alert(decode.native(raw, alert.decode, where))
-    except (AnalysisException, TypeError, AttributeError) as e:
+    except HeadwaterError:
+        raise
+    except Exception as e:  # a function of the user's may raise anything
         raise ProjectError(
-            f"{where}: {first_line(e)}",
+            f"{raised_at(e, where)}: {first_line(e) if isinstance(e, AnalysisException) else describe(e)}",
             code="DEFINITION_FAILED",
             where=where,
             hint="mend the definition",

@@ -131,6 +131,7 @@ class KeptFor(Strict):
     retention: Span | None = None
 
 
+LEAST_HEAP = 512  # MB
 _SIZE = re.compile(r"\d+(?:\.\d+)? ?(?:[KMGT]i?B)", re.IGNORECASE)
 
 
@@ -141,6 +142,19 @@ def _size(text: str) -> str:
 
 
 Size = Annotated[str, AfterValidator(_size)]
+_HEAP = re.compile(r"(\d+)([mg])", re.IGNORECASE)
+
+
+def _heap(text: str) -> str:
+    found = _HEAP.fullmatch(text)
+    if not found or int(found[1]) << (10 if found[2] in "gG" else 0) < LEAST_HEAP:
+        raise ValueError(
+            f"{text} is no heap that Spark runs in; write 2g or 1500m, and {LEAST_HEAP}m at least"
+        )
+    return text
+
+
+Heap = Annotated[str, AfterValidator(_heap)]
 
 
 class DuckDB(Strict):
@@ -217,7 +231,7 @@ class Conf(Strict):
     broker: Broker = Broker()
     spark: dict[str, str | int | bool] = {}
     cores: Annotated[int, Field(ge=1)] = 2
-    memory: str = "2g"
+    memory: Heap = "2g"
     duckdb: DuckDB = DuckDB()
     trigger: str = "500 milliseconds"
     max_rows_per_batch: Annotated[int, Field(ge=1)] = 500_000

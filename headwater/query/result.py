@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -18,6 +19,7 @@ from headwater.common.values import iso, plain
 Format = Literal["table", "json", "csv"]
 
 SHOWN = 1_000  # rows of a printed table; json and csv have all
+DIGITS = 8  # of a double, where a table is wider than the terminal
 
 
 @dataclass(frozen=True)
@@ -56,18 +58,34 @@ def _table(result: Result, out: TextIO, took: str) -> None:
         for at in range(len(result.columns))
         if shown and all(row[at] is None or _is_number(row[at]) for row in shown)
     ]
-    table = listings.Listing(result.columns, right=right)
-    for row in shown:
-        table.row(*(_cell(value) for value in row))
+    times = [
+        at
+        for at in range(len(result.columns))
+        if shown and all(row[at] is None or isinstance(row[at], datetime) for row in shown)
+    ]
+
+    def laid(digits: int | None) -> listings.Listing:
+        table = listings.Listing(result.columns, right=right, whole=times)
+        for row in shown:
+            table.row(*(_cell(value, digits) for value in row))
+        return table
+
+    table = laid(None)
+    if is_narrow := table.cuts(out):
+        table = laid(DIGITS)
     end = f"{count:,} row{'' if count == 1 else 's'}{took}"
     if count > SHOWN:
         end = f"{SHOWN:,} of {end}; add LIMIT, or --format csv for all"
-    elif table.cuts(out):
-        end = f"{end}; what ends in … is whole with --format json"
+    elif is_narrow:
+        what = "what ends in …" if table.cuts(out) else "what is rounded"
+        end = f"{end}; {what} is whole with --format json"
     listings.show([table, Text(end, style="dim")], out)
 
 
-def _cell(value: Any) -> Text:
+def _cell(value: Any, digits: int | None) -> Text:
+    """A value; of a double so many digits, or all."""
+    if isinstance(value, float) and digits and math.isfinite(value):
+        return Text(f"{value:.{digits}g}")
     if value is None:
         return Text("NULL", style="dim")
     if isinstance(value, datetime):

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
-from headwater.errors import ProjectError
-from headwater.errors.causes import describe, first_line
+from headwater.errors import HeadwaterError, ProjectError
+from headwater.errors.causes import describe, first_line, raised_at
 from headwater.errors.several import Collected
 from headwater.planner import aggregate, dependencies
 from headwater.planner.analysis import checks, followers, hidden, processes, views, warnings
@@ -141,13 +141,14 @@ def _computed(spark: SparkSession, definition: Table | View, known: Mapping[str,
         if windows.NAME in query.text.lower():
             windows.register(spark)
         return spark.sql(query.of([f"`_{name}`" for name in definition.inputs]))
-    except AnalysisException as e:
+    except HeadwaterError:
+        raise
+    except Exception as e:  # a function of the user's may raise anything
+        if query is not None and not isinstance(e, PySparkException):
+            raise
+        said = first_line(e) if isinstance(e, AnalysisException) else describe(e)
         raise ProjectError(
-            f"{where}: {first_line(e)}", code="DEFINITION_FAILED", where=where, hint="mend the definition"
-        ) from None
-    except (PySparkException, TypeError, AttributeError) as e:
-        raise ProjectError(
-            f"{where}: {describe(e)}",
+            f"{raised_at(e, where)}: {said}",
             code="DEFINITION_FAILED",
             where=where,
             hint="mend the definition",

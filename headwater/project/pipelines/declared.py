@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from headwater.errors import ProjectError, Where
-from headwater.errors.causes import describe
+from headwater.errors.causes import describe, raised_at
 from headwater.errors.several import Collected
 from headwater.project.definitions import Declaration, Table, Topic, View
 from headwater.project.naming import defined
@@ -193,7 +193,10 @@ def _recorded(function: Function, where: Where) -> tuple[Recording, Any]:
             recording.stopped = describe(e)
             return recording, None
         raise ProjectError(
-            f"{where}: {describe(e)}", code="DEFINITION_FAILED", where=where, hint="mend the definition"
+            f"{raised_at(e, where)}: {describe(e)}",
+            code="DEFINITION_FAILED",
+            where=where,
+            hint="mend the definition",
         ) from e
 
 

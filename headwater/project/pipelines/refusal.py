@@ -13,7 +13,8 @@ from headwater.errors import ProjectError, Where
 from headwater.errors.codes import Code
 
 DEFINING: ContextVar[str] = ContextVar("DEFINING", default="")  # the table whose function is called
-_NOT_THEIRS = tuple(str(Path(file).parent) for file in (pyspark.__file__, __file__))
+# Not theirs: what Python makes itself, as the `__init__` of a dataclass (`<string>`), Spark's and ours.
+_NOT_THEIRS = ("<", *(str(Path(file).parent) for file in (pyspark.__file__, __file__)))
 
 
 def refuse(what: str, hint: str, code: Code = "CALL_NOT_SUPPORTED") -> NoReturn:
