@@ -118,7 +118,7 @@ def test_times_are_whole_and_doubles_are_rounded_where_there_is_no_room(
 ) -> None:
     at = datetime(2026, 11, 24, 11, 25, tzinfo=UTC)
     rows = Result(("starts", "ends", "host", "mean"), [(at, at, "bashful", 36.75958730158731)])
-    found = printed(lambda out: write(rows, "table", out), 70, monkeypatch)
+    found = printed(lambda out: write(rows, "table", out), 67, monkeypatch)
     assert found[2].split() == ["2026-11-24", "11:25:00Z", "2026-11-24", "11:25:00Z", "bashful", "36.759587"]
     assert found[3] == "1 row; what is rounded is whole with --format json"
     assert "36.75958730158731" in printed(lambda out: write(rows, "table", out), 90, monkeypatch)[2]

@@ -199,12 +199,20 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
         (
             {"gold/p.py": PROCESS.format(source="['silver.readings', 'bronze.raw']")},
             "SEVERAL_STREAMS",
-            "{root}/gold/p.py: gold.p reads 2 streams (silver.readings, bronze.raw); a table reads one",
+            "{root}/gold/p.py: gold.p reads 2 streams (silver.readings, bronze.raw) without names; give each",
         ),
         (
             {"gold/p.py": PROCESS.format(source="['silver.readings', 'reference.hosts']"), **HOSTS},
-            "SEVERAL_STREAMS",
-            "gold.p reads silver.readings, reference.hosts; a process reads one table and nothing else",
+            "NOT_A_STREAM",
+            "gold.p reads reference.hosts, which it can't read row by row; a process reads tables whose rows",
+        ),
+        (
+            {
+                "gold/p.py": PROCESS.format(source="'gold.v'"),
+                "gold/v.sql": "CREATE TEMPORARY VIEW v AS SELECT * FROM STREAM silver.readings",
+            },
+            "NOT_A_STREAM",
+            "gold.p reads gold.v, which it can't read row by row; a process reads tables whose rows",
         ),
         (
             {"gold/p.py": PROCESS.format(source="[['silver.readings']]")},

@@ -1,19 +1,18 @@
 """Silver → gold by a process: a function that sees each key's rows in the order of their event time.
 
-A row waits in `<table>__state` until every partition of Kafka has reached its time and the delay: no row that
-is on time can then come before it. So what the process sees depends on the rows alone, not on how batches
-were cut or partitions read. Beside the rows that wait stand each key's state and timer. Rows that come too
-late go to `<table>_late`, those without an event time too.
+A row waits in `<table>__state` until every partition of Kafka, of all streams, has reached its time and the
+delay: no row that is on time can then come before it. So what the process sees depends on the rows alone, not
+on how batches were cut or partitions read. Beside the rows that wait stand each key's state and timer. Rows
+that come too late go to `<table>_late`, those without an event time too.
 
-The process is called in this process, one row at a time; all else is done with Arrow and DuckDB.
+The process is called in this process, one row at a time (`headwater.flows.calls`); all else is done with
+Arrow and DuckDB. There a row of several streams has the columns of all, and says in `_stream` which is its.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
-from itertools import groupby
-from typing import Any
+from collections.abc import Iterable
+from datetime import timedelta
 
 import duckdb
 import pyarrow as pa
@@ -23,27 +22,14 @@ from headwater.common import scratch, times
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.connectors.decode import SOURCE
-from headwater.errors import FlowError
-from headwater.errors.causes import describe
+from headwater.flows.calls import Calls
 from headwater.flows.context import Context
 from headwater.flows.rows import read
 from headwater.flows.timed import TimedFlow
 from headwater.flows.work import Counts
 from headwater.planner.event_time import LATENESS, NEVER, WATERMARK, EventTime
 from headwater.project.definitions import Table
-from headwater.project.process import (
-    DUE,
-    STATE,
-    TIMER,
-    TOUCHED,
-    WAITING,
-    Keyed,
-    Row,
-    advance,
-    expires,
-    unknown_columns,
-)
-from headwater.project.watermarks import microseconds
+from headwater.project.process import DUE, STATE, STREAM, TIMER, TOUCHED, WAITING
 from headwater.storage.commit import Built, Part
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent
@@ -52,7 +38,7 @@ from headwater.storage.places import KEYS
 from headwater.storage.pruning import Reach, reaches, upto
 from headwater.storage.target import GONE, Target
 
-_AT_ONCE = 50_000  # rows that are Python's at a time
+_AT_ONCE = 50_000  # rows that are due, at a time
 _PLACE = ", ".join(f'{SOURCE}."{part}"' for part in KEYS)
 
 
@@ -66,14 +52,16 @@ class ProcessFlow(TimedFlow):
         super().__init__(context, table)
         assert table.process is not None and self._analysed.state is not None and self._lateness is not None
         self._process = table.process
-        ttl = self._process.ttl
-        self._ttl = timedelta(microseconds=microseconds(ttl, table)) if ttl else None
         self._delay = self._lateness.delay
-        self._time = quoted(self._lateness.column)
-        self._keys = ", ".join(map(quoted, self._process.keys))
         self._kept = self._analysed.state
-        self._columns = self._applied.columns.fieldNames()
-        self._where = table.where
+        self._columns = [field.name for field in self._kept.field(WAITING).type.value_type]
+        self._names = ", ".join(map(quoted, self._columns))
+        self._time = self._chosen(quoted(str(stream.event_time)) for stream in self._process.streams)
+        keys = zip(*(stream.keys for stream in self._process.streams), strict=True)
+        self._keys = [self._chosen(map(quoted, columns)) for columns in keys]
+        kept = pa.schema([field for field in self._kept if field.name != WAITING])
+        columns = {self._streams[each].name: cursor.columns.names for each, cursor in self._cursors.items()}
+        self._calls = Calls(table, columns, self._analysed.stored, kept)
         self.committer = self._commits({state_name(self.name): self._change})
         self._state = self.committer.target(state_name(self.name))
 
@@ -100,16 +88,34 @@ class ProcessFlow(TimedFlow):
         before, now = self._event_time(), EventTime.parse(intent.event_time)
         limit = now.closed - self._delay
         with scratch.connection() as connection:
-            connection.register("batch", read(intent.files, self._applied.columns))
+            self._load(connection, intent)
             parts, late = self._tell(connection, before, intent)
             self._gather(connection, limit)
-            made = self._call(connection, times.EPOCH + timedelta(microseconds=max(limit, 0)))
+            made = self._call(connection, limit)
             changes = self._changes(connection)
         written = self._table.write(made, intent.batch)
         return Built(
             {**parts, state_name(self.name): changes, self.name: written},
             account=self._account(intent, Counts(taken=intent.rows), len(made), late=late),
         )
+
+    def _chosen(self, expressions: Iterable[str]) -> str:
+        """SQL: of expressions, one for each stream, the one that is for the stream of a row."""
+        found = dict(zip((stream.name for stream in self._process.streams), expressions, strict=True))
+        if len({*found.values()}) == 1:
+            return next(iter(found.values()))
+        cases = " ".join(f"WHEN '{name}' THEN {value}" for name, value in found.items())
+        return f"CASE {STREAM} {cases} END"
+
+    def _load(self, connection: duckdb.DuckDBPyConnection, intent: Intent) -> None:
+        """Make the view `batch` of the rows that a batch reads."""
+        parts = []
+        for at, (each, files) in enumerate(self._files(intent).items()):
+            connection.register(f"batch{at}", read(files, self._cursors[each].columns))
+            name = self._streams[each].name
+            of_stream = f"'{name}' AS {STREAM}, " if name else ""
+            parts.append(f"SELECT {of_stream}* FROM batch{at}")
+        connection.execute(f"CREATE TEMP VIEW batch AS {' UNION ALL BY NAME '.join(parts)}")
 
     def _tell(
         self, connection: duckdb.DuckDBPyConnection, before: EventTime, intent: Intent
@@ -123,6 +129,8 @@ class ProcessFlow(TimedFlow):
             kinds = pa.schema([("name", pa.string()), ("most", pa.int64())])
             connection.register("known", pa.Table.from_pylist(known, kinds))
             partition = " || '/' || ".join(f'{SOURCE}."{part}"' for part in ("cluster", "topic", "partition"))
+            marks = [f"'{stream.mark}'" for stream in self._process.streams]
+            partition = f"{self._chosen(marks)} || {partition}"
             reached = (
                 f"greatest({before.closed}, (SELECT most FROM known WHERE name = {partition}), "
                 f'max(epoch_us({self._time})) OVER (PARTITION BY {partition} ORDER BY {SOURCE}."offset" '
@@ -130,11 +138,10 @@ class ProcessFlow(TimedFlow):
             )
             late += f" OR _reached > epoch_us({self._time}) + {self._delay}"
         connection.execute(f"CREATE TEMP TABLE told AS SELECT *, {reached} AS _reached FROM batch")
-        names = ", ".join(map(quoted, self._columns))
-        connection.execute(f"CREATE TEMP TABLE fresh AS SELECT {names} FROM told WHERE NOT ({late})")
+        connection.execute(f"CREATE TEMP TABLE fresh AS SELECT {self._names} FROM told WHERE NOT ({late})")
         watermark = f"CASE WHEN {self._time} IS NOT NULL THEN _reached - {self._delay} END"
         found = connection.execute(
-            f"SELECT {names}, make_timestamptz({WATERMARK}) AS {WATERMARK}, "
+            f"SELECT {self._names}, make_timestamptz({WATERMARK}) AS {WATERMARK}, "
             f"({WATERMARK} - epoch_us({self._time})) / 1e6 AS {LATENESS} "
             f"FROM (SELECT *, {watermark} AS {WATERMARK} FROM told WHERE {late})"
         ).to_arrow_table()
@@ -148,132 +155,66 @@ class ProcessFlow(TimedFlow):
     def _gather(self, connection: duckdb.DuckDBPyConnection, limit: int) -> None:
         """Make the tables `states`, of what is kept of the keys that something comes for; `due`, of the rows
         whose time has come, in order; and `later`, of the others, a list for each key."""
-        keys = connection.execute(f"SELECT DISTINCT {self._keys} FROM fresh").to_arrow_table()
-        keyed = reaches(keys.cast(pa.schema(map(self._kept.field, keys.schema.names))), keys.schema.names)
-        files = self._state.near(keyed, {DUE: _until(limit)})
+        named = zip(self._keys, map(quoted, self._process.keys), strict=True)
+        keys = ", ".join(f"{value} AS {name}" for value, name in named)
+        connection.execute(f"CREATE TEMP TABLE keys AS SELECT DISTINCT {keys} FROM fresh")
+        fresh = connection.execute("FROM keys").to_arrow_table()
+        wanted = fresh.cast(pa.schema(map(self._kept.field, self._process.keys)))
+        files = self._state.near(reaches(wanted, self._process.keys), {DUE: _until(limit)})
         kept = "read_parquet($files, hive_partitioning = false)" if files else "nothing"
         connection.register("nothing", self._kept.empty_table())
         connection.execute(
             f"CREATE TEMP TABLE states AS SELECT * FROM {kept} s WHERE epoch_us({DUE}) < {limit} "
-            f"OR EXISTS (SELECT 1 FROM fresh f WHERE {same('s', 'f', map(quoted, self._process.keys))})",
+            f"OR EXISTS (SELECT 1 FROM keys k WHERE {self._same('s', 'k')})",
             {"files": files} if files else {},
         )
-        names = ", ".join(map(quoted, self._columns))
-        order = f"{self._time}, {_PLACE}, {names}"  # no two rows are left in any order, unless they are equal
+        names = [stream.name for stream in self._process.streams]
+        turn = f"list_position({names}, {STREAM}), " if self._process.is_named else ""
+        order = f"{self._time}, {turn}{_PLACE}, {self._names}"  # so only equal rows are in any order
         waiting = (
-            f"(SELECT {names} FROM fresh UNION ALL "
-            f"SELECT {names} FROM (SELECT unnest({WAITING}, max_depth := 2) FROM states))"
+            f"(SELECT {self._names} FROM fresh UNION ALL "
+            f"SELECT {self._names} FROM (SELECT unnest({WAITING}, max_depth := 2) FROM states))"
         )
         connection.execute(
-            f"CREATE TEMP TABLE due AS SELECT {names} FROM {waiting} WHERE epoch_us({self._time}) < {limit} "
-            f"ORDER BY {self._keys}, {order}"
+            f"CREATE TEMP TABLE due AS SELECT {self._names} FROM {waiting} "
+            f"WHERE epoch_us({self._time}) < {limit} ORDER BY {', '.join(self._keys)}, {order}"
         )
         row = ", ".join(f"{quoted(name)} := {quoted(name)}" for name in self._columns)
+        by = ", ".join(str(at + 1) for at in range(len(self._keys)))
         connection.execute(
-            f"CREATE TEMP TABLE later AS SELECT {self._keys}, min({self._time}) AS {DUE}, "
+            f"CREATE TEMP TABLE later AS SELECT {keys}, min({self._time}) AS {DUE}, "
             f"list(struct_pack({row}) ORDER BY {order}) AS {WAITING} "
-            f"FROM {waiting} WHERE epoch_us({self._time}) >= {limit} GROUP BY {self._keys}"
+            f"FROM {waiting} WHERE epoch_us({self._time}) >= {limit} GROUP BY {by}"
         )
 
-    def _call(self, connection: duckdb.DuckDBPyConnection, upto: datetime) -> pa.Table:
+    def _call(self, connection: duckdb.DuckDBPyConnection, limit: int) -> pa.Table:
         """Call the process for all whose time has come; the rows that it gives, and what it then keeps in the
         table `kept`."""
-        keys, columns = self._process.keys, self._analysed.stored
-        held = connection.execute(
-            f"SELECT {self._keys}, {STATE}, {TIMER}, {TOUCHED} FROM states"
-        ).to_arrow_table()
-        known: dict[tuple[Any, ...], Keyed] = {}
-        for row in held.to_pylist():
-            key = {name: row[name] for name in keys}
-            known[tuple(key.values())] = Keyed(key, row[TOUCHED] or times.EPOCH, row[STATE], row[TIMER])
-        made: list[pa.Table] = [columns.empty_table()]
-        given: list[Row] = []
-
-        def take(keyed: Keyed, rows: Iterable[Row]) -> None:
-            given.extend(self._called(keyed, rows, upto))
-            if len(given) >= _AT_ONCE:
-                made.append(self._arrow(given, columns, "gives"))
-                given.clear()
-
-        rested = dict(known)
-        for values, rows in groupby(self._rows(connection), lambda row: tuple(row[key] for key in keys)):
-            rested.pop(values, None)
-            if values not in known:
-                known[values] = Keyed(dict(zip(keys, values, strict=True)))
-            take(known[values], rows)
-        for keyed in rested.values():
-            take(keyed, ())
-        made.append(self._arrow(given, columns, "gives"))
-        kept = pa.schema([field for field in self._kept if field.name != WAITING])
-        connection.register("kept", self._arrow(map(self._left, known.values()), kept, "keeps"))
-        return pa.concat_tables(made)
-
-    def _rows(self, connection: duckdb.DuckDBPyConnection) -> Iterator[Row]:
-        """Those that are due, in order."""
-        for batch in connection.execute("SELECT * FROM due").to_arrow_reader(_AT_ONCE):
-            yield from batch.to_pylist()
-
-    def _called(self, keyed: Keyed, rows: Iterable[Row], upto: datetime) -> Iterator[Row]:
-        """What the process gives for one key.
-
-        Raises:
-            FlowError: it fails.
-        """
-        column, at = self._definition.event_time or "", None
-
-        def timed() -> Iterator[tuple[datetime, Row]]:
-            nonlocal at
-            for row in rows:
-                at = row[SOURCE]
-                yield row[column], row
-            at = None
-
-        try:
-            yield from advance(self._process, keyed, timed(), upto, self._ttl)
-        except Exception as e:
-            what = f"row {at}" if at else f"timer of {dict(keyed.key)} at {keyed.now.isoformat()}"
-            raise FlowError(
-                f"{self._where} failed on the {what}: {describe(e)}",
-                code="PROCESS_FAILED",
-                where=self._where,
-                hint="mend it and run again",
-            ) from e
-
-    def _left(self, keyed: Keyed) -> Row:
-        """What is kept of a key."""
-        due = min(filter(None, (keyed.timer, expires(keyed, self._ttl))), default=None)
-        touched = keyed.now if keyed.state is not None or keyed.timer is not None else None
-        return {**keyed.key, STATE: keyed.state, TIMER: keyed.timer, TOUCHED: touched, DUE: due}
-
-    def _arrow(self, rows: Iterable[Row], columns: pa.Schema, what: str) -> pa.Table:
-        """Rows of the process as columns.
-
-        Raises:
-            FlowError: they do not fit.
-        """
-        found = list(rows)
-        unknown_columns(found, columns.names, self._where)
-        try:
-            return pa.Table.from_pylist(found, columns)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as e:
-            raise FlowError(
-                f"{self._where} {what} a row that does not fit its columns: {describe(e)}",
-                code="PROCESS_ROW_INVALID",
-                where=self._where,
-            ) from e
+        columns = ", ".join([*map(quoted, self._process.keys), STATE, TIMER, TOUCHED])
+        held = connection.execute(f"SELECT {columns} FROM states").to_arrow_table()
+        due = connection.execute("FROM due").to_arrow_reader(_AT_ONCE)
+        upto = times.EPOCH + timedelta(microseconds=max(limit, 0))
+        made, kept = self._calls(held.to_pylist(), due, upto)
+        connection.register("kept", kept)
+        return made
 
     def _changes(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
         """What changes in the state: its columns, and whether a row goes."""
+        keys = ", ".join(map(quoted, self._process.keys))
         once = ", ".join(f"any_value({name}) AS {name}" for name in (STATE, TIMER, TOUCHED, WAITING))
         found = connection.execute(
-            f"WITH n AS (SELECT {self._keys}, {once}, min({DUE}) AS {DUE} FROM "
-            f"(SELECT * FROM kept UNION ALL BY NAME SELECT * FROM later) GROUP BY {self._keys}), "
+            f"WITH n AS (SELECT {keys}, {once}, min({DUE}) AS {DUE} FROM "
+            f"(SELECT * FROM kept UNION ALL BY NAME SELECT * FROM later) GROUP BY {keys}), "
             f"gone AS (SELECT *, {STATE} IS NULL AND {TIMER} IS NULL AND {WAITING} IS NULL AS {GONE} FROM n) "
             f"SELECT * FROM gone n WHERE NOT {GONE} "
-            f"OR EXISTS (SELECT 1 FROM states s WHERE {same('s', 'n', map(quoted, self._process.keys))})"
+            f"OR EXISTS (SELECT 1 FROM states s WHERE {self._same('s', 'n')})"
         ).to_arrow_table()
         wanted = self._kept.append(pa.field(GONE, pa.bool_()))
         return found.select(wanted.names).cast(wanted)
+
+    def _same(self, one: str, other: str) -> str:
+        """SQL: whether rows of two tables are of the same key."""
+        return same(one, other, map(quoted, self._process.keys))
 
     def _change(self, table: Target, rows: pa.Table, identity: Identity) -> int:
         return table.change(rows, self._process.keys, identity)

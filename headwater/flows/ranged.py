@@ -1,23 +1,23 @@
-"""What flows over versions have in common: ranges of one table's new or changed rows, each of which becomes
-one commit.
+"""What flows over versions have in common: ranges of their inputs' rows, each of which becomes one commit.
 
-The rows that were added to the input since this flow's own last commit are one batch; its commit records how
-far the input has been read: the commit is the checkpoint. A flow is woken by the commits of its input and
-takes all that is new, within its bounds.
+The rows that were added to the inputs, or changed, since this flow's own last commit are one batch; its
+commit records how far each input has been read: the commit is the checkpoint. A flow is woken by the commits
+of its inputs and takes all that is new, within its bounds. All but a process over several streams have one
+input.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
 
 from headwater.common.report import Account
-from headwater.errors import CommitError, FlowError
+from headwater.errors import CommitError
 from headwater.flows.applied import Applied
 from headwater.flows.context import Context
-from headwater.flows.parting import parting
+from headwater.flows.cursor import Cursor
 from headwater.flows.reporting import Reporting
 from headwater.flows.rows import NONE_BROKEN, FewRows, ManyRows, Rows, are_few, read
 from headwater.flows.turns import TableFlow
@@ -25,12 +25,14 @@ from headwater.flows.work import Counts, Work
 from headwater.planner.event_time import EventTime
 from headwater.project.definitions import Table
 from headwater.quality.measure import Findings
-from headwater.storage import log, ranges
+from headwater.storage import log
 from headwater.storage.commit import Built
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Place
 from headwater.storage.ranges import Position, Range
 from headwater.storage.target import Target
+
+Ranges = Mapping[str, Range]  # of each input, by its name
 
 
 class _Outrun(Exception):  # noqa: N818 (nothing is wrong)
@@ -38,7 +40,7 @@ class _Outrun(Exception):  # noqa: N818 (nothing is wrong)
 
 
 class RangedFlow(TableFlow):
-    """The flow of one table that is derived from another; a subclass says what a batch becomes.
+    """The flow of one table that is derived from others; a subclass says what a batch becomes.
 
     Args:
         context: the run.
@@ -52,13 +54,16 @@ class RangedFlow(TableFlow):
         self._applied = Applied(context, table)
         self._analysed = self._applied.analysed
         self._stream = self._applied.stream
-        self._parting = parting(self._applied.columns)
         self._max_rows = table.limits.max_rows_per_batch or context.project.conf.max_rows_per_batch
         self._table = into or context.open(table)
         self._place = self._table.place
         self._folder = context.lake.flow_folder(table.name, self._place.name)
         self._intents = IntentFile(self._folder)
-        self._position = self._consumed()
+        changes = self._analysed.kind == "changed rows"
+        self._cursors = {
+            each: Cursor(context, self.name, self._place.name, each, position, changes=changes)
+            for each, position in self._consumed().items()
+        }
 
     def recover(self) -> None:
         """Do what a killed process left half done.
@@ -70,9 +75,8 @@ class RangedFlow(TableFlow):
         for name in self._beside():
             self._same_life(name, left)
         if left is not None:
-            source = self._input()
-            if source is not None and self._stream in left.consumed:
-                self._as_read(source, Position.parse(left.consumed[self._stream]))
+            for each in self._cursors.keys() & left.consumed.keys():
+                self._cursors[each].check(Position.parse(left.consumed[each]))
             self._carry_out(left)
 
     def _beside(self) -> list[str]:
@@ -89,83 +93,74 @@ class RangedFlow(TableFlow):
                 f"{self.name}: {name} is of an earlier life of it",
                 code="TABLE_OF_EARLIER_LIFE",
                 table=name,
-                hint=f"remove {place.path.parent}* too: what it holds comes again from {self._stream}",
+                hint=f"remove {place.path.parent}* too: what it holds comes again from "
+                f"{', '.join(self._cursors)}",
             )
 
     def step(self) -> bool:
         """Take one batch; whether there was anything to take."""
-        source = self._input()
-        if source is None or not self._goes_on(source):
+        places = self._places()
+        if places is None:
             return False
-        found = ranges.take(
-            source.path,
-            self._stream,
-            self._position,
-            max_rows=self._max_rows,
-            max_bytes=self._context.project.conf.max_bytes_per_batch,
-            upto=self._context.bounds.upto(self._place.name, self.name, self._stream),
-            changes=self._analysed.kind == "changed rows",
-            parting=None if self._analysed.kind == "changed rows" else self._parting,
-        )
-        if found is None:
+        found = self._take(places)
+        if all(found[each].upto == cursor.position for each, cursor in self._cursors.items()):
             return False
-        wants = self._context.bounds.wants
-        found = replace(found, files=tuple(file for file in found.files if wants(self._stream, file)))
-        begins = self._position == Position(source.generation) and log.first(source.path) == 0
-        if not found.files or self._carry_out(self._intent(found, self._told(found)), begins=begins):
-            self._position = found.upto
+        begins = [each for each, cursor in self._cursors.items() if cursor.begins(places[each])]
+        some = any(each.files for each in found.values())
+        if not some or self._carry_out(self._intent(found, self._told(found)), begins=begins):
+            for each, cursor in self._cursors.items():
+                cursor.position = found[each].upto
         return True
 
-    def _goes_on(self, source: Place) -> bool:
-        """Whether the input is the generation that was read; the first that is met is.
+    def _places(self) -> dict[str, Place] | None:
+        """Where the inputs lie; None where one of them is not there, or is another generation."""
+        places = {each: cursor.goes_on() for each, cursor in self._cursors.items()}
+        there = {each: place for each, place in places.items() if place is not None}
+        return there if len(there) == len(places) else None
 
-        Raises:
-            FlowError: it is not the table that was read.
-        """
-        if self._position == Position(generation=0):
-            self._position = Position(source.generation)
-        if source.generation != self._position.generation:
-            return False
-        self._as_read(source, self._position)
-        return True
+    def _take(self, places: Mapping[str, Place]) -> dict[str, Range]:
+        """What comes next of each input, together within the bounds of a batch."""
+        rows, size = self._max_rows, self._context.project.conf.max_bytes_per_batch
+        found: dict[str, Range] = {}
+        for cursor in self._in_turn():
+            taken = cursor.take(places[cursor.name], rows, size)
+            if (taken.rows > rows or taken.size > size) and any(each.files for each in found.values()):
+                taken = cursor.nothing()  # a file that is too large is taken alone
+            found[cursor.name] = taken
+            rows, size = rows - taken.rows, size - taken.size
+        return found
 
-    def _as_read(self, source: Place, at: Position) -> None:
-        """Check that the input still is the table that was read up to a position.
+    def _in_turn(self) -> Sequence[Cursor]:
+        """The inputs, those first that have precedence in the next batch."""
+        return [*self._cursors.values()]
 
-        Raises:
-            FlowError: it was made anew, or an older copy of it was put back.
-        """
-        mine = self._place.name
-        if source.generation == at.generation and not ranges.is_as_read(source.path, at):
-            raise FlowError(
-                f"{mine} has read {self._stream} up to version {at.newest}, which is not the same any more: "
-                f"{source.path} was made anew, or an older copy of it was put back",
-                code="INPUT_REPLACED",
-                table=mine,
-                file=source.path,
-                hint=f"put back what was there, or build what has read it anew: headwater rebuild {mine}",
-            )
-
-    def _told(self, found: Range) -> EventTime | None:
+    def _told(self, found: Ranges) -> EventTime | None:
         """How far event time comes with a batch; None where that does not matter."""
         return None
 
-    def _intent(self, found: Range, event_time: EventTime | None) -> Intent:
+    def _intent(self, found: Ranges, event_time: EventTime | None) -> Intent:
+        files = {each: [*found[each].files] for each in self._cursors}
+        newest = [each.newest for each in found.values() if each.newest is not None]
         return Intent(
             flow=self.name,
             generation=self._place.generation,
             sequence=self._table.last(self.name) + 1,
-            consumed={self._stream: found.upto.json()},
+            consumed={each: found[each].upto.json() for each in self._cursors},
             clock=self._context.clock(),
             fingerprint=self._analysed.fingerprint,
-            files=list(found.files),
-            rows=found.rows,
-            newest=found.newest,
+            files=[file for of_input in files.values() for file in of_input],
+            inputs=files if len(files) > 1 else {},
+            rows=sum(each.rows for each in found.values()),
+            newest=max(newest, default=None),
             references=self._applied.references.pinnable(),
             event_time=event_time.json() if event_time else {},
             prefix="" if self.name == self._place.name else f"{self.name}-",
-            size=found.size,
+            size=sum(each.size for each in found.values()),
         )
+
+    def _files(self, intent: Intent) -> Mapping[str, list[str]]:
+        """{input → the files of it that a batch reads}."""
+        return intent.inputs or {self._stream: intent.files}
 
     def _build(self, intent: Intent) -> Built:
         """What the batch becomes."""
@@ -196,33 +191,35 @@ class RangedFlow(TableFlow):
             bytes_read=intent.size,
         )
 
-    def _carry_out(self, intent: Intent, *, begins: bool = False) -> bool:
-        """Do a batch; False: it is none, and the next is to be taken from what the input's log has now.
+    def _carry_out(self, intent: Intent, *, begins: Collection[str] = ()) -> bool:
+        """Do a batch; False: it is none, and the next is to be taken from what the inputs' logs have now.
 
         Args:
             intent: the batch.
-            begins: whether it begins where the input's log did.
+            begins: the inputs of which it begins where their logs did.
         """
         reporting = Reporting(self._context, self._place.name)
-        first = self._consumed() == Position(generation=0)
+        first = [each for each, at in self._consumed().items() if at == Position(generation=0)]
         try:
-            build = partial(self._build_first, begins=begins) if first else self._build
+            build = partial(self._build_first, first=first, begins=begins) if first else self._build
             done = self.committer.carry_out(intent, build)
         except _Outrun:
             return False
-        self._position = self._consumed()
+        for each, position in self._consumed().items():
+            self._cursors[each].position = position
         reporting.committed(intent, done)
         return True
 
-    def _build_first(self, intent: Intent, *, begins: bool) -> Built:
-        """What the first batch becomes, which holds what comes after it from when it was pinned on.
+    def _build_first(self, intent: Intent, *, first: Sequence[str], begins: Collection[str]) -> Built:
+        """What the first batch of some inputs becomes, which holds what comes after it once it is pinned.
 
         Raises:
             _Outrun: maintenance has removed that before, or is about to.
         """
-        source, upto = self._input(), Position.parse(intent.consumed[self._stream])
-        if source is not None and log.first(source.path) > (0 if begins else upto.holds + 1):
-            raise _Outrun
+        for each in first:
+            upto = Position.parse(intent.consumed[each])
+            if self._cursors[each].is_outrun(upto, begins=each in begins):
+                raise _Outrun
         return self._build(intent)
 
     def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
@@ -234,12 +231,8 @@ class RangedFlow(TableFlow):
     def _work(self, intent: Intent) -> Work:
         return self._applied.work(intent.references, self._table)
 
-    def _input(self) -> Place | None:
-        return self._context.lake.places().get(self._stream)
-
-    def _consumed(self) -> Position:
-        """How far the table's own last commit says that the input was read."""
-        mine = self._table.flows.get(self.name)
-        if mine is None:
-            return Position(generation=0)
-        return Position.parse(mine["consumed"][self._stream])
+    def _consumed(self) -> dict[str, Position]:
+        """How far the table's own last commit says that each input was read."""
+        read = self._table.flows.get(self.name, {}).get("consumed", {})
+        never = Position(generation=0)
+        return {each: Position.parse(read[each]) if each in read else never for each in self._inputs}

@@ -4,7 +4,8 @@ A flow that waits, because something of it is over only at a time that has not c
 too. A time has come when every partition of Kafka has reached it and the delay. A partition that has been
 silent for the idle timeout, with nothing on its way, does not hold the others back. Nor does one whose
 records have no event time, once runs have waited for it as long, and all that was there at the end of
-that has come. When all are silent, what lies in the past is over.
+that has come. When all are silent, what lies in the past is over. Of several streams each has partitions of
+its own, so what is over is over in all.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import pyarrow.compute as pc
 from headwater.common import times
 from headwater.common.durations import MICROSECOND, interval
 from headwater.flows.context import Context
-from headwater.flows.ranged import RangedFlow
-from headwater.flows.upstream import Upstream
+from headwater.flows.cursor import Cursor
+from headwater.flows.ranged import RangedFlow, Ranges
+from headwater.flows.upstream import Upstreams
 from headwater.planner import event_time
 from headwater.planner.event_time import NEVER, EventTime, Times, Wait
 from headwater.project.definitions import Table
@@ -26,7 +28,7 @@ from headwater.storage import stored
 from headwater.storage.commit import Committer, Merge
 from headwater.storage.intent import Intent
 from headwater.storage.names import late_name, state_name
-from headwater.storage.ranges import Position, Range
+from headwater.storage.ranges import Position
 from headwater.storage.target import Target
 
 
@@ -40,8 +42,9 @@ class TimedFlow(RangedFlow):
         super().__init__(context, table)
         self._lateness = self._analysed.lateness
         self._silence = interval(table.idle_timeout) // MICROSECOND
-        self._upstream = Upstream(context, self._stream)
-        self._times: tuple[list[str], Mapping[str, Times]] | None = None  # of which files
+        self._streams = {each: table.stream(each) for each in self._inputs}
+        self._upstreams = Upstreams(context, {each: stream.mark for each, stream in self._streams.items()})
+        self._times: tuple[Mapping[str, list[str]], Mapping[str, Times]] | None = None  # of which files
         self._awaited = self._event_time().awaited  # as of now
 
     def run(self) -> None:
@@ -107,28 +110,44 @@ class TimedFlow(RangedFlow):
         """How far event time had come after the last batch."""
         return EventTime.parse(self._table.flows.get(self.name, {}).get("event_time"))
 
-    def _told(self, found: Range) -> EventTime | None:
+    def _in_turn(self) -> Sequence[Cursor]:
+        """Those first whose time has come least far: rows of the others would wait for theirs."""
+        reached = self._event_time().reached
+
+        def come(cursor: Cursor) -> int:
+            mark = self._streams[cursor.name].mark
+            return max((at for each, at in reached.items() if each.startswith(mark)), default=NEVER)
+
+        return sorted(self._cursors.values(), key=come)
+
+    def _told(self, found: Ranges) -> EventTime | None:
         if self._lateness is None:
             return None
-        after = self._event_time().after(self._times_of(found.files))
+        after = self._event_time().after(
+            self._times_of({name: [*each.files] for name, each in found.items()})
+        )
         if not self.waits:
             return after
-        partitions, idle = self._partitions(after, found.upto, self._now())
+        positions = {name: each.upto for name, each in found.items()}
+        partitions, idle = self._partitions(after, positions, self._now())
         return after.closing(after.low(partitions - idle or partitions), idle, self._awaited)
 
-    def _times_of(self, files: Sequence[str]) -> Mapping[str, Times]:
+    def _times_of(self, files: Mapping[str, list[str]]) -> Mapping[str, Times]:
         """The event times of a batch's files."""
-        assert self._lateness is not None
-        if self._times is None or self._times[0] != list(files):
-            columns = stored.schema(self._applied.columns)
-            self._times = (list(files), event_time.times(files, self._lateness.column, columns))
+        if self._times is None or self._times[0] != files:
+            found: dict[str, Times] = {}
+            for name, stream in self._streams.items():
+                columns = stored.schema(self._cursors[name].columns)
+                times_of = event_time.times(files[name], str(stream.event_time), columns)
+                found |= {f"{stream.mark}{partition}": each for partition, each in times_of.items()}
+            self._times = (files, found)
         return self._times[1]
 
     def _may_be_late(self, intent: Intent) -> bool:
         """Whether a row of the batch may come too late."""
         if self._lateness is None:
             return False
-        return not self._lateness.none(self._event_time(), self._times_of(intent.files))
+        return not self._lateness.none(self._event_time(), self._times_of(self._files(intent)))
 
     def _is_told(self) -> bool:
         """Do what is over because the bounds of the run say so; whether they say more than is known."""
@@ -138,20 +157,23 @@ class TimedFlow(RangedFlow):
         self._carry_out(self._intent(self._nothing(), before.closing(told.closed, told.idle)))
         return True
 
-    def _nothing(self) -> Range:
-        return Range((), 0, self._position, None)
+    def _nothing(self) -> Ranges:
+        return {each: cursor.nothing() for each, cursor in self._cursors.items()}
 
     def _tick(self) -> bool:
         """Do what is over although no row comes; whether there was anything."""
         if self._context.once or not self._waiting():
             return False
         before, now = self._event_time(), self._now()  # before Kafka is asked, which may take long
-        partitions, idle = self._partitions(before, self._position, now)
+        positions = {name: cursor.position for name, cursor in self._cursors.items()}
+        partitions, idle = self._partitions(before, positions, now)
         return self._close(before.low(partitions - idle) if partitions > idle else now, idle)
 
-    def _partitions(self, reached: EventTime, upto: Position, now: int) -> tuple[set[str], set[str]]:
+    def _partitions(
+        self, reached: EventTime, upto: Mapping[str, Position], now: int
+    ) -> tuple[set[str], set[str]]:
         """The partitions that have had records; and which of them are silent, if that makes a difference."""
-        partitions = {*self._upstream.known(), *reached.reached}
+        partitions = {*self._upstreams.known(), *reached.reached}
         silent = {each for each in partitions if now - reached.seen.get(each, NEVER) >= self._silence}
         held_back = partitions > silent and reached.low(partitions - silent) > reached.low(partitions)
         if not silent or not (held_back or partitions == silent):
@@ -159,14 +181,16 @@ class TimedFlow(RangedFlow):
             return partitions, set()
         return partitions, self._idle(upto, silent, reached.seen, now)
 
-    def _idle(self, upto: Position, silent: set[str], seen: Collection[str], now: int) -> set[str]:
+    def _idle(
+        self, upto: Mapping[str, Position], silent: set[str], seen: Collection[str], now: int
+    ) -> set[str]:
         """Which silent partitions are not waited for any more: those with nothing on its way. One that has
         never had an event time, or has more on its way, was silent only since the others have waited for it:
         so it is waited for as long, and until all has come that was there at the end of that. Where Kafka
         can't be asked, nobody looks."""
         found, before = set(), self._awaited
         self._awaited = {each: wait for each, wait in before.items() if each in silent}
-        for each, (come, there) in self._upstream.left(upto, silent).items():
+        for each, (come, there) in self._upstreams.left(upto, silent).items():
             if each in seen and come >= there:
                 self._awaited.pop(each, None)
                 found.add(each)

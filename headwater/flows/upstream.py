@@ -1,7 +1,12 @@
-"""How far the records of each partition, of Kafka or of files, have come on their way to a table's flow."""
+"""How far the records of each partition, of Kafka or of files, have come on their way to a table's flow.
+
+A flow of several streams tells the partitions of one from those of the others by its mark, which stands
+before them: records of one partition may come by two ways.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -131,3 +136,30 @@ class Upstream:
         if topic.startswith(FILES):
             return f"{FILES_CLUSTER}/{topic.removeprefix(FILES)}/{number}"
         return f"{self._context.project.conf.cluster}/{topic}/{number}"
+
+
+class Upstreams:
+    """The ways from the partitions to all streams of a flow; a partition is `cluster/topic/number` after the
+    stream's mark.
+
+    Args:
+        context: the run.
+        marks: {stream → its mark}.
+    """
+
+    def __init__(self, context: Context, marks: Mapping[str, str]) -> None:
+        self._ways = [(stream, mark, Upstream(context, stream)) for stream, mark in marks.items()]
+
+    def known(self) -> set[str]:
+        """The partitions that are reckoned with; see `Upstream.known`."""
+        return {f"{mark}{each}" for _, mark, way in self._ways for each in way.known()}
+
+    def left(self, positions: Mapping[str, Position], partitions: set[str]) -> dict[str, tuple[int, int]]:
+        """How far the records of these partitions have come, and up to where there are any, to who has read
+        the streams up to positions; see `Upstream.left`."""
+        found: dict[str, tuple[int, int]] = {}
+        for stream, mark, way in self._ways:
+            own = {each.removeprefix(mark) for each in partitions if each.startswith(mark)}
+            if own:
+                found |= {f"{mark}{each}": far for each, far in way.left(positions[stream], own).items()}
+        return found

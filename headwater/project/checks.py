@@ -24,6 +24,7 @@ from headwater.project.definitions import (
     Topic,
     View,
 )
+from headwater.project.process import Process
 from headwater.project.suite import Suite
 
 if TYPE_CHECKING:
@@ -214,20 +215,14 @@ def _check_streams(
     if table.view:
         _check_view(table, streams)
         return
+    if table.process:
+        return _check_process(table, table.process, references)
     if len(streams) != 1:
         raise ProjectError(
             f"{table.where} reads {len(streams)} streams ({', '.join(streams)})",
             code="SEVERAL_STREAMS",
             where=table.where,
             hint="a table reads one, joined with reference tables",
-        )
-    if table.process and len(table.sources) != 1:
-        raise ProjectError(
-            f"{table.file}: {table.name} reads {', '.join(table.sources)}",
-            code="SEVERAL_STREAMS",
-            table=table.name,
-            file=table.file,
-            hint="a process reads one table and nothing else; join in a table below it",
         )
     if table.sql and table.sql.streams != tuple(streams):
         raise ProjectError(
@@ -241,6 +236,32 @@ def _check_streams(
             f"{table.where} decodes {streams[0]}, which is no bronze table",
             code="NOT_BRONZE",
             where=table.where,
+        )
+
+
+def _check_process(table: Table, process: Process, references: Mapping[str, Reference]) -> None:
+    others = [name for name in table.inputs if name in references or name not in table.sources]
+    if others:
+        raise ProjectError(
+            f"{table.where} reads {', '.join(others)}, which it can't read row by row",
+            code="NOT_A_STREAM",
+            where=table.where,
+            hint="a process reads tables whose rows are appended; join in a table above or below it",
+        )
+    if len(table.inputs) != len(process.streams):
+        raise ProjectError(
+            f"{table.where} reads {len(table.inputs)} streams ({', '.join(table.inputs)}) without names",
+            code="SEVERAL_STREAMS",
+            where=table.where,
+            hint="give each a name: source={'name': 'table', …}",
+        )
+    twice = [name for name in table.sources if table.inputs.count(name) > 1]
+    if twice:
+        raise ProjectError(
+            f"{table.where} reads {', '.join(twice)} as two streams",
+            code="STREAM_TWICE",
+            where=table.where,
+            hint="read it once, and tell its rows apart in the function",
         )
 
 

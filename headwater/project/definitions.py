@@ -6,14 +6,14 @@ declaration its name, `<folder>.<variable or function>`, and the engine interpre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headwater.errors import ProjectError, Where
 from headwater.project.process import Function as ProcessFunction
-from headwater.project.process import Process
+from headwater.project.process import Process, Stream
 from headwater.project.rule import Rule
 
 if TYPE_CHECKING:
@@ -142,7 +142,8 @@ class Table(Declaration):
         keys: the columns that identify a row.
         cluster_by: those of the keys by which rows stand together in files, where they change in place; of a
             process, those of its keys by which what it keeps does.
-        event_time: the column that says when a row happened; `delay` how much later rows may come.
+        event_time: the column that says when a row happened, of a process over several streams that of the
+            first; see `stream`. `delay` says how much later rows may come.
         emit: `update`: rows change as their inputs come; `final`: each window is appended once, when it is
             over, and rows that come later go to the table `<name>_late`.
         refresh: how a view is brought up to date: `auto`: by the rows that changes touch, where they can be
@@ -197,6 +198,12 @@ class Table(Declaration):
     def declared(self) -> bool:
         """Whether it says itself what its rows are, and no flows into it do."""
         return self.sql is not None or self.function is not None or self.process is not None
+
+    def stream(self, source: str) -> Stream:
+        """How it reads one of its sources."""
+        if self.process is None:
+            return Stream(self.event_time)
+        return self.process.streams[self.inputs.index(source)]
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Call the definition itself, as a test does with batch DataFrames."""
@@ -479,11 +486,32 @@ def materialized_view(
     return declare
 
 
+def _streams(
+    source: str | Sequence[str] | Mapping[str, str],
+    keys: Sequence[str] | Mapping[str, Sequence[str]],
+    event_time: str | Mapping[str, str],
+) -> tuple[Stream, ...]:
+    """How a process reads its streams: those without a name as one."""
+    names = [*source] if isinstance(source, Mapping) else [""]
+    for said in (each for each in (keys, event_time) if isinstance(each, Mapping)):
+        if {*said} != {*names}:
+            raise TypeError(f"{dict(said)} is not of the streams {source!r}, each by its name")
+    if not names or any(not name.isidentifier() for name in names if isinstance(source, Mapping)):
+        raise TypeError(f"source = {source!r}: the name of a stream is a word, as a variable's")
+
+    def of(name: str) -> Stream:
+        own = keys[name] if isinstance(keys, Mapping) else keys
+        at = event_time[name] if isinstance(event_time, Mapping) else event_time
+        return Stream(at, tuple(own), name)
+
+    return tuple(map(of, names))
+
+
 def process(
     *,
-    source: str | Sequence[str],
-    keys: Sequence[str],
-    event_time: str,
+    source: str | Sequence[str] | Mapping[str, str],
+    keys: Sequence[str] | Mapping[str, Sequence[str]],
+    event_time: str | Mapping[str, str],
     delay: str,
     columns: str,
     state: str,
@@ -496,9 +524,11 @@ def process(
     when a timer of the key has come; it may keep a state of the key.
 
     Args:
-        source: the table whose rows it sees; it has the columns `_source` and `ingested_at`.
-        keys: the columns whose rows belong together.
-        event_time: the column that says when a row happened.
+        source: the table whose rows it sees, with the columns `_source` and `ingested_at`; or {name → table}
+            of several, as the function is told them. Of rows of the same time those of the first come first.
+        keys: the columns whose rows belong together; {name → columns} where they are not called the same in
+            all tables. They have the same types, and are called as in the first.
+        event_time: the column that says when a row happened; {name → column} likewise.
         delay: how much later rows may come; later ones go to the table `<name>_late`.
         columns: of the table, as Spark DDL; rows are appended.
         state: what is kept of a key, as Spark DDL.
@@ -509,18 +539,24 @@ def process(
         limits: see `Limits`.
 
     The function takes a row (a dict of the source's columns; None where a timer has come) and a
-    `headwater.project.process.Keyed`, and yields the table's rows as dicts. What it does depends on these
-    alone. Try it with `headwater.drive`.
+    `headwater.project.process.Keyed`, with named sources also the name of the row's (or None), and yields the
+    table's rows as dicts. What it does depends on these alone. Try it with `headwater.drive`.
+
+    Raises:
+        TypeError: the keys or event times are not those of the named sources.
     """
+
+    sources = tuple(source.values()) if isinstance(source, Mapping) else _names(source)
+    streams = _streams(source, keys, event_time)
 
     def declare(function: ProcessFunction) -> Table:
         return Table(
             name=function.__name__,
             comment=(function.__doc__ or "").strip(),
-            sources=_names(source),
-            process=Process(function, tuple(keys), columns, state, ttl),
+            sources=sources,
+            process=Process(function, streams, columns, state, ttl),
             cluster_by=tuple(cluster_by),
-            event_time=event_time,
+            event_time=streams[0].event_time,
             delay=delay,
             idle_timeout=idle_timeout,
             limits=Limits(**limits),

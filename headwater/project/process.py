@@ -15,10 +15,31 @@ from headwater.common import times
 from headwater.errors import FlowError, Where
 
 Row = Mapping[str, Any]
-Function = Callable[["Row | None", "Keyed"], Iterable[Row] | None]
+Function = Callable[..., Iterable[Row] | None]
 # Columns of the table that keeps what is known of each key: its state, its timer, the event time of its last
 # row or timer, the rows that wait for their time, and when the first of all that is due.
 STATE, TIMER, TOUCHED, WAITING, DUE = "_state", "_timer", "_touched", "_waiting", "_due"
+STREAM = "_stream"  # of a row that waits or is late, where there are several: the stream that it is of
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One of the streams that a table reads row by row.
+
+    Attributes:
+        event_time: its column that says when a row happened.
+        keys: of a process, its columns whose rows belong together.
+        name: what a process over several streams calls it; "": the table reads no other.
+    """
+
+    event_time: str | None
+    keys: tuple[str, ...] = ()
+    name: str = ""
+
+    @property
+    def mark(self) -> str:
+        """What its partitions of Kafka are told from those of the other streams by."""
+        return f"{self.name}:" if self.name else ""
 
 
 @dataclass(frozen=True)
@@ -26,19 +47,33 @@ class Process:
     """What a table's process is.
 
     Attributes:
-        function: called with each row of a key, or None where the key's timer has come, and the `Keyed`;
-            gives the rows that go to the table.
-        keys: the columns whose rows belong together.
+        function: called with each row of a key, or None where the key's timer has come, and the `Keyed`; over
+            several streams also with the name of the row's, or None; gives the rows that go to the table.
+        streams: those that it reads, in the order in which rows of the same time come.
         columns: of the table, as Spark DDL.
         state: of a key, as Spark DDL.
         ttl: how long after the last row or timer of a key its state is kept, where no timer is set.
     """
 
     function: Function
-    keys: tuple[str, ...]
+    streams: tuple[Stream, ...]
     columns: str
     state: str
     ttl: str | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What its keys are called: as by the first stream."""
+        return self.streams[0].keys
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its streams have names, as those have that may be several."""
+        return bool(self.streams[0].name)
+
+    def call(self, row: Row | None, keyed: Keyed, stream: str | None) -> Iterable[Row]:
+        """The rows that the function gives for a row of a stream, or for a timer."""
+        return (self.function(row, keyed, stream) if self.is_named else self.function(row, keyed)) or ()
 
 
 @dataclass
@@ -76,7 +111,7 @@ class Keyed:
 def advance(
     process: Process,
     keyed: Keyed,
-    rows: Iterable[tuple[datetime, Row]],
+    rows: Iterable[tuple[datetime, str, Row]],
     upto: datetime,
     ttl: timedelta | None,
 ) -> Iterator[Row]:
@@ -85,14 +120,15 @@ def advance(
     Args:
         process: what is called.
         keyed: the key as it was left; changed.
-        rows: event time and row, in order, all before `upto`. A timer comes after the rows of its time.
+        rows: event time, stream and row, in order, all before `upto`. A timer comes after the rows of its
+            time.
         upto: the time.
         ttl: that of the process.
     """
-    for at, row in rows:
+    for at, stream, row in rows:
         yield from _elapse(process, keyed, at, ttl)
         keyed.now = at
-        yield from process.function(row, keyed) or ()
+        yield from process.call(row, keyed, stream)
     yield from _elapse(process, keyed, upto, ttl)
 
 
@@ -107,7 +143,7 @@ def _elapse(process: Process, keyed: Keyed, upto: datetime, ttl: timedelta | Non
     """Let time come to just before `upto`."""
     while keyed.timer is not None and keyed.timer < upto:
         keyed.now, keyed.timer = keyed.timer, None
-        yield from process.function(None, keyed) or ()
+        yield from process.call(None, keyed, None)
     end = expires(keyed, ttl)
     if end is not None and end < upto:
         keyed.state = None

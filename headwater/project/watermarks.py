@@ -56,9 +56,9 @@ def below(project: Project, name: str) -> list[Watermark]:
     """
     found = []
     for table in project.tables.values():
-        if name in table.sources and table.event_time and table.delay:
-            delay = microseconds(table.delay, table)
-            found.append(Watermark(table.name, table.event_time, delay, _window(table)))
+        column = table.stream(name).event_time if name in table.sources else None
+        if column and table.delay:
+            found.append(Watermark(table.name, column, microseconds(table.delay, table), _window(table)))
     return found
 
 

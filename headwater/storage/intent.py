@@ -22,6 +22,8 @@ class Intent(Identity):
     Attributes:
         fingerprint: the definition's.
         files: what the batch reads, absolute paths; empty for a source flow.
+        inputs: of a flow that reads several tables version by version: {table → those of the files that are
+            its}.
         size: their bytes, as the input's log says.
         references: the version of each reference table that it reads.
         staged: per target, the files that are written and only need committing; None while the batch
@@ -34,6 +36,7 @@ class Intent(Identity):
 
     fingerprint: str = ""
     files: list[str] = field(default_factory=list)
+    inputs: dict[str, list[str]] = field(default_factory=dict)
     size: int = 0
     references: dict[str, str] = field(default_factory=dict)
     staged: dict[str, list[str]] | None = None
@@ -92,7 +95,8 @@ class IntentFile:
 
     def seal(self, intent: Intent) -> None:
         """Note that the batch is done; what it read is in the table's log from here on."""
-        self.write(replace(intent, sealed=True, files=[], staged=None, appended=[]))
+        done = replace(intent, sealed=True, files=[], inputs={}, staged=None, appended=[])
+        self.write(done)
 
 
 def intents_of(lake: Lake) -> list[IntentFile]:

@@ -47,7 +47,7 @@ def apply(project: Project, name: str, rows: Given | Mapping[str, Given]) -> App
         project: whose definitions they are; its lake and what lies there play no part.
         name: the table, or one of the flows into it.
         rows: of a table that decodes, records as `Project.send` takes them; else {column → value}. Of a view
-            of several tables {table → rows}; reference tables are read as they are.
+            or a process of several tables {table → rows}; reference tables are read as they are.
 
     Raises:
         FlowError: a row fails a rule whose action is `fail`.
@@ -58,7 +58,9 @@ def apply(project: Project, name: str, rows: Given | Mapping[str, Given]) -> App
     sources = [each for each in definition.sources if each not in project.context.project.references]
     given: Mapping[str, Given] = rows if isinstance(rows, Mapping) else {sources[0]: rows}
     if definition.process is not None:
-        return Applied(drive(definition, [dict(row) for row in _plain(given[sources[0]])]).rows)
+        streams = {definition.stream(each).name: _plain(given.get(each, ())) for each in sources}
+        plain = {name: [dict(row) for row in of_stream] for name, of_stream in streams.items()}
+        return Applied(drive(definition, plain).rows)
     found = {each: _rows(project, definition, each, given.get(each, ())) for each in sources}
     return _computed(project, definition, found) if definition.view else _judged(project, definition, found)
 

@@ -15,6 +15,7 @@ Analysis = Literal[
     "COLUMN_RESERVED",
     "COLUMN_NOT_STORABLE",
     "COLUMN_UNSUITABLE",
+    "STREAMS_DIFFER",
     "REQUIRED_COLUMN_MISSING",
     "INPUT_COLUMN_UNKNOWN",
     "KEY_UNKNOWN",
@@ -62,6 +63,11 @@ MEANINGS: dict[Analysis, Meaning] = {
     ),
     "COLUMN_UNSUITABLE": Meaning(
         "ProjectError", "A column's type can't be a key, or can't tell the time.", "Take another column."
+    ),
+    "STREAMS_DIFFER": Meaning(
+        "ProjectError",
+        "Keys of a process's streams, or columns of one name, have different types.",
+        "Cast or rename one of them in the table that has it.",
     ),
     "REQUIRED_COLUMN_MISSING": Meaning(
         "ProjectError", "A column is dropped that the engine needs further on.", "Keep it."

@@ -23,6 +23,8 @@ Definitions = Literal[
     "NAME_AMBIGUOUS",
     "DEFINITIONS_CYCLE",
     "SEVERAL_STREAMS",
+    "STREAM_TWICE",
+    "NOT_A_STREAM",
     "STREAM_MISSING",
     "NOT_BRONZE",
     "VIEW_READS_NOTHING",
@@ -100,7 +102,18 @@ MEANINGS: dict[Definitions, Meaning] = {
     "SEVERAL_STREAMS": Meaning(
         "ProjectError",
         "A table reads more than one stream.",
-        "Read one, joined with reference tables; or feed a table by several flows.",
+        "Read one, joined with reference tables; feed a table by several flows; or name the streams of a "
+        "process.",
+    ),
+    "STREAM_TWICE": Meaning(
+        "ProjectError",
+        "A process reads one table as two streams.",
+        "Read it once, and tell its rows apart in the function.",
+    ),
+    "NOT_A_STREAM": Meaning(
+        "ProjectError",
+        "A process reads a reference table or a temporary view.",
+        "Read tables whose rows are appended, and join in a table above or below it.",
     ),
     "STREAM_MISSING": Meaning(
         "ProjectError", "A streaming table reads its input as a table.", "Write `FROM STREAM`."

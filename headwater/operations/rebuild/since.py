@@ -100,12 +100,12 @@ def positions(
 def begin_of(
     project: Project, name: str, begin: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, Mapping[str, int]]]:
-    """{flow into a table → input → the position to begin with}, of those flows that read these inputs."""
-    return {
-        flow: {stream: begin[stream] for stream in streams}
+    """{flow into a table → input → the position to begin with}, of those that are read by one."""
+    found = {
+        flow: {stream: begin[stream] for stream in streams if stream in begin}
         for flow, streams in inputs(project, name).items()
-        if streams and begin.keys() >= {*streams}
     }
+    return {flow: read for flow, read in found.items() if read}
 
 
 def _from_version(inputs: Sequence[Place], version: int) -> dict[str, dict[str, int]]:

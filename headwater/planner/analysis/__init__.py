@@ -171,17 +171,17 @@ def _analyse(
 ) -> Analysed:
     where = table.where
     if table.process is not None:
-        if not found[table.sources[0]].appended:
+        for name in (name for name in table.sources if not found[name].appended):
             raise ProjectError(
-                f"{where} reads {table.sources[0]}, whose rows change in place",
+                f"{where} reads {name}, whose rows change in place",
                 code="INPUT_ROWS_CHANGE",
                 where=where,
                 hint="read another",
             )
         if table.name in project.suites:
             of_whole_table(project.suites[table.name])
-        source = found[table.sources[0]].columns
-        return processes.analyse(table, table.process, source, fingerprint(project, table))
+        sources = {name: found[name].columns for name in table.sources}
+        return processes.analyse(table, table.process, sources, fingerprint(project, table))
     frames, stream, followed = [], None, None
     for name in table.sources:
         if name in project.references:

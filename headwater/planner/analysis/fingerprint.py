@@ -33,6 +33,7 @@ def fingerprint(project: Project, definition: Declaration) -> str:
             f"{process.keys} {process.columns} {process.state} {process.ttl} {definition.event_time} "
             f"{definition.delay} {inspect.getsource(process.function)}"
         )
+        text += f" {process.streams}" if process.is_named else ""
     elif isinstance(definition, Table) and definition.function is not None:
         text = (
             f"{definition.decode} {definition.skew} {definition.emit} {definition.allowed_lateness} "

@@ -77,7 +77,7 @@ def _watermarks(project: Project, table: Table, columns: Sequence[str]) -> set[s
         source = todo.pop()
         for below in project.tables.values():
             if source in below.sources:
-                found.add(below.event_time)
+                found.add(below.stream(source).event_time)
                 todo.append(below.name)
     return {column for column in found if column is not None and column in columns}
 

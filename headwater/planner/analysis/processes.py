@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
@@ -9,6 +11,7 @@ from pyspark.sql.types import (
     DoubleType,
     FloatType,
     MapType,
+    StringType,
     StructField,
     StructType,
     TimestampType,
@@ -19,7 +22,16 @@ from headwater.errors import ProjectError, Where
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.event_time import LATENESS, WATERMARK, Lateness
 from headwater.project.definitions import Table
-from headwater.project.process import DUE, STATE, TIMER, TOUCHED, WAITING, Process
+from headwater.project.process import (
+    DUE,
+    STATE,
+    STREAM,
+    TIMER,
+    TOUCHED,
+    WAITING,
+    Process,
+    Stream,
+)
 from headwater.project.watermarks import microseconds
 from headwater.runtime import jvm
 from headwater.storage import stored
@@ -28,54 +40,34 @@ _INSTANT = pa.timestamp("us", "UTC")
 _NO_KEYS = (DoubleType, FloatType, StructType, ArrayType, MapType)
 
 
-def analyse(table: Table, process: Process, source: StructType, fingerprint: str) -> Analysed:
+def analyse(table: Table, process: Process, sources: Mapping[str, StructType], fingerprint: str) -> Analysed:
     """A table that a process feeds.
 
     Args:
         table: its definition.
         process: its process.
-        source: the columns of what it reads.
+        sources: {table that it reads → its columns}.
         fingerprint: that of the definition.
 
     Raises:
-        ProjectError: columns that the source has not, or what is no DDL or interval.
+        ProjectError: columns that a source has not, or that those of another contradict, or what is no DDL or
+            interval.
     """
     where = table.where
-    if not process.keys:
-        raise ProjectError(
-            f"{where} has no keys",
-            code="KEYS_MISSING",
-            where=where,
-            hint="say which columns' rows belong together",
-        )
-    for name in (*process.keys, table.event_time, decode.SOURCE, "ingested_at"):
-        if name not in source.fieldNames():
-            raise ProjectError(
-                f"{where} needs the column {name} of {table.sources[0]}, which has: "
-                f"{', '.join(source.fieldNames())}",
-                code="INPUT_COLUMN_UNKNOWN",
-                where=where,
-            )
-    for key in process.keys:
-        _is(not isinstance(source[key].dataType, _NO_KEYS), where, key, source[key].dataType, "is no key")
-    time = str(table.event_time)
-    _is(isinstance(source[time].dataType, TimestampType), where, time, source[time].dataType, "tells no time")
+    for source, columns in sources.items():
+        _check(table, source, columns, table.stream(source))
     assert table.delay is not None
     delay = microseconds(table.delay, table)
     if process.ttl is not None:
         microseconds(process.ttl, table)
     columns, state = _ddl(process.columns, where, "columns"), _ddl(process.state, where, "state")
-    keys = StructType([source[key] for key in process.keys])
+    keys = StructType([sources[table.sources[0]][key] for key in process.keys])
     own = {STATE, TIMER, TOUCHED, WAITING, DUE}
     for name in (*process.keys, *columns.fieldNames()):
         if name in own:
-            raise ProjectError(
-                f"{where}: the engine has a column {name} of its own",
-                code="COLUMN_RESERVED",
-                where=where,
-                hint="rename it",
-            )
-    row = pa.struct(list(stored.schema(source)))
+            raise _reserved(table, name)
+    rows = _rows(table, process, sources)
+    row = pa.struct(list(stored.schema(rows)))
     kept = [
         *stored.schema(keys),
         pa.field(STATE, pa.struct(list(stored.schema(state)))),
@@ -84,7 +76,7 @@ def analyse(table: Table, process: Process, source: StructType, fingerprint: str
         pa.field(WAITING, pa.list_(pa.field("element", row))),
         pa.field(DUE, _INSTANT),
     ]
-    late = StructType([*source, StructField(WATERMARK, TimestampType()), StructField(LATENESS, DoubleType())])
+    late = StructType([*rows, StructField(WATERMARK, TimestampType()), StructField(LATENESS, DoubleType())])
     return Analysed(
         table.name,
         columns.toNullable(),
@@ -92,10 +84,85 @@ def analyse(table: Table, process: Process, source: StructType, fingerprint: str
         (),
         None,
         fingerprint,
-        lateness=Lateness(time, delay, session=True),
+        lateness=Lateness(str(table.event_time), delay, session=True),
         late=stored.schema(late),
         state=pa.schema(kept),
         kind="process",
+    )
+
+
+def _check(table: Table, source: str, columns: StructType, stream: Stream) -> None:
+    """Check that a source has what tells its rows' keys and time."""
+    where, time = table.where, str(stream.event_time)
+    if not stream.keys:
+        raise ProjectError(
+            f"{where} has no keys",
+            code="KEYS_MISSING",
+            where=where,
+            hint="say which columns' rows belong together",
+        )
+    for name in (*stream.keys, time, decode.SOURCE, "ingested_at"):
+        if name not in columns.fieldNames():
+            raise ProjectError(
+                f"{where} needs the column {name} of {source}, which has: {', '.join(columns.fieldNames())}",
+                code="INPUT_COLUMN_UNKNOWN",
+                where=where,
+            )
+    for key in stream.keys:
+        _is(not isinstance(columns[key].dataType, _NO_KEYS), where, key, columns[key].dataType, "is no key")
+    _is(
+        isinstance(columns[time].dataType, TimestampType),
+        where,
+        time,
+        columns[time].dataType,
+        "tells no time",
+    )
+
+
+def _rows(table: Table, process: Process, sources: Mapping[str, StructType]) -> StructType:
+    """The columns of the rows that wait: those of all streams, and which of them a row is of, where they have
+    names.
+
+    Raises:
+        ProjectError: columns of one name, or the keys, have other types in another stream.
+    """
+    if not process.is_named:
+        return sources[table.sources[0]]
+    found = {STREAM: StructField(STREAM, StringType())}
+    first = sources[table.sources[0]]
+    for source, columns in sources.items():
+        keys = table.stream(source).keys
+        ours, theirs = (
+            [of[key].dataType for key in names] for of, names in ((columns, keys), (first, process.keys))
+        )
+        if ours != theirs:
+            kinds = " and ".join(", ".join(kind.simpleString() for kind in each) for each in (theirs, ours))
+            raise _differ(table, source, f"keys: {kinds}")
+        for column in columns:
+            if column.name.lower() == STREAM:
+                raise _reserved(table, column.name)
+            known = found.setdefault(column.name.lower(), column)
+            if (known.name, known.dataType) != (column.name, column.dataType):
+                said = " and ".join(f"{each.name} {each.dataType.simpleString()}" for each in (known, column))
+                raise _differ(table, source, said)
+    return StructType([*found.values()])
+
+
+def _reserved(table: Table, column: str) -> ProjectError:
+    return ProjectError(
+        f"{table.where}: the engine has a column {column} of its own",
+        code="COLUMN_RESERVED",
+        where=table.where,
+        hint="rename it",
+    )
+
+
+def _differ(table: Table, source: str, what: str) -> ProjectError:
+    return ProjectError(
+        f"{table.where}: {source} differs from the streams before it in {what}",
+        code="STREAMS_DIFFER",
+        where=table.where,
+        hint="cast or rename one of them in the table that has it",
     )
 
 

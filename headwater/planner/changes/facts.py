@@ -50,6 +50,9 @@ def facts(project: Project, name: str, outline: Outline) -> Facts:
             "state": process.state,
             "time to live": process.ttl or "",
         }
+    if process is not None and process.is_named:
+        found["keys"] = "; ".join(f"{each.mark} {', '.join(each.keys)}" for each in process.streams)
+        found["event time"] = "; ".join(f"{each.mark} {each.event_time}" for each in process.streams)
     return {what: value for what, value in found.items() if value}
 
 

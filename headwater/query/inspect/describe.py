@@ -33,7 +33,8 @@ class Description:
         columns: {column → type}, as Spark writes types; times are UTC.
         keys: the columns, or the expressions of the GROUP BY, that identify a row; none where rows are
             appended.
-        event_time, delay: the column that says when a row happened, and how much later rows may come.
+        event_time, delay: the column that says when a row happened, or those of several streams, and how much
+            later rows may come.
         emit: `update`: rows change in place as their inputs come; `append`: rows are added; `final`: a window
             is added when it is over.
         limits: what bounds one batch; the environment's where the definition has none.
@@ -92,7 +93,7 @@ def describe(project: Project, name: str) -> Description:
         read_by=_read_by(project, name),
         columns=_columns(project, name, place),
         keys=keys,
-        event_time=table.event_time if table else None,
+        event_time=_event_time(table) if table else None,
         delay=table.delay if table else None,
         emit="final" if table and table.emit == "final" else "update" if keys or changes else "append",
         limits=_limits(project, found) if found else {},
@@ -161,6 +162,11 @@ def _grouping(text: str) -> tuple[str, ...]:
             return ()
         plan = below[0]
     return tuple(str(e.sql()) for e in jvm.items(plan.groupingExpressions()))
+
+
+def _event_time(table: Table) -> str | None:
+    columns = [table.event_time] if table.process is None else [s.event_time for s in table.process.streams]
+    return ", ".join(dict.fromkeys(filter(None, columns))) or None
 
 
 def _sources(found: Topic | Files | Table | None, owner: str | None) -> tuple[str, ...]:

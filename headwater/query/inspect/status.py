@@ -34,7 +34,7 @@ class Status:
         rows_per_second: rows read per second, over the last five seconds.
         rows: rows written since the run began.
         quarantined: rows quarantined since the run began.
-        lag: rows of its input that it has not read; None where that is not known.
+        lag: rows of its inputs that it has not read; None where that is not known.
         freshness: seconds from Kafka's timestamp of the newest record to its being readable in the
             table, in the last batch; None before the first.
         age: seconds from Kafka's timestamp of the newest record in the table until now; None as `freshness`.
@@ -57,7 +57,7 @@ class Standing:
     Attributes:
         table: its name.
         writer: the process that writes it, by its PID; None: none does.
-        behind: rows of its input that are not in it; None where that is not known, as for views.
+        behind: rows of its inputs that are not in it; None where that is not known, as for views.
         newest: Kafka's timestamp of the newest record in it (UTC).
         committed: when its newest version was made (UTC); None where nothing is written yet.
         watermark: see `headwater.query.inspect.state.Kept`.
@@ -195,7 +195,7 @@ def snapshot(project: Project, board: Board, client: Mapping[str, Any] | None) -
 
 
 def lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> int | None:
-    """How many rows of its input a table has not read; None where that is not known.
+    """How many rows of its inputs a table has not read; None where that is not known.
 
     Args:
         project: the definitions.
@@ -219,13 +219,13 @@ def lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> int
         return None  # it reads whole tables
     committed, rows = log.flows(places[name].path), 0
     for flow in table.flows or (table,):
-        stream = next(s for s in flow.sources if s not in project.references)
-        if stream not in places:
-            return None
-        mine = committed.get(flow.name)
-        start = Position.parse(mine["consumed"][stream]) if mine else Position(generation=1)
-        if not ranges.is_as_read(places[stream].path, start):
-            return None
-        changes = stream in project.tables and changes_in_place(places[stream])  # bronze never does
-        rows += ranges.lag(places[stream].path, start, changes=changes)
+        read = committed.get(flow.name, {}).get("consumed", {})
+        for stream in (each for each in flow.sources if each not in project.references):
+            if stream not in places:
+                return None
+            start = Position.parse(read[stream]) if stream in read else Position(generation=1)
+            if not ranges.is_as_read(places[stream].path, start):
+                return None
+            changes = stream in project.tables and changes_in_place(places[stream])  # bronze never does
+            rows += ranges.lag(places[stream].path, start, changes=changes)
     return rows

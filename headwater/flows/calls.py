@@ -1,0 +1,160 @@
+"""The calls of a process: the rows of each key, and its timers, one at a time, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from headwater.common import times
+from headwater.connectors.decode import SOURCE
+from headwater.errors import FlowError
+from headwater.errors.causes import describe
+from headwater.project.definitions import Table
+from headwater.project.process import (
+    DUE,
+    STATE,
+    STREAM,
+    TIMER,
+    TOUCHED,
+    Keyed,
+    Row,
+    Stream,
+    advance,
+    expires,
+    unknown_columns,
+)
+from headwater.project.watermarks import microseconds
+
+_AT_ONCE = 50_000  # rows that are Python's at a time
+
+
+class Calls:
+    """What a process makes of the keys for which something has come.
+
+    Args:
+        table: its definition.
+        streams: {name of a stream → its columns}.
+        made: the columns of the rows that it gives.
+        kept: the columns of what is kept of a key, rows that wait aside.
+    """
+
+    def __init__(
+        self, table: Table, streams: Mapping[str, Sequence[str]], made: pa.Schema, kept: pa.Schema
+    ) -> None:
+        assert table.process is not None
+        self._process, self._where = table.process, table.where
+        ttl = self._process.ttl
+        self._ttl = timedelta(microseconds=microseconds(ttl, table)) if ttl else None
+        self._streams = {stream.name: stream for stream in self._process.streams}
+        self._columns, self._made, self._kept = streams, made, kept
+
+    def __call__(
+        self, held: Iterable[Row], due: Iterable[pa.RecordBatch], upto: datetime
+    ) -> tuple[pa.Table, pa.Table]:
+        """Call it for all whose time has come: the rows that it gives, and what it then keeps of each key.
+
+        Args:
+            held: what was kept of the keys.
+            due: the rows that are due, those of a key together, in order.
+            upto: the time that has come (UTC).
+
+        Raises:
+            FlowError: it fails, or gives or keeps what does not fit.
+        """
+        keys = self._process.keys
+        known: dict[tuple[Any, ...], Keyed] = {}
+        for row in held:
+            key = {name: row[name] for name in keys}
+            known[tuple(key.values())] = Keyed(key, row[TOUCHED] or times.EPOCH, row[STATE], row[TIMER])
+        made: list[pa.Table] = [self._made.empty_table()]
+        given: list[Row] = []
+
+        def take(keyed: Keyed, rows: Iterable[tuple[Stream, Row]]) -> None:
+            given.extend(self._called(keyed, rows, upto))
+            if len(given) >= _AT_ONCE:
+                made.append(self._arrow(given, self._made, "gives"))
+                given.clear()
+
+        rested = dict(known)
+        for values, rows in groupby(self._rows(due), _key):
+            rested.pop(values, None)
+            if values not in known:
+                known[values] = Keyed(dict(zip(keys, values, strict=True)))
+            take(known[values], rows)
+        for keyed in rested.values():
+            take(keyed, ())
+        made.append(self._arrow(given, self._made, "gives"))
+        return pa.concat_tables(made), self._arrow(map(self._left, known.values()), self._kept, "keeps")
+
+    def _rows(self, due: Iterable[pa.RecordBatch]) -> Iterator[tuple[Stream, Row]]:
+        """Each row with its stream: the columns that it has there."""
+        rows = (row for batch in due for row in batch.to_pylist())
+        if not self._process.is_named:
+            yield from ((self._streams[""], row) for row in rows)
+            return
+        for row in rows:
+            stream = self._streams[row[STREAM]]
+            yield stream, {name: row[name] for name in self._columns[stream.name]}
+
+    def _called(self, keyed: Keyed, rows: Iterable[tuple[Stream, Row]], upto: datetime) -> Iterator[Row]:
+        """What the process gives for one key.
+
+        Raises:
+            FlowError: it fails.
+        """
+        at: tuple[Stream, Row] | None = None
+
+        def timed() -> Iterator[tuple[datetime, str, Row]]:
+            nonlocal at
+            for at in rows:
+                stream, row = at
+                yield row[stream.event_time or ""], stream.name, row
+            at = None
+
+        try:
+            yield from advance(self._process, keyed, timed(), upto, self._ttl)
+        except Exception as e:
+            what = _told(*at) if at else f"timer of {dict(keyed.key)} at {keyed.now.isoformat()}"
+            raise FlowError(
+                f"{self._where} failed on the {what}: {describe(e)}",
+                code="PROCESS_FAILED",
+                where=self._where,
+                hint="mend it and run again",
+            ) from e
+
+    def _left(self, keyed: Keyed) -> Row:
+        """What is kept of a key."""
+        due = min(filter(None, (keyed.timer, expires(keyed, self._ttl))), default=None)
+        touched = keyed.now if keyed.state is not None or keyed.timer is not None else None
+        return {**keyed.key, STATE: keyed.state, TIMER: keyed.timer, TOUCHED: touched, DUE: due}
+
+    def _arrow(self, rows: Iterable[Row], columns: pa.Schema, what: str) -> pa.Table:
+        """Rows of the process as columns.
+
+        Raises:
+            FlowError: they do not fit.
+        """
+        found = list(rows)
+        unknown_columns(found, columns.names, self._where)
+        try:
+            return pa.Table.from_pylist(found, columns)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as e:
+            raise FlowError(
+                f"{self._where} {what} a row that does not fit its columns: {describe(e)}",
+                code="PROCESS_ROW_INVALID",
+                where=self._where,
+            ) from e
+
+
+def _told(stream: Stream, row: Row) -> str:
+    """Which row it is, for people."""
+    return f"row {row[SOURCE]}" + (f" of {stream.name}" if stream.name else "")
+
+
+def _key(row: tuple[Stream, Row]) -> tuple[Any, ...]:
+    stream, values = row
+    return tuple(values[key] for key in stream.keys)

@@ -1,0 +1,121 @@
+"""How far a flow has read one of its inputs, version by version, and what it takes of it next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headwater.errors import FlowError
+from headwater.flows.context import Context
+from headwater.flows.parting import parting
+from headwater.storage import log, ranges
+from headwater.storage.lake import Place
+from headwater.storage.ranges import Position, Range
+
+
+class Cursor:
+    """One input of a flow.
+
+    Args:
+        context: the run.
+        flow: the flow.
+        into: the table that it feeds.
+        name: the input.
+        position: how far the flow's last commit says that it was read.
+        changes: whether its change feed is read, and not its rows.
+
+    Attributes:
+        name: the input.
+        columns: those of the input.
+        position: how far it has been read; behind commits that add nothing that is further than the flow's
+            last commit says.
+    """
+
+    def __init__(
+        self, context: Context, flow: str, into: str, name: str, position: Position, *, changes: bool
+    ) -> None:
+        self._context, self._flow, self._into = context, flow, into
+        self.name, self.position = name, position
+        self.columns = context.tables[name].columns
+        self._changes = changes
+        self._parting = None if changes else parting(self.columns)
+
+    def place(self) -> Place | None:
+        """Where the input lies; None where it is not there yet."""
+        return self._context.lake.places().get(self.name)
+
+    def goes_on(self) -> Place | None:
+        """Where the input lies, if it is the generation that was read; the first that is met is.
+
+        Raises:
+            FlowError: it is not the table that was read.
+        """
+        place = self.place()
+        if place is None:
+            return None
+        if self.position == Position(generation=0):
+            self.position = Position(place.generation)
+        if place.generation != self.position.generation:
+            return None
+        self.check(self.position)
+        return place
+
+    def check(self, at: Position) -> None:
+        """Check that the input still is the table that was read up to a position.
+
+        Raises:
+            FlowError: it was made anew, or an older copy of it was put back.
+        """
+        place = self.place()
+        if place is None or place.generation != at.generation or ranges.is_as_read(place.path, at):
+            return
+        raise FlowError(
+            f"{self._into} has read {self.name} up to version {at.newest}, which is not the same any more: "
+            f"{place.path} was made anew, or an older copy of it was put back",
+            code="INPUT_REPLACED",
+            table=self._into,
+            file=place.path,
+            hint=f"put back what was there, or build what has read it anew: headwater rebuild {self._into}",
+        )
+
+    def take(self, place: Place, max_rows: int, max_bytes: int) -> Range:
+        """What comes next, within the bounds of the run: at least one file, and then at most so many rows and
+        bytes; no file, and the same position, where nothing does.
+
+        Raises:
+            FlowError: a commit took rows away.
+            CommitError: the log was cleaned past the position.
+        """
+        bounds = self._context.bounds
+        found = ranges.take(
+            place.path,
+            self.name,
+            self.position,
+            max_rows=max_rows,
+            max_bytes=max_bytes,
+            upto=bounds.upto(self._into, self._flow, self.name),
+            changes=self._changes,
+            parting=self._parting,
+        )
+        if found is None:
+            return self.nothing()
+        return replace(found, files=tuple(file for file in found.files if bounds.wants(self.name, file)))
+
+    def nothing(self) -> Range:
+        """No files, and the same position."""
+        return Range((), 0, self.position, None)
+
+    def begins(self, place: Place) -> bool:
+        """Whether the next range begins where the input's log does."""
+        return self.position == Position(place.generation) and log.first(place.path) == 0
+
+    def is_outrun(self, upto: Position, *, begins: bool) -> bool:
+        """Whether maintenance has removed what who has read a first range has to go on from, or is about to.
+
+        Args:
+            upto: the position after the range.
+            begins: whether it began where the input's log did.
+        """
+        place = self.place()
+        if place is None or upto == Position(upto.generation):
+            return False
+        return log.first(place.path) > (0 if begins else upto.holds + 1)
