@@ -284,6 +284,8 @@ def readings(raw):
         ("cores: 0\n", "CONF_INVALID", "key 'cores': "),
         ("kafka: 5\n", "CONF_INVALID", "key 'kafka': it is embedded, or the options of a cluster"),
         ("kafka: localhost:9092\n", "CONF_INVALID", "kafka: {bootstrap.servers: 'host:9092'}"),
+        ("memory: 2x\n", "CONF_INVALID", "2x is no heap that Spark runs in; write 2g or 1500m"),
+        ("memory: 10m\n", "CONF_INVALID", "512m at least"),
         ("a: [\n", "CONF_INVALID", "not valid YAML"),
         ("- a\n", "CONF_INVALID", "this is a list, not keys with values; write"),
         ("embedded", "CONF_INVALID", "this is a str, not keys with values"),

@@ -59,6 +59,11 @@ class Listing(Table):
         """Add a row."""
         self.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
 
+    def fits(self, out: TextIO) -> bool:
+        """Whether all of it has room side by side where it is shown."""
+        console = Console(file=out)
+        return not console.is_terminal or (self._widths(console.width) is not None and not self.cuts(out))
+
     def cuts(self, out: TextIO) -> bool:
         """Whether values are cut where it is shown."""
         console = Console(file=out)

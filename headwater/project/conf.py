@@ -5,7 +5,6 @@ Secrets in it are references, never values: see `headwater.project.secrets`.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, urlsplit
@@ -25,6 +24,7 @@ from headwater.common import durations
 from headwater.errors import ConfError
 from headwater.errors.several import Collected
 from headwater.project import keys, secrets, yaml_file
+from headwater.project.sizes import Heap, Size
 from headwater.storage.names import FILES_CLUSTER
 
 KafkaOptions = dict[str, str | int | bool]
@@ -129,32 +129,6 @@ class KeptFor(Strict):
 
     keep: Span | None = None
     retention: Span | None = None
-
-
-LEAST_HEAP = 512  # MB
-_SIZE = re.compile(r"\d+(?:\.\d+)? ?(?:[KMGT]i?B)", re.IGNORECASE)
-
-
-def _size(text: str) -> str:
-    if not _SIZE.fullmatch(text):
-        raise ValueError(f"{text} is no size; write 512MB or 4GB")
-    return text
-
-
-Size = Annotated[str, AfterValidator(_size)]
-_HEAP = re.compile(r"(\d+)([mg])", re.IGNORECASE)
-
-
-def _heap(text: str) -> str:
-    found = _HEAP.fullmatch(text)
-    if not found or int(found[1]) << (10 if found[2] in "gG" else 0) < LEAST_HEAP:
-        raise ValueError(
-            f"{text} is no heap that Spark runs in; write 2g or 1500m, and {LEAST_HEAP}m at least"
-        )
-    return text
-
-
-Heap = Annotated[str, AfterValidator(_heap)]
 
 
 class DuckDB(Strict):

@@ -71,12 +71,12 @@ def _table(result: Result, out: TextIO, took: str) -> None:
         return table
 
     table = laid(None)
-    if is_narrow := table.cuts(out):
+    if is_rounded := not table.fits(out) and any(isinstance(value, float) for row in shown for value in row):
         table = laid(DIGITS)
     end = f"{count:,} row{'' if count == 1 else 's'}{took}"
     if count > SHOWN:
         end = f"{SHOWN:,} of {end}; add LIMIT, or --format csv for all"
-    elif is_narrow:
+    elif table.cuts(out) or is_rounded:
         what = "what ends in …" if table.cuts(out) else "what is rounded"
         end = f"{end}; {what} is whole with --format json"
     listings.show([table, Text(end, style="dim")], out)
