@@ -101,7 +101,9 @@ def show(
         value = "NULL" if row["value"] is None else row["value"]
         cells = [at, when(row["quarantined_at"]), row["reason"], *became_of, value]
         listing.row(*map(Text, cells))
-    listings.show([listing], sys.stdout)
+    way = f"mend the definition, the suite or the data, then: headwater quarantine replay {table}"
+    below = [Text(way, style="dim")] if rows and not resolved else []
+    listings.show([listing, *below], sys.stdout)
 
 
 @app.command("replay")
