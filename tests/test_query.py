@@ -191,6 +191,7 @@ def test_header_that_is_not_the_declared_one_is_refused(project: Path) -> None:
             "read",
         ),
         ("EXPLAIN (FORMAT JSON) SELECT 1", "QUERY_FAILED", "syntax error"),
+        ("SELECT n,\nat FROM silver.x", "QUERY_FAILED", "(line 2); a name that is a word of SQL"),
         ("EXPLAIN ANALYZE PRAGMA version", "QUERY_NOT_ONE_SELECT", "no SELECT"),
         ("EXPLAIN", "QUERY_NOT_ONE_SELECT", "this has none"),
         ("SUMMARIZE FROM read_csv('/etc/passwd')", "TABLE_FUNCTION_REFUSED", "read_csv is refused"),

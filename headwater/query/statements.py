@@ -123,7 +123,11 @@ def _objects(tree: Any) -> Iterator[dict[str, Any]]:
 
 def reason(error: duckdb.Error) -> str:
     """DuckDB's message in one line, without its drawing of the place, and what to do."""
-    text = " ".join(str(error).split("\n\nLINE ")[0].split())
+    said, _, place = str(error).partition("\n\nLINE ")
+    text = " ".join(said.split())
+    if isinstance(error, duckdb.ParserException) and "syntax error" in text and place:
+        line = place.partition(":")[0]
+        return f'{text} (line {line}); a name that is a word of SQL is written in double quotes, as "at"'
     if isinstance(error, duckdb.PermissionException):
         return f"{text}; a query reads the tables of the lake and nothing else: name them, as in gold.x"
     if isinstance(error, duckdb.OutOfMemoryException):

@@ -30,7 +30,7 @@ def prepare() -> None:
     with locks.alone(Path(sys.prefix) / "headwater-archives.lock"):
         if _archived():  # by another process, meanwhile
             return
-        with bar.shown("archiving Java's classes, once, so that it starts faster (about a minute)"):
+        with bar.shown("archiving Java's classes, once: later starts are faster"):
             problem = _record()
         if problem:
             print(f"headwater: there is no such archive: {problem}", file=sys.stderr)
