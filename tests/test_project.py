@@ -286,6 +286,8 @@ def readings(raw):
         ("kafka: localhost:9092\n", "CONF_INVALID", "kafka: {bootstrap.servers: 'host:9092'}"),
         ("memory: 2x\n", "CONF_INVALID", "2x is no heap that Spark runs in; write 2g or 1500m"),
         ("memory: 10m\n", "CONF_INVALID", "512m at least"),
+        ("trigger: soon\n", "CONF_INVALID", "key 'trigger': "),
+        ("maintain: {every: 3 parsecs}\n", "CONF_INVALID", "key 'maintain.every': "),
         ("a: [\n", "CONF_INVALID", "not valid YAML"),
         ("- a\n", "CONF_INVALID", "this is a list, not keys with values; write"),
         ("embedded", "CONF_INVALID", "this is a str, not keys with values"),
@@ -294,7 +296,7 @@ def readings(raw):
         (
             "lake: s3://acme/lake\n",
             "CONF_INVALID",
-            "key 'lake': Value error, a lake is a folder of this machine",
+            "key 'lake': a lake is a folder of this machine",
         ),
         (
             "lake: env:HEADWATER_TEST_UNSET\n",

@@ -207,7 +207,7 @@ class Conf(Strict):
     cores: Annotated[int, Field(ge=1)] = 2
     memory: Heap = "2g"
     duckdb: DuckDB = DuckDB()
-    trigger: str = "500 milliseconds"
+    trigger: Span = "500 milliseconds"
     max_rows_per_batch: Annotated[int, Field(ge=1)] = 500_000
     max_bytes_per_batch: Annotated[int, Field(ge=1)] = 256 * 1024 * 1024
     parallelism: Annotated[int, Field(ge=1)] = 2
@@ -265,7 +265,8 @@ def _problems(error: ValidationError) -> list[str]:
 
 
 def _said(problem: ErrorDetails) -> str:
-    key = ".".join(str(part) for part in problem["loc"] if part != OpenSearchOptions.__name__)
+    named = [str(part) for part in problem["loc"] if part != OpenSearchOptions.__name__]
+    key = ".".join(part for part in named if "[" not in part)  # as `function-after[…]`: pydantic's own
     if problem["type"] == "extra_forbidden":
         section = key.partition(".")[0] if "." in key else ""
         sections: dict[str, type[BaseModel]] = {
@@ -280,4 +281,4 @@ def _said(problem: ErrorDetails) -> str:
     if problem["loc"][0] == "kafka":
         of = "embedded, or the options of a cluster: kafka: {bootstrap.servers: 'host:9092'}"
         return f"key 'kafka': it is {of}"
-    return f"key '{key}': {problem['msg']}"
+    return f"key '{key}': {problem['msg'].removeprefix('Value error, ')}"
