@@ -6,6 +6,7 @@ memory: they, and what the state has of their groups and values, are few.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import duckdb
@@ -51,7 +52,7 @@ class Grouped:
             FlowError: a sum is too large for its type.
         """
         connection.register("rows_changed", rows)
-        connection.execute(f"CREATE TEMP TABLE fresh AS {self._fresh()}")
+        connection.execute(f"CREATE TEMP TABLE fresh AS {self._fresh(_kinds(connection, self.groups.state))}")
         keys = [quoted(name) for name in self.groups.keys]
         fresh = connection.table("fresh").to_arrow_table()
         near = self.state.near(pruning.reaches(fresh, self.groups.keys))
@@ -68,7 +69,9 @@ class Grouped:
         )
         connection.execute(f"CREATE TEMP TABLE of_groups AS SELECT {named} FROM state WHERE {PART} = 0")
         try:
-            connection.execute(f"CREATE TEMP TABLE groups AS {self._values()}")
+            connection.execute(
+                f"CREATE TEMP TABLE groups AS {self._values(_kinds(connection, self.columns))}"
+            )
         except duckdb.ConversionException as e:
             raise FlowError(
                 f"{self.where}: a sum is too large for its type, so the batch is not committed",
@@ -80,10 +83,9 @@ class Grouped:
         changes = connection.execute(f"SELECT {listed}, {ROWS} <= 0 AS {GONE} FROM state").to_arrow_table()
         return changes.cast(self.groups.state.append(pa.field(GONE, pa.bool_())))
 
-    def _fresh(self) -> str:
+    def _fresh(self, kinds: Mapping[str, str]) -> str:
         """SQL of what the changed rows add to each part of the state."""
-        groups, kinds = self.groups, self.groups.state
-        parts = []
+        groups, parts = self.groups, []
         for part, value in enumerate(("", *groups.values)):
             listed = [f"CAST({part} AS INT) AS {PART}", *groups.groups]
             listed += [name if name == value else f"NULL AS {name}" for name in groups.values]
@@ -99,9 +101,7 @@ class Grouped:
             by = ", ".join([*groups.groups, *([value] if value else [])])
             of = f"WHERE {value} IS NOT NULL" if value else ""
             parts.append(f"SELECT {', '.join(listed)} FROM rows_changed {of} GROUP BY {by}")
-        typed = ", ".join(
-            f"CAST({name} AS {_kind(kinds.field(name).type)}) AS {name}" for name in kinds.names
-        )
+        typed = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in kinds.items())
         return f"SELECT {typed} FROM ({' UNION ALL '.join(parts)})"
 
     @staticmethod
@@ -163,17 +163,16 @@ class Grouped:
             f"FROM merged m LEFT JOIN counted d ON {same('m', 'd', groups.groups)}"
         )
 
-    def _values(self) -> str:
+    def _values(self, kinds: Mapping[str, str]) -> str:
         """SQL of the view's rows of the groups that are still there."""
         values = []
         for each in self.groups.outputs:
-            kind = _kind(self.columns.field(each.name).type)
             value = each.column
             if each.kind == "avg":
                 value = (
                     f"CASE WHEN {each.counted} > 0 THEN CAST({each.column} AS DOUBLE) / {each.counted} END"
                 )
-            values.append(f"CAST({value} AS {kind}) AS {quoted(each.name)}")
+            values.append(f"CAST({value} AS {kinds[each.name]}) AS {quoted(each.name)}")
         return f"SELECT {', '.join(values)} FROM state WHERE {PART} = 0 AND {ROWS} > 0"
 
 
@@ -182,6 +181,7 @@ def _plus(one: str, other: str) -> str:
     return f"CASE WHEN {one} IS NULL THEN {other} WHEN {other} IS NULL THEN {one} ELSE {one} + {other} END"
 
 
-def _kind(kind: pa.DataType) -> str:
-    """A type of Arrow's as DuckDB's."""
-    return str(duckdb.from_arrow(pa.table({"it": pa.array([], kind)})).types[0])
+def _kinds(connection: duckdb.DuckDBPyConnection, columns: pa.Schema) -> dict[str, str]:
+    """{column → its type in DuckDB}."""
+    found = connection.from_arrow(columns.empty_table())
+    return dict(zip(found.columns, map(str, found.types), strict=True))
