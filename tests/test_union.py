@@ -123,6 +123,19 @@ def test_what_has_come_is_known_through_all_flows(interpreted: SparkSession, tmp
     assert alone.left(at, asked) == {"files/old/0": (3, 3)}
 
 
+def test_a_way_that_has_not_begun_is_waited_for(interpreted: SparkSession, tmp_path: Path) -> None:
+    west = SILVER.format(name="west").replace("bronze.west", "bronze.east")
+    case = Sides(tmp_path, interpreted, {"silver/west.py": west})
+    case.target("bronze.east").append([], Identity("bronze.east", 1, 0, {"east": {"0": 7}}))
+    consumed = {"bronze.east": {"generation": 1, "version": 1, "files": 0}}
+    for side in ("east", "west"):
+        case.append(f"silver.{side}", [{"n": 1}], consumed=consumed)
+    upstream, whole = Upstream(case.context, WHOLE), case.flow(WHOLE)
+    for flow, end in zip(whole._flows, (0, 7), strict=True):
+        assert flow.step()
+        assert upstream._come(WHOLE, whole.committer.table.version) == {"main/east/0": end}
+
+
 WRONG = {
     "gold/whole.sql": (
         "CREATE STREAMING TABLE gold.other",

@@ -6,7 +6,7 @@ before them: records of one partition may come by two ways.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -15,7 +15,7 @@ from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import end_offsets
 from headwater.errors import BrokerError
 from headwater.flows.context import Context
-from headwater.project.definitions import Topic
+from headwater.project.definitions import Files, Topic
 from headwater.storage import log
 from headwater.storage.names import FILES, FILES_CLUSTER
 from headwater.storage.ranges import Position
@@ -63,11 +63,11 @@ class Upstream:
                 asked = partitions
         return {each: (come.get(each, 0), ends.get(each, 0)) for each in asked}
 
-    def _arrived(self) -> dict[str, int]:
-        """{partition → the offset up to which bronze has its records}."""
+    def _arrived(self, among: Sequence[Topic | Files] | None = None) -> dict[str, int]:
+        """{partition → the offset up to which bronze has its records}; of some of its tables, or all."""
         places = self._context.lake.places()
         found: dict[str, int] = {}
-        for raw in self._raw:
+        for raw in self._raw if among is None else among:
             if raw.name in places:
                 found |= self._come(raw.name, log.head(places[raw.name].path))
         return found
@@ -86,13 +86,22 @@ class Upstream:
                 for number, end in ends.items()
             }
         found: dict[str, int] = {}
-        for flow in flows.values():
-            for source, position in flow["consumed"].items():
-                if source in project.raw or source in project.tables:
-                    version = self._passed_over(source, Position.parse(position).version)
-                    for each, end in self._come(source, version).items():
-                        found[each] = min(end, found.get(each, end))
+        definition = project.tables[table]
+        for flow in definition.flows or (definition,):
+            consumed = flows.get(flow.name, {}).get("consumed", {})
+            for source in (each for each in flow.sources if each not in project.references):
+                come: dict[str, int] = {}
+                if source in consumed:  # else nothing has come this way yet
+                    at = Position.parse(consumed[source]).version
+                    come = self._come(source, self._passed_over(source, at))
+                for each in self._partitions(source):
+                    found[each] = min(come.get(each, 0), found.get(each, come.get(each, 0)))
         return found
+
+    def _partitions(self, table: str) -> set[str]:
+        """The partitions whose records bronze has, of those that have a way to a table."""
+        above = {table, *self._context.project.above([table])}
+        return {*self._arrived([raw for raw in self._raw if raw.name in above])}
 
     def _passed_over(self, table: str, version: int) -> int:
         """The version that who has read a table up to another has come to without a batch: commits that add
