@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from itertools import islice
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from deltalake import DeltaTable
@@ -55,10 +56,8 @@ def measure(count: int = EVENTS) -> dict[str, Any]:
         taken = sum(numbers[kind] for kind in READS.get(name, ("bid",)))
         wrong = difference(database, name, rows.drop_columns([c for c in rows.column_names if c in _OWN]))
         found[name] = {"events_per_second": round(taken / seconds), "events": taken, "right": not wrong}
-    product = 1.0
-    for each in found.values():
-        product *= each["events_per_second"]
-    return {**found, "geometric_mean": round(product ** (1 / len(found)))}
+    mean = geometric_mean(each["events_per_second"] for each in found.values())
+    return {**found, "geometric_mean": round(mean)}
 
 
 _KINDS = ("person", "auction", "bid")

@@ -29,10 +29,10 @@ class Computed:
     Args:
         tables: the view, and what is beside it.
         query: the view's.
-        incremental: computes it of what has changed; None: all is always computed anew.
+        incremental: computes it of what has changed.
     """
 
-    def __init__(self, tables: Tables, query: Query, incremental: Incremental | None) -> None:
+    def __init__(self, tables: Tables, query: Query, incremental: Incremental) -> None:
         self._tables, self._query, self._incremental = tables, query, incremental
 
     def changes(
@@ -50,7 +50,7 @@ class Computed:
             FlowError: two rows have the same keys, or a sum is too large for its type.
         """
         found = None
-        if self._incremental is not None and before is not None and self._is_worth(intent, inputs, before):
+        if before is not None and self._is_worth(intent, inputs, before):
             found = self._incremental.changes(intent, inputs, before)
         return found or self.of_all(intent, inputs)
 

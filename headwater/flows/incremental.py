@@ -29,7 +29,6 @@ from headwater.flows.grouped import Grouped
 from headwater.flows.inputs import Input
 from headwater.flows.touched import Source, Touched
 from headwater.planner import groups, stages
-from headwater.planner.group_by import Taken
 from headwater.planner.reach import Reach
 from headwater.project.definitions import Table
 from headwater.runtime import in_memory
@@ -162,13 +161,15 @@ class Incremental:
                 return None
             given = {name: touched.rows(name) for name in {*touched.sources}}
             taken = self._query.taken(self._query.of(intent, given))
-            made = _inner(taken).rows(self._query.spark).toArrow()
+            part = stages.inner(taken)
+            assert part is not None
+            made = part.rows(self._query.spark).toArrow()
             changes = self._differs(connection, stage, touched, made)
             signed = self._signed(connection, stage, changes)
 
         def rows_of(some: pa.Table) -> DataFrame:
             frame = in_memory.frame(self._query.spark, some, inner.columns)
-            return groups.rows(self._query.spark, _inner(taken).over(taken, frame))
+            return groups.rows(self._query.spark, part.over(taken, frame))
 
         parts, _ = self._of_groups(signed, rows_of)
         parts = {stage.target.place.name: changes, **parts}
@@ -266,9 +267,3 @@ class Incremental:
             f"SELECT {columns}, 1 AS {SIGN} FROM changes WHERE NOT {GONE} UNION ALL "
             f"SELECT {columns}, -1 FROM held SEMI JOIN changes ON {on_same}"
         ).to_arrow_table()
-
-
-def _inner(taken: Taken) -> stages.Inner:
-    inner = stages.inner(taken)
-    assert inner is not None
-    return inner

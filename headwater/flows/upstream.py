@@ -87,15 +87,17 @@ class Upstream:
             }
         found: dict[str, int] = {}
         definition = project.tables[table]
-        for flow in definition.flows or (definition,):
-            consumed = flows.get(flow.name, {}).get("consumed", {})
-            for source in (each for each in flow.sources if each not in project.references):
-                come: dict[str, int] = {}
-                if source in consumed:  # else nothing has come this way yet
-                    at = Position.parse(consumed[source]).version
-                    come = self._come(source, self._passed_over(source, at))
-                for each in self._partitions(source):
-                    found[each] = min(come.get(each, 0), found.get(each, come.get(each, 0)))
+        ways = [(flow, source) for flow in definition.flows or (definition,) for source in flow.sources]
+        ways = [(flow, source) for flow, source in ways if source not in project.references]
+        for flow, source in ways:
+            consumed, come = flows.get(flow.name, {}).get("consumed", {}), dict[str, int]()
+            if source in consumed:  # else nothing has come this way yet
+                at = Position.parse(consumed[source]).version
+                come = self._come(source, self._passed_over(source, at))
+            if len(ways) == 1:
+                return come
+            for each in self._partitions(source):
+                found[each] = min(come.get(each, 0), found.get(each, come.get(each, 0)))
         return found
 
     def _partitions(self, table: str) -> set[str]:

@@ -33,10 +33,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType
+from pyspark.sql.types import DataType
 
 from headwater.planner import group_by
 from headwater.planner.group_by import DISTINCT, Taken
+from headwater.planner.reach.plan import TOLD_APART, is_binary
 from headwater.runtime import catalyst, jvm
 from headwater.storage import stored
 
@@ -209,12 +210,9 @@ def _is_kept(kind: str, of: Any, appended: bool) -> bool:
     return appended and type_of in _DOUBLES
 
 
-def _tells_apart(kind: Any) -> bool:
-    """Whether equal values of a type are the same to Spark, DuckDB and Delta: not so NaN and nested ones."""
-    if isinstance(kind, StringType):
-        return bool(kind.collation == "UTF8_BINARY")
-    name = kind.simpleString()
-    return name in ("tinyint", "smallint", "int", "bigint", "boolean", "date", "timestamp", "timestamp_ntz")
+def _tells_apart(kind: DataType) -> bool:
+    """Whether equal values of a type are the same to Spark, DuckDB and Delta."""
+    return is_binary(kind) and kind.typeName() in TOLD_APART
 
 
 def _outputs(taken: Taken) -> list[Output]:

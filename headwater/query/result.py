@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -53,16 +54,13 @@ def write(result: Result, form: Format, out: TextIO, *, seconds: float | None = 
 
 def _table(result: Result, out: TextIO, took: str) -> None:
     shown, count = result.rows[:SHOWN], len(result.rows)
-    right = [
-        at
-        for at in range(len(result.columns))
-        if shown and all(row[at] is None or _is_number(row[at]) for row in shown)
-    ]
-    times = [
-        at
-        for at in range(len(result.columns))
-        if shown and all(row[at] is None or isinstance(row[at], datetime) for row in shown)
-    ]
+
+    def all_are(test: Callable[[Any], bool]) -> list[int]:
+        """The places of the columns whose values, as far as there are some, are all such."""
+        places = range(len(result.columns)) if shown else ()
+        return [at for at in places if all(row[at] is None or test(row[at]) for row in shown)]
+
+    right, times = all_are(_is_number), all_are(lambda value: isinstance(value, datetime))
 
     def laid(digits: int | None) -> listings.Listing:
         table = listings.Listing(result.columns, right=right, whole=times)

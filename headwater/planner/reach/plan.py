@@ -24,7 +24,7 @@ _RULES = ("PullupCorrelatedPredicates", "RewritePredicateSubquery", "RewriteCorr
 
 # Types whose equal values are the same to Spark, DuckDB and the log's bounds: not so NaN and nested ones.
 _WHOLE_NUMBERS = ("byte", "short", "integer", "long")
-_TOLD_APART = (*_WHOLE_NUMBERS, "boolean", "string", "date", "timestamp", "timestamp_ntz")
+TOLD_APART = (*_WHOLE_NUMBERS, "boolean", "string", "date", "timestamp", "timestamp_ntz")
 
 _JOINS: dict[str, Kind] = {"Inner": "inner", "Cross": "inner", "FullOuter": "full"}
 _OF_LEFT = ("LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin", "LeftSingle")
@@ -68,7 +68,7 @@ def marked(spark: SparkSession, number: int, columns: StructType) -> DataFrame:
         columns: its columns.
     """
     named = {
-        f"{_MARK if _is_binary(field.dataType) else _OTHER}:{number}:{field.name}": field for field in columns
+        f"{_MARK if is_binary(field.dataType) else _OTHER}:{number}:{field.name}": field for field in columns
     }
     fields = [StructField(name, field.dataType, field.nullable) for name, field in named.items()]
     empty = in_memory.empty(spark, StructType(fields))
@@ -103,7 +103,7 @@ def _kinds(node: _Node) -> Iterator[str]:
         yield from _kinds(child)
 
 
-def _is_binary(kind: DataType) -> bool:
+def is_binary(kind: DataType) -> bool:
     """Whether texts of this type, if it is one, are equal where their bytes are: no other collation."""
     return not isinstance(kind, StringType) or kind.collation == "UTF8_BINARY"
 
@@ -278,4 +278,4 @@ def _all_of(conditions: Sequence[_Node]) -> Iterator[_Node]:
 
 def _is_told_apart(column: _Node) -> bool:
     kind = column.fields["dataType"]
-    return isinstance(kind, str) and (kind in _TOLD_APART or kind.startswith("decimal"))
+    return isinstance(kind, str) and (kind in TOLD_APART or kind.startswith("decimal"))
