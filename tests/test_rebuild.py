@@ -23,6 +23,7 @@ from headwater.flows.declared import Committing, flow_of
 from headwater.operations import rebuild as rebuilding
 from headwater.operations.maintain.horizon import holds
 from headwater.operations.rebuild import abort, clean
+from headwater.operations.rebuild.shadow import Plan, Shadow
 from headwater.query.inspect import status
 from headwater.run.leases import Leases
 from headwater.run.supervisor import Options, Run
@@ -133,6 +134,31 @@ def test_a_rebuild_that_broke_off_goes_on_or_is_aborted(
         assert not list((case.root / ".headwater/lake").glob("*/*/g0002"))
         broken()
     assert case.rebuild(VISITS).swapped
+    assert case.everything() == want
+
+
+def test_a_table_that_was_half_made_as_a_rebuild_broke_off_is_made_or_left_out(
+    case: Visits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed as it makes a table leaves the folder of a log without a commit."""
+    case.change("gold/counts.sql", "sum(n) AS total", "max(n) AS total")
+    want = of_new_lake(case)
+
+    def reach(step: str, flow: str) -> None:
+        if (step, flow) == ("rebuilt", "rebuild"):
+            raise SystemExit
+
+    with monkeypatch.context() as patched, pytest.raises((SystemExit, FlowError)):
+        patched.setattr("headwater.runtime.failpoints.reach", _fails(reach))
+        case.rebuild(VISITS)
+    made = case.lake.places()
+    plan = Plan.read(case.lake)
+    assert plan is not None
+    half = next(name for name in plan.tables if name not in made)
+    (case.lake.at(half, plan.tables[half]) / "_delta_log").mkdir(parents=True)
+    assert half not in Shadow(case.lake, plan).built()
+    assert case.rebuild(VISITS).swapped
+    assert half not in case.lake.places()
     assert case.everything() == want
 
 

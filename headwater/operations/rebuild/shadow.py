@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from headwater.errors import DamageError
-from headwater.storage import delta, json_file, lease, store
+from headwater.storage import delta, json_file, lease, log, store
 from headwater.storage.lake import Lake, Place
 
 _PLAN = "plan.json"  # of a trial
@@ -75,7 +75,11 @@ class Shadow(Lake):
     def built(self) -> dict[str, Place]:
         """The generations that are built, of those tables that are made."""
         places = {name: self._new(name) for name in self.plan.tables}
-        return {name: place for name, place in places.items() if self._store.exists(place.path / delta.LOG)}
+        begun = {
+            name: place for name, place in places.items() if self._store.exists(place.path / delta.LOG)
+        }
+        # A process that was killed as it made a table leaves a log without a commit.
+        return {name: place for name, place in begun.items() if log.exists(place.path)}
 
     def flow_folder(self, flow: str, table: str | None = None) -> Path:
         """The folder of what a flow keeps beside the generation that is built."""
