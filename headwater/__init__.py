@@ -1,8 +1,9 @@
 """Headwater: a lakehouse kappa pipeline on Spark and Delta.
 
 A project's files import this module for the words they declare with: `topic`, `files`, `table`, `json`,
-`materialized_view`, `process`, `alert`, `kafka_sink`, `postgres_sink`, `opensearch_sink`, `sink`; and for
-`cumulative_windows`. A test imports it for `drive`, a notebook for `connect` (DuckDB) and `session` (Spark).
+`materialized_view`, `auto_cdc`, `process`, `alert`, `kafka_sink`, `postgres_sink`, `opensearch_sink`, `sink`;
+and for `cumulative_windows`. A test imports it for `drive`, a notebook for `connect` (DuckDB) and `session`
+(Spark).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from headwater.project.definitions import (
     alert,
+    auto_cdc,
     files,
     json,
     kafka_sink,
@@ -36,6 +38,7 @@ __all__ = [
     "Keyed",
     "Row",
     "alert",
+    "auto_cdc",
     "connect",
     "cumulative_windows",
     "drive",

@@ -206,8 +206,50 @@ REFUSED: list[tuple[str, Code, int, str]] = [
         "write CREATE STREAMING TABLE",
     ),
     ("CREATE VIEW v AS SELECT 1", "STATEMENT_NOT_SUPPORTED", 1, "write CREATE TEMPORARY VIEW"),
-    ("APPLY CHANGES INTO t FROM STREAM s KEYS (a) SEQUENCE BY b", "STATEMENT_NOT_SUPPORTED", 1, "max_by"),
-    ("CREATE FLOW f AS AUTO CDC INTO t FROM STREAM s KEYS (a)", "STATEMENT_NOT_SUPPORTED", 1, "max_by"),
+    ("CREATE FLOW f AS AUTO CDC INTO t FROM STREAM s KEYS (a)", "STATEMENT_NOT_SUPPORTED", 1, "SEQUENCE BY"),
+    ("\nAPPLY CHANGES INTO t FROM STREAM s SEQUENCE BY b", "STATEMENT_NOT_SUPPORTED", 2, "KEYS (column)"),
+    ("APPLY CHANGES INTO t FROM STREAM s", "STATEMENT_NOT_SUPPORTED", 1, "KEYS (column)"),
+    ("AUTO CDC INTO t KEYS (a) SEQUENCE BY b", "STATEMENT_NOT_SUPPORTED", 1, "FROM STREAM source"),
+    ("AUTO CDC FROM STREAM s KEYS (a) SEQUENCE BY b", "STATEMENT_NOT_SUPPORTED", 1, "INTO table"),
+    ("AUTO CDC ONCE INTO t FROM s KEYS (a) SEQUENCE BY b", "STATEMENT_NOT_SUPPORTED", 1, "leave ONCE out"),
+    ("AUTO CDC INTO t FROM SNAPSHOT s KEYS (a)", "STATEMENT_NOT_SUPPORTED", 1, "send changes"),
+    (
+        "AUTO CDC INTO t FROM STREAM s WHERE a KEYS (a) SEQUENCE BY b",
+        "STATEMENT_NOT_SUPPORTED",
+        1,
+        "KEYS (column)",
+    ),
+    (
+        "AUTO CDC INTO t FROM STREAM s KEYS (a)\nKEYS (a) SEQUENCE BY b",
+        "STATEMENT_NOT_SUPPORTED",
+        2,
+        "say it once",
+    ),
+    ("AUTO CDC INTO t FROM STREAM s KEYS (a + 1) SEQUENCE BY b", "STATEMENT_NOT_SUPPORTED", 1, "names alone"),
+    (
+        "AUTO CDC INTO t FROM STREAM s KEYS (a) SEQUENCE BY b STORED AS SCD TYPE 3",
+        "STATEMENT_NOT_SUPPORTED",
+        1,
+        "STORED AS SCD TYPE 1, or 2",
+    ),
+    (
+        "AUTO CDC INTO t FROM STREAM s KEYS (a) APPLY AS TRUNCATE WHEN c SEQUENCE BY b STORED AS SCD TYPE 2",
+        "STATEMENT_NOT_SUPPORTED",
+        1,
+        "leave one of the two out",
+    ),
+    (
+        "AUTO CDC INTO t FROM STREAM s KEYS (a) SEQUENCE BY b TRACK HISTORY ON c",
+        "STATEMENT_NOT_SUPPORTED",
+        1,
+        "leave one of the two out",
+    ),
+    (
+        "CREATE STREAMING TABLE t FLOW AUTO CDC INTO u FROM STREAM s KEYS (a) SEQUENCE BY b",
+        "STATEMENT_NOT_SUPPORTED",
+        1,
+        "leave INTO out",
+    ),
     (
         "CREATE FLOW f AS INSERT INTO ONCE t BY NAME SELECT * FROM s",
         "STATEMENT_NOT_SUPPORTED",
@@ -343,7 +385,7 @@ CREATE STREAMING TABLE c TBLPROPERTIES ('headwater.emit' = 'x'){SELECT}"""
 
 
 def test_each_statement_that_is_none_is_said(tmp_path: Path) -> None:
-    text = """CREATE FLOW f AS AUTO CDC INTO y FROM STREAM orders KEYS (id) SEQUENCE BY at;
+    text = """CREATE FLOW f AS AUTO CDC INTO y FROM STREAM orders KEYS (id);
 CREATE MATERIALIZED VIEW z AS SELECT a FROM (;
 CREATE STREAMING TABLE q CLUSTER BY (a) AS SELECT a FROM STREAM orders"""
     with pytest.raises(SeveralErrors) as refused:

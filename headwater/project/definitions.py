@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from headwater.errors import ProjectError, Where
+from headwater.project.cdc.said import Cdc, Scd, of_arguments
 from headwater.project.process import Function as ProcessFunction
 from headwater.project.process import Process, Stream
 from headwater.project.rule import Rule
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 Function = Callable[..., "DataFrame"]
 Contract = Literal["evolve", "freeze", "quarantine"]
@@ -159,6 +160,8 @@ class Table(Declaration):
             quarantined, where the table decodes; `stop`: it stops the flow.
         properties: further properties of the Delta table (`delta.*`).
         expectations: of its rows, said with the definition; they join those of the table's suite.
+        cdc: how it follows from changes, where AUTO CDC feeds it; then `function` gives its rows, or a flow's
+            changes. See `headwater.project.cdc`.
         carries: columns of its stream that it keeps though its query omits them; see
             `headwater.project.carried`.
     """
@@ -187,6 +190,7 @@ class Table(Declaration):
     limits: Limits = Limits()
     properties: dict[str, str] = field(default_factory=dict)
     expectations: tuple[Rule, ...] = ()
+    cdc: Cdc | None = None
     carries: tuple[str, ...] = ()
 
     @property
@@ -197,7 +201,8 @@ class Table(Declaration):
     @property
     def declared(self) -> bool:
         """Whether it says itself what its rows are, and no flows into it do."""
-        return self.sql is not None or self.function is not None or self.process is not None
+        said = (self.sql, self.function, self.process, self.cdc)
+        return any(each is not None for each in said)
 
     def stream(self, source: str) -> Stream:
         """How it reads one of its sources."""
@@ -484,6 +489,76 @@ def materialized_view(
         )
 
     return declare
+
+
+def auto_cdc(
+    *,
+    source: str,
+    keys: Sequence[str | Column],
+    sequence_by: str | Column,
+    target: str | None = None,
+    scd: Scd = 1,
+    apply_as_deletes: str | Column | None = None,
+    apply_as_truncates: str | Column | None = None,
+    ignore_null_updates: bool = False,
+    column_list: Sequence[str] | None = None,
+    except_column_list: Sequence[str] | None = None,
+    ignore_null_updates_column_list: Sequence[str] | None = None,
+    ignore_null_updates_except_column_list: Sequence[str] | None = None,
+    track_history_column_list: Sequence[str] | None = None,
+    track_history_except_column_list: Sequence[str] | None = None,
+    decode: Json | None = None,
+    cluster_by: Sequence[str] = (),
+    **limits: Any,
+) -> Table:
+    """Declare a table that follows from changes, in whatever order these come, and however often.
+
+    Two tables are kept: `<table>_changes` has each change as it came, the table what follows from them.
+
+    Args:
+        source: the table of changes, whose rows are appended; with `decode` one of bronze.
+        keys: the columns that tell which row a change is of.
+        sequence_by: an expression, greater for the later of two changes of a row. Where it is the same a
+            delete comes last, and of others the one whose columns are greater.
+        target: the table, one that `CREATE STREAMING TABLE` declares and several such flows may feed; by
+            default it is called as the variable.
+        scd: 1: rows as they are now; 2: every version of them, with `__START_AT` and `__END_AT`.
+        apply_as_deletes: a condition: the change deletes its row.
+        apply_as_truncates: a condition: the change deletes all rows before it; with `scd=1`.
+        ignore_null_updates: NULL in a change says that the value stays what it is; the lists say of which
+            columns.
+        column_list, except_column_list: the table's columns, or those of the source that it has not.
+        track_history_column_list, track_history_except_column_list: with `scd=2`, the columns whose change
+            begins another version, or those whose does not; other changes are written into the version.
+        decode: how the source's `value` becomes columns.
+        cluster_by: see `Table`; by default the keys.
+        limits: see `Limits`.
+
+    Raises:
+        TypeError: arguments that contradict each other.
+    """
+    cdc = of_arguments(
+        keys=keys,
+        sequence_by=sequence_by,
+        scd=scd,
+        apply_as_deletes=apply_as_deletes,
+        apply_as_truncates=apply_as_truncates,
+        ignore_null_updates=ignore_null_updates,
+        column_list=column_list,
+        except_column_list=except_column_list,
+        ignore_null_updates_column_list=ignore_null_updates_column_list,
+        ignore_null_updates_except_column_list=ignore_null_updates_except_column_list,
+        track_history_column_list=track_history_column_list,
+        track_history_except_column_list=track_history_except_column_list,
+    )
+    return Table(
+        sources=(source,),
+        cdc=cdc,
+        into=target,
+        decode=decode,
+        cluster_by=tuple(cluster_by),
+        limits=Limits(**limits),
+    )
 
 
 def _streams(

@@ -14,6 +14,7 @@ from headwater.errors.several import Collected
 from headwater.project import checks, modules, naming, outside, pipelines, sql
 from headwater.project import conf as configuration
 from headwater.project.carried import carried
+from headwater.project.cdc.tables import divided
 from headwater.project.conf import Conf
 from headwater.project.definitions import (
     Alert,
@@ -133,7 +134,7 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     files = {d.name: d for d in declared if isinstance(d, Files)}
     alerts = {d.name: d for d in declared if isinstance(d, Alert)}
     sinks = {d.name: d for d in declared if isinstance(d, Sink)}
-    tables = _fed(tables, wrong)
+    tables = _fed(divided(tables, wrong), wrong)
     finals = _finals(tables, sinks)
     tables = carried(tables | finals)
     sinks = {name: _of_finals(sink, finals) for name, sink in sinks.items()}

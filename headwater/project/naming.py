@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from headwater.errors import ProjectError
 from headwater.errors.several import Collected
+from headwater.project.cdc.said import CHANGES
 from headwater.project.definitions import Alert, Declaration, Files, Query, Table, Topic, View
 
 FINAL = "_final"  # of a table that is corrected as rows come, the one of its windows that are over
@@ -75,10 +76,13 @@ def resolved(
 
 
 def _readable(declared: Sequence[Declaration]) -> list[str]:
-    """The names of all that can be read, with tables of final windows, which are made where they are."""
+    """The names of all that can be read, with tables that are made where they are: of final windows, and of
+    the changes that a table follows from."""
     found = [one for one in declared if isinstance(one, Topic | Files | Table | View)]
     known = [one.name for one in found if not (isinstance(one, Table) and one.into)]
-    return [*known, *(f"{one.name}{FINAL}" for one in found if isinstance(one, Table) and not one.view)]
+    tables = [one for one in found if isinstance(one, Table) and not one.view]
+    fed = [Names(known).of(one.into, one) if one.into else one.name for one in tables if one.cdc]
+    return [*known, *(f"{one.name}{FINAL}" for one in tables), *(f"{name}{CHANGES}" for name in fed)]
 
 
 def _resolved(one: Declaration, names: Names) -> Declaration:

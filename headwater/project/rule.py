@@ -8,7 +8,7 @@ expectation quarantines and any other warns.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -199,6 +199,14 @@ def expected(name: str, condition: str, action: Action, where: Where) -> Rule:
     kwargs = {"unexpected_rows_query": f"{OF_ROWS}({literal}) IS NOT TRUE"}
     meta = _Meta(action=action)
     return rule_of(Expectation(type=CONDITION, kwargs=kwargs, meta=meta, id=name), where)
+
+
+def unless(rule: Rule, column: str) -> Rule:
+    """A rule that `expected` has made, of rows for which a column of BOOLEAN is not true."""
+    query = str(rule.kwargs["unexpected_rows_query"]).removeprefix(OF_ROWS)
+    return replace(
+        rule, kwargs={**rule.kwargs, "unexpected_rows_query": f"{OF_ROWS}{column} IS NOT TRUE AND ({query})"}
+    )
 
 
 def document(rule: Rule) -> dict[str, Any]:

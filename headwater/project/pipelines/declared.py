@@ -74,7 +74,10 @@ def is_of_pipeline(function: Any) -> bool:
 
 def text_of(function: Any) -> str:
     """The text of a definition's function, and the plain values that one of a pipeline was made with."""
-    text, own = inspect.getsource(function), inspect.unwrap(function)
+    own = inspect.unwrap(function)
+    if not inspect.isfunction(own):
+        return repr(function)  # a value, as those of `headwater.project.cdc` are
+    text = inspect.getsource(function)
     if own is function or not inspect.isfunction(own):
         return text
     defaults = {one.name: one.default for one in inspect.signature(own).parameters.values()}
@@ -103,7 +106,9 @@ def _declared(output: Output, where: Where, file: Path, layer: str) -> Iterator[
             f"{where} is in folder {layer}", code="WRONG_FOLDER", where=where, hint=f"name it {layer}.<name>"
         )
     said = Declaration(name=name, file=file, comment=inspect.cleandoc(output.comment))
-    if output.function is None:
+    if output.cdc is not None:
+        yield Table(sources=(output.reads,), into=output.target, cdc=output.cdc, **vars(said))
+    elif output.function is None:
         yield _table(said, output)
     else:
         yield from _of_function(said, output, output.function, where)

@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headwater.project.pipelines.refusal import refuse
+from headwater.project.cdc.said import of_arguments
+from headwater.project.pipelines.refusal import here, refuse
 from headwater.project.pipelines.registry import Function, Output, registry
 from headwater.project.rule import Action
 
-_KNOWN = "known: table, materialized_view, temporary_view, create_streaming_table, append_flow, expect*"
-_LATEST = "write a table of the latest: df.groupBy(key).agg(F.max_by(column, sequence))"
+_KNOWN = (
+    "known: table, materialized_view, temporary_view, create_streaming_table, append_flow, "
+    "create_auto_cdc_flow, expect*"
+)
+_LISTS = ("column", "except_column")
+_SNAPSHOT = "send changes, and write dp.create_auto_cdc_flow; or read whole tables in @dp.materialized_view"
 # Functions of Spark's and Databricks' that are not here, and arguments: what to write instead.
 _OTHERS = {
     "create_sink": 'write hw.kafka_sink("silver.x", topic="topic"), or another sink, beside the table',
-    "create_auto_cdc_flow": _LATEST,
-    "create_auto_cdc_from_snapshot_flow": _LATEST,
-    "apply_changes": _LATEST,
+    "create_auto_cdc_from_snapshot_flow": _SNAPSHOT,
+    "apply_changes_from_snapshot": _SNAPSHOT,
 }
 _HINTS = {
     "partition_cols": 'leave it out, or write table_properties={"headwater.cluster_by": "column"}',
@@ -94,6 +98,37 @@ def append_flow(
         return function
 
     return declare
+
+
+def create_auto_cdc_flow(
+    target: str,
+    source: str,
+    keys: Sequence[Any],
+    sequence_by: Any,
+    *,
+    stored_as_scd_type: Any = 1,
+    name: str | None = None,
+    **options: Any,
+) -> None:
+    """Declare a flow of changes into a table that `create_streaming_table` declares."""
+    if not all(isinstance(each, str) for each in (target, source, name or "")):
+        refuse(
+            "has a target, source or name that is no text", "write names of tables", "ARGUMENT_NOT_SUPPORTED"
+        )
+    lists = [f"{of}{which}_list" for of in ("", "ignore_null_updates_", "track_history_") for which in _LISTS]
+    known = ("apply_as_deletes", "apply_as_truncates", "ignore_null_updates", *lists)
+    _check("create_auto_cdc_flow", options, known)
+    line = int(here().rpartition(":")[2])
+    said = {option: value for option, value in options.items() if option in known}
+    try:
+        cdc = of_arguments(keys=keys, sequence_by=sequence_by, scd=stored_as_scd_type or 1, line=line, **said)
+    except TypeError as e:
+        refuse(f"gives dp.create_auto_cdc_flow what can't be: {e}", "mend it", "ARGUMENT_NOT_SUPPORTED")
+    called = name or f"{target.rpartition('.')[2]}_from_{source.rpartition('.')[2]}"
+    registry().add(Output("auto_cdc_flow", called, None, target, reads=source, cdc=cdc))
+
+
+apply_changes = create_auto_cdc_flow
 
 
 def expect(description: str, constraint: str) -> Callable[[Function], Function]:

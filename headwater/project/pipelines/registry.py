@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import ProjectError, Where
+from headwater.project.cdc.said import Cdc
 from headwater.project.pipelines.refusal import here, refuse
 from headwater.project.rule import Action, Rule, expected
 
@@ -31,6 +32,7 @@ class Output:
         schema: the columns that it says it has: DDL, or a StructType.
         at: the line that declares it.
         rules: what is expected of its rows.
+        reads: of a flow of changes, the table that has them; `cdc`: what follows from them.
     """
 
     kind: str
@@ -42,6 +44,8 @@ class Output:
     schema: Any = None
     at: Where = field(default_factory=here)
     rules: list[Rule] = field(default_factory=list)
+    reads: str = ""
+    cdc: Cdc | None = None
 
     def expect(self, description: str, constraint: str, action: Action) -> None:
         """Expect a condition to be true of its rows."""

@@ -1,9 +1,9 @@
 """SQL definitions: text of Spark Declarative Pipelines and of Lakeflow, as docs/sdp.md says.
 
 A file has any number of statements: `CREATE STREAMING TABLE`, `CREATE MATERIALIZED VIEW`, `CREATE FLOW`,
-`CREATE TEMPORARY VIEW`. A tokenizer splits them (`statements`) and finds what Spark's grammar lacks
-(`clauses`), which is read from its tokens and overwritten by spaces. All else Spark's own parser reads
-(`parser`), and since nothing moves, what it says of a place is true of the file.
+`CREATE TEMPORARY VIEW`, `APPLY CHANGES INTO`. A tokenizer splits them (`statements`) and finds what Spark's
+grammar lacks (`clauses`, `changes`), which is read from its tokens and overwritten by spaces. All else
+Spark's own parser reads (`parser`), and since nothing moves, what it says of a place is true of the file.
 """
 
 from __future__ import annotations
@@ -125,11 +125,12 @@ def _declared(said: Statement, path: Path, layer: str) -> Declaration:
         delay=delay,
         into=said.into,
         view=said.kind == "materialized view",
+        cdc=said.cdc,
     )
     if said.kind == "flow":
         return table
     table = from_properties(table, dict(said.properties))
-    if table.decode is not None and (query is None or table.view):
+    if table.decode is not None and ((query is None and table.cdc is None) or table.view):
         raise ProjectError(
             f"{path}:{said.line}: {name} decodes, and has no query of a stream",
             code="PROPERTY_INVALID",

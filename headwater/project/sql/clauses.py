@@ -7,21 +7,21 @@ can't be done at all is refused here, with its line and what to write instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import Token, TokenType
 
 from headwater.project.sql import kafka
-from headwater.project.sql.said import Expected, Kafka, Refused, Taken
-from headwater.project.sql.statements import closing, line_of, without, word
+from headwater.project.sql.reader import Reader
+from headwater.project.sql.said import Changes, Expected, Kafka, Refused, Taken
+from headwater.project.sql.statements import closing, line_of, without
 
 _STATEMENTS = (
     "write CREATE STREAMING TABLE or CREATE MATERIALIZED VIEW … AS SELECT …, CREATE FLOW … AS INSERT INTO …, "
-    "or CREATE TEMPORARY VIEW … AS SELECT …"
+    "or AUTO CDC INTO …, or CREATE TEMPORARY VIEW … AS SELECT …"
 )
 # Other statements of pipelines, by their first words: what to write instead.
 _OTHERS = {
-    "APPLY CHANGES": "write CREATE STREAMING TABLE … AS SELECT key, max_by(column, sequence) … GROUP BY key",
-    "AUTO CDC": "write CREATE STREAMING TABLE … AS SELECT key, max_by(column, sequence) … GROUP BY key",
     "SET": "settings stand in conf/<environment>.yaml",
     "USE": "names of tables are <layer>.<name>",
     "CREATE VIEW": "write CREATE TEMPORARY VIEW, or CREATE MATERIALIZED VIEW for others to read it",
@@ -40,10 +40,11 @@ _HEAD = {
     "SCHEDULE": "write TBLPROPERTIES ('headwater.trigger' = '1h')",
     "REFRESH": "write TBLPROPERTIES ('headwater.trigger' = '1h')",
     "TRIGGER": "write TBLPROPERTIES ('headwater.trigger' = '1h')",
-    "FLOW": "write AS SELECT …, or a CREATE FLOW … AS INSERT INTO …",
+    "FLOW": "write AS SELECT …, FLOW AUTO CDC FROM …, or a CREATE FLOW … AS INSERT INTO …",
     "WITH": "leave it out: who may read rows is the lake's to say",
     "DEFAULT": "leave it out",
 }
+_CHANGES = ("AUTO CDC", "APPLY CHANGES")  # the same
 _KNOWN = ("CREATE STREAMING TABLE", "CREATE MATERIALIZED VIEW", "CREATE TEMPORARY VIEW", "CREATE FLOW")
 _REFRESHED = ("CREATE STREAMING TABLE", "CREATE MATERIALIZED VIEW")
 # Functions that read what is no table: what to write instead, or that alone.
@@ -72,82 +73,117 @@ def taken(text: str, tokens: Sequence[Token]) -> Taken:
     return _Statement(text, tokens).taken()
 
 
-class _Statement:
+class _Statement(Reader):
     """One statement; what is taken from it is noted as `[start, stop)` of the file."""
 
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
-        self._text, self._tokens = text, tokens
+        super().__init__(text, tokens)
         self._spans: list[tuple[int, int]] = []
 
     def taken(self) -> Taken:
         kind, at = self._kind(self._head())
         expected: tuple[Expected, ...] = ()
+        changes: Changes | None = None
         if kind == "CREATE FLOW":
-            self._flow(at)
+            changes = self._flow(at)
+        elif kind in _CHANGES:
+            changes = self._fed(self._changes(at), kind)
         elif kind:
+            changes = self._by_changes(at) if kind == "CREATE STREAMING TABLE" else None
             expected = self._of_table(at)
         read = self._called(kind, at) if kind else None
         watermark = self._watermark()
         first, last = self._tokens[0], self._tokens[-1]
         text = without(self._text, (first.start, last.end + 1), self._spans)
-        return Taken(text, line_of(self._text, first.start), expected, watermark, read)
+        return Taken(text, line_of(self._text, first.start), expected, watermark, read, changes)
 
     def _head(self) -> list[tuple[str, int]]:
         """The first keywords and their places, but for those that say how a definition meets an older one."""
         found: list[tuple[str, int]] = []
         at = 0
         while at < len(self._tokens) and len(found) < 3:
-            if (
-                found
-                and word(self._tokens, at) == "OR"
-                and word(self._tokens, at + 1) in ("REFRESH", "REPLACE")
-            ):
+            if found and self._word(at) == "OR" and self._word(at + 1) in ("REFRESH", "REPLACE"):
                 at += 2
-            elif len(found) == 1 and word(self._tokens, at) == "PRIVATE":
+            elif len(found) == 1 and self._word(at) == "PRIVATE":
                 self._take(at, at)
                 at += 1
             else:
-                found.append((word(self._tokens, at), at))
+                found.append((self._word(at), at))
                 at += 1
         return found
 
     def _kind(self, head: list[tuple[str, int]]) -> tuple[str, int]:
         """What is declared, and the place behind these words; "": Spark's parser is to say what that is."""
         words = " ".join(keyword for keyword, _ in head).replace("TEMP ", "TEMPORARY ")
+        if (first := " ".join(words.split()[:2])) in _CHANGES:
+            return first, head[1][1] + 1
         for other, hint in _OTHERS.items():
             if f"{words} ".startswith(f"{other} "):
                 raise self._refused(0, f"{other} is not supported", hint)
         for known in _KNOWN:
             if f"{words} ".startswith(f"{known} "):
-                if known in _REFRESHED and word(self._tokens, 1) == "OR":
+                if known in _REFRESHED and self._word(1) == "OR":
                     self._take(1, 2)
                 return known, head[known.count(" ")][1] + 1
         return "", 0
 
-    def _flow(self, at: int) -> None:
+    def _flow(self, at: int) -> Changes | None:
+        """What a flow says of changes; None: it inserts rows."""
         body = self._find("AS", at) + 1
-        first = (word(self._tokens, body), word(self._tokens, body + 1), word(self._tokens, body + 2))
-        if "AUTO" in first or "APPLY" in first:
-            raise self._refused(body, "AUTO CDC is not supported", _OTHERS["AUTO CDC"])
+        first = self._words(body, 3)
+        if " ".join(first[:2]) in _CHANGES:
+            behind = self._behind_name(at)
+            commented = self._word(behind) == "COMMENT" and behind + 1 < len(self._tokens)
+            return replace(
+                self._fed(self._changes(body + 2), " ".join(first[:2])),
+                name=self._name(at),
+                comment=self._tokens[behind + 1].text if commented else "",
+            )
         if "ONCE" in first:
             raise self._refused(body, "INSERT INTO ONCE is not supported", _ONCE)
+        return None
+
+    def _by_changes(self, at: int) -> Changes | None:
+        """What a table says of changes in its own statement, `… FLOW AUTO CDC FROM …`; None: nothing."""
+        body = self._find("FLOW", at)
+        if " ".join(self._words(body + 1, 2)) not in _CHANGES:
+            return None
+        changes = self._changes(body + 3)
+        if changes.into:
+            raise self._refused(body, f"a flow in a table's head feeds {changes.into}", "leave INTO out")
+        self._take(body, len(self._tokens) - 1)
+        self._tokens = self._tokens[:body]
+        return changes
+
+    def _changes(self, at: int) -> Changes:
+        from headwater.project.sql.changes import Clause
+
+        return Clause(self._text, self._tokens, at).read()
+
+    def _fed(self, changes: Changes, words: str) -> Changes:
+        """A flow's, which says what it feeds."""
+        if not changes.into:
+            raise self._refused(
+                0, f"{words} does not say into which table", f"write {words} INTO table FROM …"
+            )
+        return changes
 
     def _of_table(self, at: int) -> tuple[Expected, ...]:
         """The expectations of a table's head."""
         end = self._find("AS", at)
         expected: list[Expected] = []
-        here = self._behind_name(at + 3 if word(self._tokens, at) == "IF" else at)
+        here = self._behind_name(at + 3 if self._word(at) == "IF" else at)
         while here < end:
-            token, keyword = self._tokens[here], word(self._tokens, here)
+            token, keyword = self._tokens[here], self._word(here)
             if keyword in _HEAD:
                 raise self._refused(here, f"{keyword} is not supported", _HEAD[keyword])
             if keyword == "USING":
-                if word(self._tokens, here + 1) != "DELTA":
+                if self._word(here + 1) != "DELTA":
                     raise self._refused(here, "USING is not supported", "leave it out: tables are Delta's")
                 self._take(here, here + 1)
             if token.token_type == TokenType.L_PAREN:
                 close = closing(self._tokens, here)
-                if word(self._tokens, here - 1) != "TBLPROPERTIES":
+                if self._word(here - 1) != "TBLPROPERTIES":
                     expected += self._columns(here, close)
                 here = close
             here += 1
@@ -157,8 +193,8 @@ class _Statement:
         """What stands where columns would: expectations, and nothing else."""
         found, here = [], start + 1
         while here < stop:
-            if word(self._tokens, here) != "CONSTRAINT" or word(self._tokens, here + 2) != "EXPECT":
-                keyed = word(self._tokens, here) == "CONSTRAINT" or word(self._tokens, here + 1) == "KEY"
+            if self._word(here) != "CONSTRAINT" or self._word(here + 2) != "EXPECT":
+                keyed = self._word(here) == "CONSTRAINT" or self._word(here + 1) == "KEY"
                 what, hint = ("a constraint", _KEYS) if keyed else ("a list of columns", _COLUMNS)
                 raise self._refused(here, f"{what} is not supported", hint)
             one, here = self._expected(here)
@@ -179,28 +215,28 @@ class _Statement:
             raise self._refused(at, "an expectation has no condition", "write EXPECT (condition)")
         condition = self._text[self._tokens[opens].end + 1 : self._tokens[close].start].strip()
         action, here = "warn", close + 1
-        if word(self._tokens, here) == "ON":
-            said = (word(self._tokens, here + 2), word(self._tokens, here + 3))
-            if word(self._tokens, here + 1) != "VIOLATION" or said not in _ACTIONS:
+        if self._word(here) == "ON":
+            said = self._words(here + 2, 2)
+            if self._word(here + 1) != "VIOLATION" or said not in _ACTIONS:
                 raise self._refused(
                     here, "an expectation has another action", "write ON VIOLATION DROP ROW, or FAIL UPDATE"
                 )
             action, here = _ACTIONS[said], here + 4
-        line = line_of(self._text, self._tokens[at].start)
+        line = self._line(at)
         return Expected(self._tokens[at + 1].text, condition, action, line), here  # type: ignore[arg-type]
 
     def _called(self, kind: str, at: int) -> Kafka | None:
         """The topic that a table is of; its query is taken, so that the head remains."""
         body = self._find("AS", at)
         for here in range(body, len(self._tokens)):
-            if (function := word(self._tokens, here)) in _FUNCTIONS and self._opens(here + 1):
+            if (function := self._word(here)) in _FUNCTIONS and self._opens(here + 1):
                 break
         else:
             return None
         if function != "READ_KAFKA":
             raise self._refused(here, f"{function.lower()} is not supported", _FUNCTIONS[function])
         whole = ["AS", "SELECT", "*", "FROM", "STREAM", "READ_KAFKA"]
-        said = [word(self._tokens, each) for each in range(body, here + 1)]
+        said = [self._word(each) for each in range(body, here + 1)]
         close = closing(self._tokens, here + 1)
         if kind != "CREATE STREAMING TABLE" or said != whole or close != len(self._tokens) - 1:
             hint = _FUNCTIONS["READ_KAFKA"]
@@ -211,34 +247,23 @@ class _Statement:
     def _watermark(self) -> tuple[str, str] | None:
         """The watermark of a stream that stands behind its alias; Spark takes it before that alone."""
         for at in range(len(self._tokens)):
-            if word(self._tokens, at) == "STREAM":
+            if self._word(at) == "STREAM":
                 here = self._behind_alias(at + 1)
-                if here and word(self._tokens, here) == "WATERMARK":
+                if here and self._word(here) == "WATERMARK":
                     return self._delayed(here)
         return None
 
     def _behind_alias(self, at: int) -> int:
         """The place behind the alias of the stream whose name begins at a place; 0: it has none."""
         at = closing(self._tokens, at) + 1 if self._opens(at) else self._behind_name(at)
-        if word(self._tokens, at) == "AS":
+        if self._word(at) == "AS":
             return at + 2
-        return 0 if word(self._tokens, at) == "WATERMARK" else at + 1
-
-    def _behind_name(self, at: int) -> int:
-        """The place behind the name that begins at a place."""
-        at += 1
-        while at < len(self._tokens) and self._tokens[at].token_type == TokenType.DOT:
-            at += 2
-        return at
-
-    def _opens(self, at: int) -> bool:
-        return at < len(self._tokens) and self._tokens[at].token_type == TokenType.L_PAREN
+        return 0 if self._word(at) == "WATERMARK" else at + 1
 
     def _delayed(self, at: int) -> tuple[str, str]:
         """The column and the delay of the clause at a place."""
         here = self._behind_name(at + 1)
-        said = [word(self._tokens, each) for each in range(here, here + 3)]
-        if said != ["DELAY", "OF", "INTERVAL"] or here + 4 >= len(self._tokens):
+        if self._words(here, 3) != ("DELAY", "OF", "INTERVAL") or here + 4 >= len(self._tokens):
             raise self._refused(
                 at, "a watermark is unfinished", "write WATERMARK column DELAY OF INTERVAL 10 SECONDS"
             )
@@ -246,18 +271,8 @@ class _Statement:
         amount, unit = self._tokens[here + 3].text, self._tokens[here + 4].text.lower()
         return self._tokens[here - 1].text, f"{amount} {unit}"
 
-    def _find(self, keyword: str, at: int) -> int:
-        """The next place of a keyword outside of parentheses; behind the last token: nowhere."""
-        while at < len(self._tokens) and word(self._tokens, at) != keyword:
-            at = closing(self._tokens, at) + 1 if self._opens(at) else at + 1
-        return min(at, len(self._tokens))
-
     def _take(self, first: int, last: int) -> None:
         self._spans.append((self._tokens[first].start, self._tokens[last].end + 1))
-
-    def _refused(self, at: int, message: str, hint: str) -> Refused:
-        place = self._tokens[min(at, len(self._tokens) - 1)].start
-        return Refused(message, "STATEMENT_NOT_SUPPORTED", line=line_of(self._text, place), hint=hint)
 
 
 def other(line: int, kind: str) -> Refused:

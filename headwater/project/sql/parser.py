@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from headwater.errors.causes import first_line
 from headwater.project.sql import clauses
-from headwater.project.sql.said import Kind, Refused, Statement, Taken
+from headwater.project.sql.said import Changes, Kind, Refused, Statement, Taken
 from headwater.runtime import catalyst, jvm
 
 _KINDS: dict[str, Kind] = {
@@ -51,6 +51,9 @@ def read(taken: Taken) -> Statement:
     Raises:
         Refused: not SQL, or a statement that declares nothing here.
     """
+    changes = taken.changes
+    if changes is not None and changes.into:
+        return _of_changes(changes)
     try:
         plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(taken.text)
         return _read(plan, taken)
@@ -89,8 +92,23 @@ def _read(plan: Any, taken: Taken) -> Statement:
         kafka=taken.kafka,
     )
     if catalyst.kind(plan) == "CreateStreamingTable":
-        return found
+        changes = taken.changes
+        return replace(found, sources=(changes.source,), cdc=changes.cdc) if changes else found
     return _with_query(found, plan.query(), str(plan.originalText()), taken)
+
+
+def _of_changes(changes: Changes) -> Statement:
+    """A flow of changes; one that has no name is called by what it reads and feeds."""
+    source, into = (name.rpartition(".")[2] for name in (changes.source, changes.into))
+    return Statement(
+        "flow",
+        changes.name or f"{into}_from_{source}",
+        changes.comment,
+        changes.cdc.line,
+        sources=(changes.source,),
+        into=changes.into,
+        cdc=changes.cdc,
+    )
 
 
 def _flow(plan: Any, taken: Taken) -> Statement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from headwater.project.cdc.said import Cdc
 from headwater.project.rule import Action
 
 if TYPE_CHECKING:
@@ -50,13 +51,31 @@ class Kafka:
 
 
 @dataclass(frozen=True)
+class Changes:
+    """`AUTO CDC [INTO into] FROM source …`.
+
+    Attributes:
+        source: the stream of changes, as written.
+        cdc: what follows from them.
+        into: the table that it feeds; "": the one whose statement it stands in.
+        name, comment: of the flow that it is; "" where it is none.
+    """
+
+    source: str
+    cdc: Cdc
+    into: str = ""
+    name: str = ""
+    comment: str = ""
+
+
+@dataclass(frozen=True)
 class Taken:
     """A statement without what Spark's parser does not take.
 
     Attributes:
         text: the file's, all but this statement overwritten by spaces, and what is taken from it, too.
         line: where it begins, from 1.
-        expectations, watermark, kafka: what is taken from it.
+        expectations, watermark, kafka, changes: what is taken from it.
     """
 
     text: str
@@ -64,6 +83,7 @@ class Taken:
     expectations: tuple[Expected, ...] = ()
     watermark: tuple[str, str] | None = None
     kafka: Kafka | None = None
+    changes: Changes | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +103,7 @@ class Statement:
         into: the table that a flow feeds.
         expectations: of the table's rows.
         kafka: of a table that is a topic's.
+        cdc: how it follows from changes, which are its only source.
     """
 
     kind: Kind
@@ -98,3 +119,4 @@ class Statement:
     into: str | None = None
     expectations: tuple[Expected, ...] = ()
     kafka: Kafka | None = None
+    cdc: Cdc | None = None

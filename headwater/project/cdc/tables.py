@@ -1,0 +1,148 @@
+"""A table that AUTO CDC feeds becomes two: its changes, which are appended, and the view of what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from headwater.errors import ProjectError, Where
+from headwater.errors.several import Collected
+from headwater.project import carried
+from headwater.project.cdc.rows import Changes, History, Latest
+from headwater.project.cdc.said import CHANGES, DELETED, SEQUENCE, START, TRUNCATED, Cdc
+from headwater.project.definitions import Table
+from headwater.project.rule import Action, Rule, expected, unless
+
+SEQUENCED = "sequenced"  # the rule of a change that says of which row it is, and when
+
+
+def divided(tables: Mapping[str, Table], wrong: Collected) -> dict[str, Table]:
+    """The tables, of those that AUTO CDC feeds each with its changes.
+
+    What is wrong is collected: flows into one table that do not agree, a name that is taken.
+    """
+    found = {name: table for name, table in tables.items() if table.cdc is None}
+    for name, flows in _by_target(tables).items():
+        with wrong.each():
+            found |= _two(name, tables, flows)
+    return found
+
+
+def _by_target(tables: Mapping[str, Table]) -> dict[str, list[Table]]:
+    found: dict[str, list[Table]] = {}
+    for table in tables.values():
+        if table.cdc is not None:
+            target = table.into or table.name
+            own = replace(table, into=None) if target == table.name else table
+            found.setdefault(target, []).append(own)
+    return found
+
+
+def _two(name: str, tables: Mapping[str, Table], flows: Sequence[Table]) -> dict[str, Table]:
+    """The table of the changes, the flows into it, and the view of them."""
+    first, target = flows[0], tables.get(name)
+    cdc = first.cdc
+    assert cdc is not None
+    if target is None or target.view or (target.declared and name != first.name):
+        raise ProjectError(
+            f"{first.where}: AUTO CDC INTO {name}, which is no table for flows",
+            code="FLOW_WITHOUT_TABLE",
+            table=name,
+            file=first.file,
+            hint=f"declare it: CREATE STREAMING TABLE {name}",
+        )
+    _agree(flows, tables, name)
+    changes = f"{name}{CHANGES}"
+    if changes in tables:
+        raise ProjectError(
+            f"{tables[changes].where} has the name of the changes that {name} follows from",
+            code="NAME_TWICE",
+            where=tables[changes].where,
+            hint="rename it",
+        )
+    of_changes = _changes(first)
+    found: dict[str, Table] = {}
+    if target.cdc is None:  # it is declared by itself, and fed by flows
+        of_changes = Table(sources=())
+        found |= {flow.name: replace(_changes(flow), into=changes) for flow in flows}
+    found[changes] = replace(
+        of_changes,
+        name=changes,
+        file=target.file,
+        comment=f"The changes that {name} follows from, as they came",
+        limits=target.limits,
+        properties=target.properties,
+        expectations=(*(unless(rule, DELETED) for rule in target.expectations), _rule(first)),
+    )
+    start = (START,) if cdc.scd == 2 else ()
+    found[name] = replace(
+        target,
+        sources=(changes,),
+        reads=(changes,),
+        views=(),
+        decode=None,
+        function=(History if cdc.scd == 2 else Latest)(cdc, _where(first)),
+        sql=None,
+        view=True,
+        keys=(*cdc.keys, *start),
+        cluster_by=target.cluster_by or cdc.keys,
+        event_time=None,
+        delay=None,
+        expectations=(),
+        cdc=cdc,
+    )
+    return found
+
+
+def _where(flow: Table) -> Where:
+    """The line that says how a table follows from changes."""
+    assert flow.cdc is not None
+    return flow.where.said(f"{flow.file}:{flow.cdc.line}: {flow.name}") if flow.cdc.line else flow.where
+
+
+def _changes(flow: Table) -> Table:
+    """A flow of changes, as they came."""
+    assert flow.cdc is not None
+    return replace(
+        flow,
+        sql=None,
+        function=Changes(flow.cdc, _where(flow)),
+        keys=(),
+        cluster_by=(),
+        sinks=(),
+        refresh="auto",
+        carries=carried.COLUMNS if flow.decode else (),
+    )
+
+
+def _rule(flow: Table) -> Rule:
+    """That a change says of which row it is, and when: without that it is in no order, and nothing follows
+    from it. Where there are raw records they are quarantined."""
+    cdc = flow.cdc
+    assert cdc is not None
+    told = " AND ".join(f"`{key}` IS NOT NULL" for key in cdc.keys)
+    if cdc.truncates is not None:
+        told = f"({TRUNCATED} OR ({told}))"
+    action: Action = "quarantine" if flow.decode else "warn"
+    return expected(SEQUENCED, f"{SEQUENCE} IS NOT NULL AND {told}", action, _where(flow))
+
+
+def _agree(flows: Sequence[Table], tables: Mapping[str, Table], name: str) -> None:
+    """The flows into one table say the same of its rows, and there are no others."""
+    others = [table for table in tables.values() if table.into == name and table.cdc is None]
+    first = flows[0]
+    for flow in [*flows[1:], *others]:
+        if flow.cdc is None or _of_rows(flow.cdc) != _of_rows(first.cdc):
+            how = "and is no AUTO CDC" if flow.cdc is None else "by other keys, ignored columns or history"
+            raise ProjectError(
+                f"{flow.where} feeds {name} as {first.name} does, {how}",
+                code="FLOWS_DIFFER",
+                where=flow.where,
+                hint="say the same of one table in all its flows",
+            )
+
+
+def _of_rows(cdc: Cdc | None) -> object:
+    """What a table's rows follow by from its changes."""
+    assert cdc is not None
+    return cdc.keys, cdc.scd, cdc.truncates is None, cdc.ignored, cdc.tracked

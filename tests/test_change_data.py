@@ -1,0 +1,197 @@
+"""Tables that AUTO CDC keeps: what follows from changes, in whatever order they come and however often."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headwater.flows import computed
+from headwater.testing import Project
+
+CHANGES = """CREATE STREAMING TABLE changes TBLPROPERTIES (
+  'headwater.decode' = 'json', 'headwater.schema' = 'id INT, seq INT, op STRING, a INT, b STRING, of INT'
+) AS SELECT id, seq, op, a, b, of, _source, ingested_at FROM STREAM bronze.changes"""
+FILES = {
+    "bronze/raw.py": 'import headwater as hw\n\nchanges = hw.topic("changes")\n',
+    "silver/changes.sql": CHANGES,
+}
+FROM = "FROM STREAM silver.changes KEYS (id) APPLY AS DELETE WHEN op = 'D' SEQUENCE BY seq"
+TABLES = {
+    "latest": f"{FROM} COLUMNS * EXCEPT (op, seq, of)",
+    "filled": f"{FROM} COLUMNS id, a, b IGNORE NULL UPDATES",
+    "filled_a": f"{FROM} COLUMNS (id, a, b) IGNORE NULL UPDATES ON a STORED AS SCD TYPE 1",
+    "history": f"{FROM} COLUMNS * EXCEPT (op, seq, of) STORED AS SCD TYPE 2",
+    "filled_history": f"{FROM} COLUMNS (id, a, b) IGNORE NULL UPDATES ON * EXCEPT (b) STORED AS SCD TYPE 2",
+    "tracked": f"{FROM} COLUMNS (id, a, b) STORED AS SCD TYPE 2 TRACK HISTORY ON a",
+    "both": f"{FROM} COLUMNS id, a, b IGNORE NULL UPDATES STORED AS SCD TYPE 2 TRACK HISTORY ON * EXCEPT (a)",
+}
+IGNORED = {"filled": "ab", "filled_a": "a", "filled_history": "a", "both": "ab"}
+TRACKED = {"history": "ab", "filled_history": "ab", "tracked": "a", "both": "b"}
+
+
+class Change(NamedTuple):
+    seq: int
+    deleted: bool
+    a: int | None
+    b: str | None
+
+    def order(self) -> tuple[Any, ...]:
+        return self.seq, self.deleted, *((x is not None, x or 0) for x in (self.a, self.b))
+
+    def record(self, key: int) -> dict[str, Any]:
+        return {"id": key, "seq": self.seq, "op": "D" if self.deleted else "U", "a": self.a, "b": self.b}
+
+
+def folded(changes: Iterable[Change], ignored: str) -> list[tuple[int, tuple[Any, Any] | None]]:
+    """What a row is from each sequence on."""
+    found: dict[int, tuple[Any, Any] | None] = {}
+    row: tuple[Any, Any] | None = None
+    for change in sorted({*changes}, key=Change.order):
+        new = [change.a, change.b]
+        for at, name in enumerate("ab"):
+            if new[at] is None and row is not None and name in ignored:
+                new[at] = row[at]
+        row = None if change.deleted else (new[0], new[1])
+        found[change.seq] = row
+    return list(found.items())
+
+
+def latest(changes: Iterable[Change], ignored: str) -> list[tuple[Any, ...]]:
+    *_, (_, row) = [(0, None), *folded(changes, ignored)]
+    return [row] if row else []
+
+
+def history(changes: Iterable[Change], ignored: str, tracked: str) -> list[tuple[Any, ...]]:
+    found: list[list[Any]] = []
+    open_, at = False, ["ab".index(name) for name in tracked]
+    for seq, row in folded(changes, ignored):
+        if open_ and row is not None and all(found[-1][0][each] == row[each] for each in at):
+            found[-1][0] = row
+            continue
+        if open_:
+            found[-1][2] = seq
+        open_ = row is not None
+        if open_:
+            found.append([row, seq, None])
+    return [(*row, start, end) for row, start, end in found]
+
+
+def definitions() -> dict[str, str]:
+    return {
+        f"gold/{name}.sql": f"CREATE STREAMING TABLE {name} FLOW AUTO CDC {said}"
+        for name, said in TABLES.items()
+    }
+
+
+def check(project: Project, cases: dict[int, Sequence[Change]]) -> None:
+    for name in TABLES:
+        if name in TRACKED:
+            columns = "id, a, b, __START_AT, __END_AT"
+            wanted = {
+                (key, *row)
+                for key, changes in cases.items()
+                for row in history(changes, IGNORED.get(name, ""), TRACKED[name])
+            }
+        else:
+            columns = "id, a, b"
+            wanted = {
+                (key, *row)
+                for key, changes in cases.items()
+                for row in latest(changes, IGNORED.get(name, ""))
+            }
+        rows = project.rows(f"gold.{name}", columns)
+        assert {*rows} == wanted and len(rows) == len(wanted), (
+            name,
+            [row for row in rows if tuple(row) not in wanted][:3],
+            [row for row in wanted if row not in {*rows}][:3],
+        )
+
+
+def drawn(draw: random.Random, many: int) -> list[Change]:
+    return [
+        Change(
+            draw.randint(1, 3),
+            draw.random() < 0.25,
+            draw.choice([None, 1, 2]),
+            draw.choice([None, "x", "y"]),
+        )
+        for _ in range(many)
+    ]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("way", ["touched", "whole"])
+def test_every_order_of_changes_gives_the_same(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Each order of a small history is a key's; so each batch has one change of every order."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    monkeypatch.setattr(computed, "WHOLE", -1 if way == "touched" else 10_000_000)
+    project = Project({**FILES, **definitions()}, tmp_path, spark=interpreted)
+    histories = [drawn(draw, 4) for _ in range(30)]
+    orders = [order for changes in histories for order in itertools.permutations(changes)]
+    for at in range(4):
+        project.send("changes", [order[at].record(key) for key, order in enumerate(orders)])
+        project.step()
+        check(project, {key: order[: at + 1] for key, order in enumerate(orders)})
+    project.send("changes", [change.record(key) for key, order in enumerate(orders) for change in order])
+    project.step()
+    check(project, dict(enumerate(orders)))
+    assert all(project.batches(f"gold.{name}")[-1].rows_out == 0 for name in TABLES)
+
+
+def one(project: Project, *records: dict[str, Any]) -> None:
+    project.send("changes", records)
+    project.step()
+
+
+def test_what_a_truncation_leaves(interpreted: SparkSession, tmp_path: Path) -> None:
+    """Whatever comes first: a truncation deletes what has a sequence up to its own."""
+    said = f"{FROM} APPLY AS TRUNCATE WHEN op = 'T' COLUMNS id, a".replace("FROM STREAM", "FROM STREAM", 1)
+    files = {**FILES, "gold/t.sql": f"CREATE STREAMING TABLE t FLOW AUTO CDC {said}"}
+    project = Project(files, tmp_path, spark=interpreted)
+    one(project, {"id": 1, "seq": 1, "op": "U", "a": 1}, {"id": 2, "seq": 5, "op": "U", "a": 2})
+    one(project, {"id": None, "seq": 3, "op": "T"})
+    assert project.rows("gold.t") == [(2, 2)]
+    one(project, {"id": 3, "seq": 2, "op": "U", "a": 3}, {"id": 4, "seq": 3, "op": "U", "a": 4})
+    one(project, {"id": 1, "seq": 4, "op": "U", "a": 5})
+    assert sorted(project.rows("gold.t")) == [(1, 5), (2, 2)]
+
+
+DECODES = """CREATE STREAMING TABLE t (CONSTRAINT small EXPECT (a < 10) ON VIOLATION DROP ROW) TBLPROPERTIES (
+  'headwater.decode' = 'json', 'headwater.schema' = 'id INT, seq INT, op STRING, a INT'
+) FLOW AUTO CDC FROM STREAM bronze.changes KEYS (id) APPLY AS DELETE WHEN op = 'D' SEQUENCE BY seq
+COLUMNS * EXCEPT (op, _rescued)"""
+
+
+def test_a_change_that_is_in_no_order_is_held_and_replayed(interpreted: SparkSession, tmp_path: Path) -> None:
+    """A table may decode its changes itself; its expectations are of these, but of deletes nothing is."""
+    project = Project(
+        {"bronze/raw.py": FILES["bronze/raw.py"], "silver/t.sql": DECODES}, tmp_path, spark=interpreted
+    )
+    one(
+        project,
+        {"id": 1, "seq": 1, "op": "U", "a": 1},
+        {"id": 2, "op": "U", "a": 2},
+        {"seq": 1, "op": "U", "a": 3},
+    )
+    one(project, {"id": 3, "seq": 1, "op": "U", "a": 30}, {"id": 1, "seq": 2, "op": "D", "a": 99})
+    assert project.rows("silver.t", "id, seq, a") == []
+    held = project.rows("quarantine.silver_t_changes", "rules")
+    assert held == [(["sequenced"],), (["sequenced"],)]
+
+
+def test_without_raw_records_it_is_kept_among_the_changes(interpreted: SparkSession, tmp_path: Path) -> None:
+    files = {**FILES, "gold/t.sql": f"CREATE STREAMING TABLE t FLOW AUTO CDC {TABLES['latest']}"}
+    project = Project(files, tmp_path, spark=interpreted)
+    one(project, {"id": 1, "op": "U", "a": 1}, {"id": 2, "seq": 1, "op": "U", "a": 2})
+    assert project.rows("gold.t", "id, a") == [(2, 2)]
+    assert len(project.rows("gold.t_changes")) == 2
