@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 
+from headwater.errors.codes import Code
 from headwater.flows import computed
 from headwater.testing import Project
 
@@ -195,3 +197,104 @@ def test_without_raw_records_it_is_kept_among_the_changes(interpreted: SparkSess
     one(project, {"id": 1, "op": "U", "a": 1}, {"id": 2, "seq": 1, "op": "U", "a": 2})
     assert project.rows("gold.t", "id, a") == [(2, 2)]
     assert len(project.rows("gold.t_changes")) == 2
+
+
+HW = """import headwater as hw
+
+t = hw.auto_cdc(
+    source="silver.changes", keys=["id"], sequence_by="seq", apply_as_deletes="op = 'D'",
+    except_column_list=["op", "seq", "of"], scd=2,
+)
+"""
+DP = """from pyspark import pipelines as dp
+from pyspark.sql.functions import col, expr
+
+dp.create_streaming_table("t")
+dp.create_auto_cdc_flow(
+    target="t", source="silver.changes", keys=[col("id")], sequence_by=col("seq"),
+    apply_as_deletes=expr("op = 'D'"),
+    except_column_list=["op", "seq", "of"], stored_as_scd_type="2",
+)
+"""
+SHORT = f"CREATE STREAMING TABLE t FLOW AUTO CDC {TABLES['history']}"
+FLOW = f"""CREATE OR REFRESH STREAMING TABLE t COMMENT 'All that was';
+CREATE FLOW f AS AUTO CDC INTO t {TABLES["history"]};"""
+OLDER = f"CREATE STREAMING TABLE t; APPLY CHANGES INTO gold.t {TABLES['history']};"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [("t.py", HW), ("t.py", DP), ("t.sql", SHORT), ("t.sql", FLOW), ("t.sql", OLDER)],
+    ids=["hw", "dp", "short", "flow", "older"],
+)
+def test_it_is_said_in_sql_and_in_python(
+    interpreted: SparkSession, tmp_path: Path, file: str, text: str
+) -> None:
+    project = Project({**FILES, f"gold/{file}": text}, tmp_path, spark=interpreted)
+    one(project, {"id": 1, "seq": 1, "op": "U", "a": 1}, {"id": 1, "seq": 3, "op": "D"})
+    one(project, {"id": 1, "seq": 2, "op": "U", "b": "x"})
+    rows = project.rows("gold.t", "id, a, b, __START_AT, __END_AT")
+    assert sorted(rows, key=str) == [(1, 1, None, 1, 2), (1, None, "x", 2, 3)]
+
+
+def test_several_flows_feed_one_table(interpreted: SparkSession, tmp_path: Path) -> None:
+    flows = "CREATE STREAMING TABLE t;\n" + "".join(
+        f"CREATE FLOW {name} AS AUTO CDC INTO t FROM STREAM silver.changes KEYS (id) "
+        f"APPLY AS DELETE WHEN op = '{op}' SEQUENCE BY seq + {later} COLUMNS id, a;\n"
+        for name, op, later in (("first", "D", 0), ("second", "X", 10))
+    )
+    project = Project({**FILES, "gold/t.sql": flows}, tmp_path, spark=interpreted)
+    one(project, {"id": 1, "seq": 1, "op": "X", "a": 1}, {"id": 2, "seq": 1, "op": "D", "a": 2})
+    assert project.rows("gold.t") == [(2, 2)]
+    assert len(project.rows("gold.t_changes")) == 4
+
+
+WRONG = [
+    ("gold/t.sql", f"CREATE FLOW f AS AUTO CDC INTO t {FROM}", "FLOW_WITHOUT_TABLE"),
+    (
+        "gold/t.sql",
+        f"CREATE STREAMING TABLE t; CREATE FLOW f AS AUTO CDC INTO t {FROM}; "
+        "CREATE FLOW g AS INSERT INTO t BY NAME SELECT * FROM STREAM silver.changes",
+        "FLOWS_DIFFER",
+    ),
+    (
+        "gold/t.sql",
+        f"CREATE STREAMING TABLE t; CREATE FLOW f AS AUTO CDC INTO t {FROM}; "
+        f"CREATE FLOW g AS AUTO CDC INTO t {FROM} STORED AS SCD TYPE 2",
+        "FLOWS_DIFFER",
+    ),
+    (
+        "gold/t.sql",
+        f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM}; "
+        "CREATE STREAMING TABLE t_changes AS SELECT * FROM STREAM silver.changes",
+        "NAME_TWICE",
+    ),
+    (
+        "gold/t.sql",
+        f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM.replace('(id)', '(ids)')}",
+        "INPUT_COLUMN_UNKNOWN",
+    ),
+    ("gold/t.sql", f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM} COLUMNS id, c", "INPUT_COLUMN_UNKNOWN"),
+    (
+        "gold/t.sql",
+        f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM} COLUMNS id, a "
+        "STORED AS SCD TYPE 2 TRACK HISTORY ON b",
+        "INPUT_COLUMN_UNKNOWN",
+    ),
+    ("gold/t.sql", f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM} + nothing", "DEFINITION_FAILED"),
+    (
+        "gold/t.sql",
+        f"CREATE MATERIALIZED VIEW v AS SELECT id, seq, op FROM silver.changes; "
+        f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM.replace('silver.changes', 'v')}",
+        "INPUT_ROWS_CHANGE",
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "text", "code"), WRONG)
+def test_what_can_not_be_is_refused(
+    interpreted: SparkSession, tmp_path: Path, file: str, text: str, code: Code
+) -> None:
+    with raises_code(code, match=r"gold/t\.sql"):
+        project = Project({**FILES, file: text}, tmp_path, spark=interpreted)
+        assert project.tables

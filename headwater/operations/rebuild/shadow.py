@@ -75,9 +75,7 @@ class Shadow(Lake):
     def built(self) -> dict[str, Place]:
         """The generations that are built, of those tables that are made."""
         places = {name: self._new(name) for name in self.plan.tables}
-        begun = {
-            name: place for name, place in places.items() if self._store.exists(place.path / delta.LOG)
-        }
+        begun = {name: place for name, place in places.items() if self._store.exists(place.path / delta.LOG)}
         # A process that was killed as it made a table leaves a log without a commit.
         return {name: place for name, place in begun.items() if log.exists(place.path)}
 

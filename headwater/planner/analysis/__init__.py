@@ -221,12 +221,15 @@ def _judged(
     assert stream is not None
     maintained = aggregate.find(result, where)
     checks.row_by_row(result, stream, where)
-    if followed is not None and maintained is not None:
+    if followed is not None and (maintained is not None or table.cdc is not None):
+        what, instead = "aggregates", "do that in a CREATE MATERIALIZED VIEW"
+        if table.cdc is not None:
+            what, instead = "takes changes from", "read the table that they are appended to"
         raise ProjectError(
-            f"{where} aggregates {followed.name}, whose rows change in place",
+            f"{where} {what} {followed.name}, whose rows change in place",
             code="INPUT_ROWS_CHANGE",
             where=where,
-            hint="do that in a CREATE MATERIALIZED VIEW",
+            hint=instead,
         )
     if followed is not None:
         return followers.analyse(project, table, result, stream, followed)

@@ -21,8 +21,13 @@ def divided(tables: Mapping[str, Table], wrong: Collected) -> dict[str, Table]:
 
     What is wrong is collected: flows into one table that do not agree, a name that is taken.
     """
-    found = {name: table for name, table in tables.items() if table.cdc is None}
-    for name, flows in _by_target(tables).items():
+    fed = _by_target(tables)  # of one that is fed wrongly nothing else is said
+    found = {
+        name: table
+        for name, table in tables.items()
+        if table.cdc is None and name not in fed and table.into not in fed
+    }
+    for name, flows in fed.items():
         with wrong.each():
             found |= _two(name, tables, flows)
     return found
