@@ -26,7 +26,7 @@ SWITCH = 0.3  # how likely another task goes on after a step
 LOOKS = (
     1.0  # seconds: who sleeps no longer looks again and again, and sees nothing new while all others sleep
 )
-MOST = 20_000  # steps of a schedule; more are taken for a deadlock
+MOST = 40_000  # steps of a schedule; more are taken for a deadlock
 SHOWN = 60  # steps of a trace that a failure shows
 
 
