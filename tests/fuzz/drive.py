@@ -126,7 +126,7 @@ class Run:
         elif what == "end":
             for name in self._tables:
                 with self._outgrowing(name):
-                    self._project.end(name)
+                    self._project.end(*self._flows(name))
             self._check(closed=True, spark=True)
         elif what == "step":
             self._step(list(self._tables))
@@ -165,7 +165,11 @@ class Run:
     def _step(self, names: Sequence[str]) -> None:
         for name in names:
             with self._outgrowing(name):
-                self._project.step(name)
+                self._project.step(*self._flows(name))
+
+    def _flows(self, name: str) -> list[str]:
+        """The flows that make a table, in their order."""
+        return [f"{name}_changes", name] if self._tables[name]["kind"] == "changes" else [name]
 
     @contextmanager
     def _outgrowing(self, name: str) -> Iterator[None]:

@@ -280,7 +280,7 @@ def _joined(draw: random.Random, name: str, left: Table, right: Table) -> Table 
 
 
 def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table]) -> Table | None:
-    kind = draw.choice(("changed", "distinct", "ranked", "having", "joined", "counted", "nested"))
+    kind = draw.choice(("changed", "distinct", "ranked", "having", "joined", "counted", "nested", "changes"))
     updated = [table for table in groups if not table["final"]]
     if kind == "changed":
         among = [table for table in updated if "whole" not in (table["window"] or {}).get("shown", ())]
@@ -313,6 +313,17 @@ def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table
         if not pairs:
             return None
         return _joined(draw, name, *draw.choice(pairs))
+    if kind == "changes":
+        return {
+            "name": name,
+            "kind": kind,
+            "source": draw.choice(rows),
+            "key": draw.choice(("k", "j")),
+            "sequence": draw.choice(("n", "t", "dy", "ts")),
+            "value": draw.choice(("i", "s", "d", "ok")),
+            "deletes": _maybe(draw, 0.6),
+            "history": draw.random() < 0.5,
+        }
     source_name, columns = draw.choice(rows), draw.sample(list(COLUMNS), 2)
     if updated and draw.random() < 0.5:
         source = draw.choice(updated)

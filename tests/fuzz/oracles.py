@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from fuzz import groups
 from fuzz.make import Case
 from fuzz.values import COLUMNS, DDL, ODD, SCHEMA, Row, json_of, typed
-from fuzz.words import Table, name, query, sources
+from fuzz.words import Table, followed, name, query, sources
 
 Place = tuple[str, int, int]  # topic, partition, offset
 SKEW = 300  # seconds after it was read from which on the time of a row is in the future
@@ -147,6 +147,8 @@ def _sql(case: Case, table: Table) -> str:
     if table["kind"] == "union":
         each = [f"SELECT * FROM {name(source)} WHERE {where or 'true'}" for source, where in table["of"]]
         return " UNION ALL ".join(each)
+    if table["kind"] == "changes":
+        return followed(table)
     return "" if table["kind"] == "groups" else query(table)
 
 

@@ -118,6 +118,38 @@ def _query(table: Table) -> dict[str, str]:
     return _file(table, f"CREATE {what} {table['name']} {_properties(table)} AS {text}")
 
 
+def _changes(table: Table) -> dict[str, str]:
+    deletes = f" APPLY AS DELETE WHEN {table['deletes']}" if table["deletes"] else ""
+    text = f"FLOW AUTO CDC FROM STREAM {table['source']} KEYS ({table['key']}){deletes} "
+    text += f"SEQUENCE BY {table['sequence']} COLUMNS {table['key']}, {table['value']}"
+    text += " STORED AS SCD TYPE 2" if table["history"] else ""
+    return _file(table, f"CREATE STREAMING TABLE {table['name']} {text}")
+
+
+def followed(table: Table) -> str:
+    """What follows from changes, in a query that is the same in all languages."""
+    key, value = table["key"], table["value"]
+    deleted = f"coalesce({table['deletes'] or 'false'}, false)"
+    rows = (
+        f"SELECT {key}, {value}, {table['sequence']} AS seq, {deleted} AS gone FROM {name(table['source'])} "
+        f"WHERE {key} IS NOT NULL AND {table['sequence']} IS NOT NULL"
+    )
+    of = f"{key}, seq" if table["history"] else key
+    last = (
+        f"row_number() OVER (PARTITION BY {of} ORDER BY seq DESC, gone DESC, {value} DESC NULLS LAST) AS nth"
+    )
+    rows = f"SELECT * FROM (SELECT *, {last} FROM ({rows}) a) b WHERE nth = 1"
+    if not table["history"]:
+        return f"SELECT {key}, {value} FROM ({rows}) c WHERE NOT gone"
+    over = f"OVER (PARTITION BY {key} ORDER BY seq)"
+    before = f"lag({value}) {over} AS was, lag(gone) {over} AS went"
+    begins = f"gone OR coalesce(went, true) OR {value} IS DISTINCT FROM was"
+    rows = f"SELECT * FROM (SELECT *, {before} FROM ({rows}) c) d WHERE {begins}"
+    ended = f"lead(seq) {over} AS ended"
+    rows = f"SELECT *, {ended} FROM ({rows}) e"
+    return f"SELECT {key}, {value}, seq AS __START_AT, ended AS __END_AT FROM ({rows}) f WHERE NOT gone"
+
+
 def query(table: Table, said: Callable[[str], str] = name) -> str:
     """The query of a table that is the same in all languages; `said` gives its sources' names."""
     where = f" WHERE {table['where']}" if table.get("where") else ""
@@ -179,7 +211,7 @@ def _properties(table: Table) -> str:
     )
 
 
-_WRITTEN = {"decoded": _decoded, "rows": _rows, "union": _union, "groups": _groups}
+_WRITTEN = {"decoded": _decoded, "rows": _rows, "union": _union, "groups": _groups, "changes": _changes}
 _WRITTEN |= dict.fromkeys(("changed", "distinct", "ranked", "having", "joined", "counted", "nested"), _query)
 
 
