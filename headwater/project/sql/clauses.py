@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sqlglot import Token, TokenType
 
-from headwater.project.sql import kafka
+from headwater.project.sql import as_of, kafka
 from headwater.project.sql.reader import Reader
 from headwater.project.sql.said import Changes, Expected, Kafka, Refused, Taken
 from headwater.project.sql.statements import closing, line_of, without
@@ -94,7 +94,10 @@ class _Statement(Reader):
         read = self._called(kind, at) if kind else None
         watermark = self._watermark()
         first, last = self._tokens[0], self._tokens[-1]
+        versions = list(as_of.Clauses(self._text, self._tokens).read())
+        self._spans += [each.span for each in versions]
         text = without(self._text, (first.start, last.end + 1), self._spans)
+        text = as_of.written(text, versions)
         return Taken(text, line_of(self._text, first.start), expected, watermark, read, changes)
 
     def _head(self) -> list[tuple[str, int]]:

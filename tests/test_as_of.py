@@ -1,0 +1,108 @@
+"""Joins with the version of a row that was valid at a time: they are corrected by versions that come late."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from test_change_data import CHANGES, FILES, FROM, Change, drawn, history
+
+from headwater.errors.several import SeveralErrors
+from headwater.flows import computed
+from headwater.project import sql
+from headwater.project.definitions import Table
+from headwater.testing import Project
+
+ORDERS = """CREATE STREAMING TABLE orders TBLPROPERTIES (
+  'headwater.decode' = 'json', 'headwater.schema' = 'nr INT, id INT, at INT'
+) AS SELECT nr, id, at, _source, ingested_at FROM STREAM bronze.orders"""
+JOINED = """CREATE MATERIALIZED VIEW {name} TBLPROPERTIES (
+  'headwater.keys' = 'nr', 'headwater.refresh' = 'incremental strict'
+) AS SELECT o.nr, v.a, v.b FROM silver.orders o
+{kind} JOIN silver.versions FOR SYSTEM_TIME AS OF o.at AS v ON o.id = v.id
+WHERE o.nr >= 0"""
+
+
+def parsed(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "t.sql"
+    path.write_text(text, encoding="utf-8")
+    (found,) = sql.parse(path, "gold")
+    assert isinstance(found, Table) and found.sql is not None
+    return " ".join(found.sql.text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "FROM o JOIN v FOR SYSTEM_TIME AS OF o.t AS w ON o.k = w.k OR o.x WHERE o.y",
+            "ON (`w`.__START_AT <= o.t AND (`w`.__END_AT IS NULL OR o.t < `w`.__END_AT)) AND "
+            "( o.k = w.k OR o.x) WHERE o.y",
+        ),
+        (
+            "FROM o LEFT JOIN v FOR SYSTEM_TIME AS OF (o.t + 1) ON left(o.k, 1) = v.k "
+            "LEFT JOIN u ON u.k = v.k",
+            "ON (`v`.__START_AT <= (o.t + 1) AND (`v`.__END_AT IS NULL OR (o.t + 1) < `v`.__END_AT)) AND "
+            "( left(o.k, 1) = v.k) LEFT JOIN",
+        ),
+        (
+            "FROM (SELECT * FROM o JOIN v SYSTEM_TIME AS OF date(o.t) w ON o.k = w.k) q",
+            "ON (`w`.__START_AT <= date(o.t) AND (`w`.__END_AT IS NULL OR date(o.t) < `w`.__END_AT)) AND "
+            "( o.k = w.k)) q",
+        ),
+    ],
+)
+def test_it_is_a_condition_of_the_join(tmp_path: Path, text: str, wanted: str) -> None:
+    found = parsed(tmp_path, f"CREATE MATERIALIZED VIEW t AS SELECT 1 AS x {text}")
+    assert wanted in found and "SYSTEM_TIME" not in found
+
+
+@pytest.mark.parametrize(
+    "text", ["FROM v FOR SYSTEM_TIME AS OF o.t", "FROM o JOIN v FOR SYSTEM_TIME AS OF o.t USING (k)"]
+)
+def test_it_stands_at_a_join(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SeveralErrors, match=r"t\.sql:2: .*write JOIN table") as refused:
+        parsed(tmp_path, f"CREATE MATERIALIZED VIEW t AS\nSELECT 1 AS x {text};\nCREATE VIEW v AS SELECT 1")
+    assert refused.value.errors[0].code == "STATEMENT_NOT_SUPPORTED"
+
+
+def test_a_version_that_comes_late_corrects_what_was_joined(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    monkeypatch.setattr(computed, "WHOLE", -1)
+    files = {
+        **FILES,
+        "bronze/raw.py": FILES["bronze/raw.py"] + 'orders = hw.topic("orders")\n',
+        "silver/changes.sql": CHANGES,
+        "silver/orders.sql": ORDERS,
+        "silver/versions.sql": f"CREATE STREAMING TABLE versions FLOW AUTO CDC {FROM} COLUMNS id, a, b "
+        "STORED AS SCD TYPE 2",
+        **{f"gold/{kind}.sql": JOINED.format(name=f"v_{kind}", kind=kind) for kind in ("left", "inner")},
+    }
+    project = Project(files, tmp_path, spark=interpreted)
+    changes: dict[int, list[Change]] = {key: [] for key in range(6)}
+    orders: dict[int, tuple[int, int]] = {}
+    for _ in range(5):
+        new = [(draw.randrange(6), change) for change in drawn(draw, 6)]
+        for key, change in new:
+            changes[key].append(change)
+        fresh = {len(orders) + at: (draw.randrange(7), draw.randint(0, 5)) for at in range(4)}
+        orders |= fresh
+        project.send("changes", [change.record(key) for key, change in new])
+        project.send("orders", [{"nr": nr, "id": key, "at": at} for nr, (key, at) in fresh.items()])
+        project.step()
+        then = {
+            (nr, row[0], row[1])
+            for nr, (key, at) in orders.items()
+            for row in history(changes.get(key, []), "", "ab")
+            if row[2] <= at and (row[3] is None or at < row[3])
+        }
+        assert {*project.rows("gold.v_inner")} == then
+        alone = {(nr, None, None) for nr in orders if nr not in {row[0] for row in then}}
+        assert {*project.rows("gold.v_left")} == then | alone
+    assert any(batch.keys_touched for batch in project.batches("gold.v_left"))
