@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
 
 
 def accept_gap(
-    table: Annotated[str, typer.Argument(help="The table of a topic: bronze.x")],
+    table: Annotated[
+        str, typer.Argument(autocompletion=completion.tables, help="The table of a topic: bronze.x")
+    ],
     why: Annotated[
         str | None, typer.Option("--why", help="Why nobody needs the records; it is kept.")
     ] = None,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
 from headwater.common import listings
@@ -15,7 +16,9 @@ from headwater.project.definitions import Format
 
 
 def backfill(
-    table: Annotated[str, typer.Argument(help="The table of a topic: bronze.x")],
+    table: Annotated[
+        str, typer.Argument(autocompletion=completion.tables, help="The table of a topic: bronze.x")
+    ],
     files: Annotated[
         str,
         typer.Option(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
 from headwater.common import listings
@@ -21,7 +22,7 @@ _STYLES = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "y
 
 
 def diff(
-    table: Annotated[str, typer.Argument(help="A table, as ls names it.")],
+    table: Annotated[str, typer.Argument(autocompletion=completion.tables, help="A table, as ls names it.")],
     since: Annotated[
         str, typer.Option("--from", metavar="VERSION|TIME", help="The version before, or an ISO time (UTC).")
     ],

@@ -8,13 +8,17 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
 from headwater.common import listings
 
 
 def explain(
-    tables: Annotated[list[str] | None, typer.Argument(help="Tables [all that are derived]")] = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(autocompletion=completion.tables, help="Tables [all that are derived]"),
+    ] = None,
     project: Project = None,
     env: Env = "local",
     as_json: AsJson = False,

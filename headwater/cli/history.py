@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
 from headwater.common import listings
 
 
 def history(
-    table: Annotated[str, typer.Argument(help="A table, as ls names it.")],
+    table: Annotated[str, typer.Argument(autocompletion=completion.tables, help="A table, as ls names it.")],
     most: Annotated[int, typer.Option("--n", "-n", min=1, help="At most so many versions.")] = 20,
     project: Project = None,
     env: Env = "local",

@@ -13,6 +13,7 @@ from rich.bar import Bar
 from rich.console import RenderableType
 from rich.text import Text
 
+from headwater.cli import completion
 from headwater.cli.options import Env, Project
 from headwater.cli.printing import print_json
 from headwater.common import durations, listings
@@ -24,7 +25,9 @@ _NINE = 8  # characters of a bar
 
 
 def lateness(
-    table: Annotated[str, typer.Argument(help="A silver table, as ls names it.")],
+    table: Annotated[
+        str, typer.Argument(autocompletion=completion.tables, help="A silver table, as ls names it.")
+    ],
     event_time: Annotated[
         str | None, typer.Option(help="Column of event time (default: what is declared of it).")
     ] = None,

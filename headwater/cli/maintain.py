@@ -8,13 +8,16 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json
 from headwater.common import listings
 
 
 def maintain(
-    tables: Annotated[list[str] | None, typer.Argument(help="Tables [all]")] = None,
+    tables: Annotated[
+        list[str] | None, typer.Argument(autocompletion=completion.tables, help="Tables [all]")
+    ] = None,
     project: Project = None,
     env: Env = "local",
     as_json: AsJson = False,

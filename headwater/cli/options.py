@@ -8,10 +8,14 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli import completion
+
 Project = Annotated[
     Path | None, typer.Option("--project", help="Project folder (default: walk up from here)")
 ]
-Env = Annotated[str, typer.Option("--env", help="Environment: conf/ENV.yaml")]
+Env = Annotated[
+    str, typer.Option("--env", help="Environment: conf/ENV.yaml", autocompletion=completion.environments)
+]
 Select = Annotated[
     list[str] | None,
     typer.Option("--select", "-s", metavar="TABLE[,TABLE]", help="The same as an option, as others have it."),

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project, Select, selected
 from headwater.cli.printing import print_json
 from headwater.common import listings
@@ -26,7 +27,10 @@ _EFFECTS = {
 
 def plan(
     tables: Annotated[
-        list[str] | None, typer.Argument(help="Tables, with all they depend on, as run takes them [all]")
+        list[str] | None,
+        typer.Argument(
+            autocompletion=completion.tables, help="Tables, with all they depend on, as run takes them [all]"
+        ),
     ] = None,
     select: Select = None,
     project: Project = None,

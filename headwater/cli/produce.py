@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli import completion
 from headwater.cli.options import Env, Project
 from headwater.cli.printing import print_json
 from headwater.common import interrupts, times
@@ -20,7 +21,12 @@ Share = Annotated[float, typer.Option(min=0, max=1, metavar="FRACTION")]
 
 
 def produce(
-    name: Annotated[str, typer.Argument(help="A file of the project: generators/NAME.py.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=completion.generators, help="A file of the project: generators/NAME.py."
+        ),
+    ],
     project: Project = None,
     env: Env = "local",
     rate: Annotated[float, typer.Option(min=0, help="Records a second; 0: as fast as they go.")] = 0,

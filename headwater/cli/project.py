@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_broken, print_json, when
 from headwater.common import listings
@@ -56,7 +57,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
 
 
 def describe(
-    table: Annotated[str, typer.Argument(help="A table, as ls names it.")],
+    table: Annotated[str, typer.Argument(autocompletion=completion.tables, help="A table, as ls names it.")],
     project: Project = None,
     env: Env = "local",
     as_json: AsJson = False,

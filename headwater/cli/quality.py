@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
 from headwater.common import listings
@@ -21,7 +22,10 @@ app = typer.Typer(no_args_is_help=True, help="Validate whole tables against thei
 
 @app.command()
 def run(
-    table: Annotated[str | None, typer.Argument(help="A table with a suite [all that have one]")] = None,
+    table: Annotated[
+        str | None,
+        typer.Argument(autocompletion=completion.tables, help="A table with a suite [all that have one]"),
+    ] = None,
     at: Annotated[
         str | None,
         typer.Option(help="As it was: a version of the table, or an ISO time (UTC unless it says)."),
@@ -55,7 +59,9 @@ def run(
 
 @app.command()
 def show(
-    table: Annotated[str | None, typer.Argument(help="A table [all that were validated]")] = None,
+    table: Annotated[
+        str | None, typer.Argument(autocompletion=completion.tables, help="A table [all that were validated]")
+    ] = None,
     as_json: AsJson = False,
     project: Project = None,
     env: Env = "local",
@@ -73,7 +79,7 @@ def show(
 
 @app.command()
 def suggest(
-    table: Annotated[str, typer.Argument(help="A table that holds rows.")],
+    table: Annotated[str, typer.Argument(autocompletion=completion.tables, help="A table that holds rows.")],
     write: Annotated[bool, typer.Option("--write", help="Write quality/TABLE.json; never over one.")] = False,
     project: Project = None,
     env: Env = "local",

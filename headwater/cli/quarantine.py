@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, when
 from headwater.common import listings
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help=__doc__)
 
-TableName = Annotated[str, typer.Argument(metavar="TABLE", help="Whose quarantine: silver.x")]
+TableName = Annotated[
+    str, typer.Argument(autocompletion=completion.tables, metavar="TABLE", help="Whose quarantine: silver.x")
+]
 Rule = Annotated[
     str | None, typer.Option("--rule", help="Only records that fail this one, as `ls` names it.")
 ]
@@ -29,7 +32,10 @@ Rule = Annotated[
 
 @app.command("ls")
 def ls(
-    table: Annotated[str | None, typer.Argument(metavar="TABLE", help="Whose quarantine [all]")] = None,
+    table: Annotated[
+        str | None,
+        typer.Argument(autocompletion=completion.tables, metavar="TABLE", help="Whose quarantine [all]"),
+    ] = None,
     project: Project = None,
     env: Env = "local",
     as_json: AsJson = False,

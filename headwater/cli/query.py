@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from headwater.cli import completion
 from headwater.cli.options import Env, Project
 
 
@@ -14,7 +15,9 @@ def query(
     sql: Annotated[
         str | None,
         typer.Argument(
-            metavar="SQL|NAME", help="A query, or the NAME of queries/NAME.sql; without it, those are listed"
+            autocompletion=completion.queries,
+            metavar="SQL|NAME",
+            help="A query, or the NAME of queries/NAME.sql; without it, those are listed",
         ),
     ] = None,
     engine: Annotated[Literal["duckdb", "spark"], typer.Option(help="What runs it.")] = "duckdb",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, reading
 from headwater.common import listings
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 def rebuild(
     tables: Annotated[
-        list[str] | None, typer.Argument(help="Tables; all that is derived from them is rebuilt too.")
+        list[str] | None,
+        typer.Argument(
+            autocompletion=completion.tables, help="Tables; all that is derived from them is rebuilt too."
+        ),
     ] = None,
     since: Annotated[
         str,

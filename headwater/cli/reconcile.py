@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_json, reading, when
 from headwater.common import listings
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 def reconcile(
     tables: Annotated[
-        list[str] | None, typer.Argument(help="Tables [none: list what was proven, and when]")
+        list[str] | None,
+        typer.Argument(
+            autocompletion=completion.tables, help="Tables [none: list what was proven, and when]"
+        ),
     ] = None,
     since_last: Annotated[
         bool,

@@ -9,12 +9,14 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli import completion
 from headwater.cli.options import Env, Project, Select, selected
 
 
 def run(
     tables: Annotated[
-        list[str] | None, typer.Argument(help="Tables to run, with all they depend on [all]")
+        list[str] | None,
+        typer.Argument(autocompletion=completion.tables, help="Tables to run, with all they depend on [all]"),
     ] = None,
     select: Select = None,
     once: Annotated[bool, typer.Option("--once", help="Drain what is there, then end")] = False,

@@ -9,13 +9,16 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_broken, print_json, when
 from headwater.common import listings
 
 
 def state(
-    table: Annotated[str | None, typer.Argument(help="A table [all that keep something]")] = None,
+    table: Annotated[
+        str | None, typer.Argument(autocompletion=completion.tables, help="A table [all that keep something]")
+    ] = None,
     key: Annotated[
         list[str] | None,
         typer.Option("--key", "-k", metavar="COLUMN=VALUE", help="Only rows with this value."),

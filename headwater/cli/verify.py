@@ -8,13 +8,16 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli import completion
 from headwater.cli.options import AsJson, Env, Project
 from headwater.cli.printing import print_broken, print_json
 from headwater.common import listings
 
 
 def verify(
-    tables: Annotated[list[str] | None, typer.Argument(help="Tables [the whole lake]")] = None,
+    tables: Annotated[
+        list[str] | None, typer.Argument(autocompletion=completion.tables, help="Tables [the whole lake]")
+    ] = None,
     project: Project = None,
     env: Env = "local",
     as_json: AsJson = False,

@@ -19,7 +19,7 @@ from headwater.planner import changes
 from headwater.planner.analysis import Analysed
 from headwater.project.definitions import Table
 from headwater.project.load import Project
-from headwater.storage import hold
+from headwater.storage import hold, pruning
 from headwater.storage.lake import Lake
 from headwater.storage.target import Target
 from headwater.storage.wake import Heads
@@ -90,7 +90,7 @@ class Context:
             target.add(analysed.stored)
         target.require(analysed.stored, table.file)
         if not analysed.appended:
-            target.cluster(table.cluster_by)
+            target.cluster(table.cluster_by or _stand_together(table, analysed))
         self.opened[table.name] = place.generation
         return target
 
@@ -142,3 +142,11 @@ class Context:
             raise self.refused[table]
         if table in self.opened and self.lake.place(table).generation != self.opened[table]:
             raise Moved(table)
+
+
+def _stand_together(table: Table, analysed: Analysed) -> list[str]:
+    """The keys by which rows stand together that follow from changes, as these are of some keys at a time."""
+    keys = table.cdc.keys if table.cdc else ()
+    return [
+        key for key in analysed.keys if key in keys and pruning.has_bounds(analysed.stored.field(key).type)
+    ]

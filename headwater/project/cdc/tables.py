@@ -90,7 +90,6 @@ def _two(name: str, tables: Mapping[str, Table], flows: Sequence[Table]) -> dict
         sql=None,
         view=True,
         keys=(*cdc.keys, *start),
-        cluster_by=target.cluster_by or cdc.keys,
         event_time=None,
         delay=None,
         expectations=(),
