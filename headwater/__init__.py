@@ -1,9 +1,9 @@
 """Headwater: a lakehouse kappa pipeline on Spark and Delta.
 
 A project's files import this module for the words they declare with: `topic`, `files`, `table`, `json`,
-`materialized_view`, `auto_cdc`, `process`, `alert`, `kafka_sink`, `postgres_sink`, `opensearch_sink`, `sink`;
-and for `cumulative_windows`. A test imports it for `drive`, a notebook for `connect` (DuckDB) and `session`
-(Spark).
+`materialized_view`, `auto_cdc`, `debezium`, `process`, `alert`, `kafka_sink`, `postgres_sink`,
+`opensearch_sink`, `sink`; and for `cumulative_windows`. A test imports it for `drive`, a notebook for
+`connect` (DuckDB) and `session` (Spark).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from headwater.project.definitions import (
     alert,
     auto_cdc,
+    debezium,
     files,
     json,
     kafka_sink,
@@ -41,6 +42,7 @@ __all__ = [
     "auto_cdc",
     "connect",
     "cumulative_windows",
+    "debezium",
     "drive",
     "files",
     "json",

@@ -298,3 +298,65 @@ def test_what_can_not_be_is_refused(
     with raises_code(code, match=r"gold/t\.sql"):
         project = Project({**FILES, file: text}, tmp_path, spark=interpreted)
         assert project.tables
+
+
+EVENTS = """CREATE STREAMING TABLE t TBLPROPERTIES (
+  'headwater.decode' = 'debezium', 'headwater.schema' = 'id INT, a STRING'
+) FLOW AUTO CDC FROM STREAM bronze.changes KEYS (id) SEQUENCE BY {by}"""
+IN_PYTHON = """import headwater as hw
+
+decode = hw.debezium("id INT, a STRING")
+t = hw.auto_cdc(source="bronze.changes", keys=["id"], sequence_by="{by}", decode=decode)
+"""
+
+
+def event(op: str, at: int, before: Any = None, after: Any = None, *, of: str = "postgres") -> dict[str, Any]:
+    place = {"lsn": at} if of == "postgres" else {"file": f"bin.{at // 10:06}", "pos": at % 10, "row": 0}
+    source = {"version": "3.0", "connector": of, "name": "shop", "ts_ms": 5, "table": "t", **place}
+    found = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 7, "transaction": None}
+    return found if of == "postgres" else {"schema": {"type": "struct", "fields": []}, "payload": found}
+
+
+@pytest.mark.parametrize("of", ["postgres", "mysql"])
+def test_events_of_debezium(interpreted: SparkSession, tmp_path: Path, of: str) -> None:
+    """As PostgreSQL's connector sends them without schemas, and MySQL's with them."""
+    files = {"bronze/raw.py": FILES["bronze/raw.py"]}
+    files |= (
+        {"silver/t.sql": EVENTS.format(by="_lsn")}
+        if of == "postgres"
+        else {"silver/t.py": IN_PYTHON.format(by="struct(_file, _pos, _row)")}
+    )
+    project = Project(files, tmp_path, spark=interpreted)
+    events = [
+        event("r", 1, after={"id": 1, "a": "x"}, of=of),
+        event("c", 9, after={"id": 2, "a": "y"}, of=of),
+        event("u", 12, before={"id": 1, "a": "x"}, after={"id": 1, "a": "z", "added": 1}, of=of),
+        event("d", 25, before={"id": 2}, of=of),
+        None,
+        event("c", 30, after={"id": 3, "a": "w"}, of=of),
+    ]
+    draw = random.Random(3)
+    for sent in (events, draw.sample(events, len(events))):
+        project.send("changes", sent)
+        project.step()
+        assert sorted(project.rows("silver.t")) == [(1, "z"), (3, "w")]
+    bad = [{"op": "c"}, event("c", 40, after={"id": "no", "a": "x"}, of=of), "no event"]
+    project.send("changes", bad)
+    project.step()
+    assert sorted(project.rows("silver.t")) == [(1, "z"), (3, "w")]
+    assert len(project.rows("quarantine.silver_t_changes")) == len(bad)
+
+
+def test_events_of_debezium_are_changes(tmp_path: Path, interpreted: SparkSession) -> None:
+    table = """import headwater as hw
+
+@hw.table(source="bronze.changes", decode=hw.debezium("id INT"))
+def t(rows):
+    return rows
+"""
+    raw = {"bronze/raw.py": FILES["bronze/raw.py"]}
+    with raises_code("PROPERTY_INVALID", match="AUTO CDC"):
+        assert Project({**raw, "silver/t.py": table}, tmp_path, spark=interpreted).tables
+    wrong = EVENTS.format(by="_lsn").replace("a STRING", "a NOTHING")
+    with raises_code("DDL_INVALID", match=r"hw\.debezium"):
+        assert Project({**raw, "silver/t.sql": wrong}, tmp_path / "2", spark=interpreted).tables

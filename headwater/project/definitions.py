@@ -42,6 +42,35 @@ class Json:
     timestamp: str | None = None
 
 
+@dataclass(frozen=True)
+class Debezium(Json):
+    """A decoder for Debezium's events; see `debezium`.
+
+    Attributes:
+        row: the columns of the rows that change, as Spark DDL.
+    """
+
+    row: str = ""
+
+
+def debezium(row: str) -> Debezium:
+    """Decode each value as an event of Debezium's, with or without its schema beside it, for `auto_cdc`.
+
+    Args:
+        row: the columns of the rows that change, as Spark DDL, in the types that the connector sends.
+
+    The columns are those of the row as it is (as it was, where it is deleted), and of the event: `_op` (`c`,
+    `u`, `d`, `r` of a snapshot, `t` of a truncation), `_lsn` (PostgreSQL's), `_file`, `_pos` and `_row`
+    (of MySQL's binary log), `_ts_ms` (when the connector saw it; milliseconds since 1970, UTC). Unless it is
+    said otherwise `_op = 'd'` deletes a row. Tombstones, which follow a delete, say nothing more.
+
+    The format: https://debezium.io/documentation/reference/stable/connectors/postgresql.html
+    """
+    source = "source STRUCT<lsn BIGINT, file STRING, pos BIGINT, row INT>"
+    event = f"before STRUCT<{row}>, after STRUCT<{row}>, {source}, op STRING, ts_ms BIGINT"
+    return Debezium(f"{event}, payload STRUCT<{event}>", row=row)
+
+
 def json(schema: str, contract: Contract = "evolve", *, timestamp: str | None = None) -> Json:
     """Decode each value as one JSON object with the fields of `schema` (Spark DDL).
 

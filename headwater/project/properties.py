@@ -15,6 +15,7 @@ from headwater.project.definitions import (
     Refresh,
     Sink,
     Table,
+    debezium,
     kafka_sink,
     opensearch_sink,
     postgres_sink,
@@ -104,7 +105,7 @@ def _decode(where: Where, properties: Mapping[str, str]) -> Json | None:
     if not said:
         return None
     contract = said.get("headwater.contract", "evolve")
-    wrong = [("headwater.decode", said.get("headwater.decode"), ("json",))]
+    wrong = [("headwater.decode", said.get("headwater.decode"), ("json", "debezium"))]
     wrong += [("headwater.contract", contract, get_args(Contract))]
     for key, value, known in wrong:
         if value not in known:
@@ -121,6 +122,8 @@ def _decode(where: Where, properties: Mapping[str, str]) -> Json | None:
             where=where,
             hint="write 'headwater.schema' = 'hostname STRING, usage DOUBLE, …'",
         )
+    if said["headwater.decode"] == "debezium":
+        return debezium(said["headwater.schema"])
     return Json(said["headwater.schema"], cast(Contract, contract), said.get("headwater.timestamp"))
 
 

@@ -33,7 +33,7 @@ from headwater.connectors.decode import strict
 from headwater.connectors.decode.contract import RESCUED, Fields
 from headwater.connectors.decode.parser import parser
 from headwater.errors import ProjectError, Where
-from headwater.project.definitions import Contract, Json
+from headwater.project.definitions import Contract, Debezium, Json
 from headwater.runtime import catalyst, jvm
 from headwater.storage.places import PLACE
 
@@ -62,13 +62,17 @@ def fields(decoder: Json, where: Where) -> Fields:
             where=where,
             hint=f"known: {', '.join(get_args(Contract))}",
         )
+    enveloped = isinstance(decoder, Debezium)
     try:
+        jvm.ddl(decoder.row if isinstance(decoder, Debezium) else decoder.schema)
         schema = jvm.ddl(decoder.schema)
     except ValueError as e:
         raise ProjectError(
-            f"{where}: the schema of hw.json is not Spark DDL: {e}", code="DDL_INVALID", where=where
+            f"{where}: the schema of {'hw.debezium' if enveloped else 'hw.json'} is not Spark DDL: {e}",
+            code="DDL_INVALID",
+            where=where,
         ) from None
-    taken = Fields(schema, decoder.contract, where, decoder.timestamp)
+    taken = Fields(schema, decoder.contract, where, decoder.timestamp, enveloped)
     own = [StructField(decoder.timestamp, TimestampType())] if decoder.timestamp else []
     if decoder.timestamp and decoder.timestamp.lower() in map(str.lower, schema.names):
         raise ProjectError(

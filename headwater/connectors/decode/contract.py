@@ -29,12 +29,15 @@ class Fields:
         contract: what becomes of a record whose fields are others.
         where: file and table, for errors.
         timestamp: the column that gets Kafka's timestamp; None: none does.
+        enveloped: whether values are Debezium's: tombstones among them, and what else an event says is not
+            looked at.
     """
 
     declared: StructType
     contract: Contract = "evolve"
     where: Where = NOWHERE
     timestamp: str | None = None
+    enveloped: bool = False
 
     @property
     def schema(self) -> StructType:

@@ -26,6 +26,7 @@ from headwater.connectors.decode.contract import Fields, Part
 from headwater.storage import stored
 
 MAX_DEPTH = 1000  # as deep as Spark's own JSON parser goes
+TOMBSTONE = b'{"op":"tombstone"}'  # as what an event of Debezium's without a value is read
 _LONGEST = 500  # characters of a reason
 _PART = 128  # lines that are read alone once a batch has a malformed row
 _UNKNOWN_PART = 512  # and once it has an unknown field
@@ -40,12 +41,13 @@ Parsed = tuple[pa.Table, pa.Array]
 def parser(taken: Fields) -> Callable[[pa.Array], Parsed]:
     """A function from values to their columns and, per row, NULL or why the row is malformed."""
     arrow = stored.schema(taken.declared)
-    read = _reader(arrow)
+    read = _reader(arrow, lenient=taken.enveloped)
+    nothing = TOMBSTONE if taken.enveloped else None
     judge = contract.judge(taken)
     empty = stored.schema(taken.schema).empty_table()
 
     def parse(values: pa.Array) -> Parsed:
-        lines = [_line(value) for value in values.to_pylist()]
+        lines = [_line(nothing if value is None else value) for value in values.to_pylist()]
         reasons = [None if isinstance(line, bytes) else str(line) for line in lines]
         fit = [at for at, line in enumerate(lines) if isinstance(line, bytes)]
         objects = [line for line in lines if isinstance(line, bytes)]
@@ -130,10 +132,11 @@ def _too_deep(line: bytes) -> bool:
     return False
 
 
-def _reader(arrow: pa.Schema) -> Callable[[int, list[bytes]], Part]:
+def _reader(arrow: pa.Schema, *, lenient: bool = False) -> Callable[[int, list[bytes]], Part]:
     """A function from lines, each one JSON object, to what is in them; it raises where one is malformed.
 
-    Where many lines have an unknown field in any of them, it raises too: smaller parts shall be read.
+    Where many lines have an unknown field in any of them, it raises too: smaller parts shall be read. Nobody
+    is to know of these where it is `lenient`.
     """
 
     def options(unexpected: str, multiline: bool) -> pa.json.ParseOptions:
@@ -143,7 +146,8 @@ def _reader(arrow: pa.Schema) -> Callable[[int, list[bytes]], Part]:
             newlines_in_values=multiline,
         )
 
-    known = {multiline: options("error", multiline) for multiline in (False, True)}
+    strict = "ignore" if lenient else "error"
+    known = {multiline: options(strict, multiline) for multiline in (False, True)}
     whatever = {multiline: options("ignore", multiline) for multiline in (False, True)}
 
     def read(start: int, lines: list[bytes]) -> Part:

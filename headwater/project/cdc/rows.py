@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from headwater.errors import ProjectError, Where
 from headwater.errors.causes import first_line
 from headwater.project import carried
-from headwater.project.cdc.said import DELETED, END, SEQUENCE, START, TRUNCATED, Cdc, Columns
+from headwater.project.cdc.said import DELETED, END, EVENT, SEQUENCE, START, TRUNCATED, Cdc, Columns
 from headwater.runtime.catalyst import named
 
 if TYPE_CHECKING:
@@ -55,6 +55,39 @@ class Changes:
             listed.append(_is(where, rows, "APPLY AS TRUNCATE WHEN", cdc.truncates).alias(TRUNCATED))
         listed += [named(name) for name in carried.COLUMNS if name in names and name not in there]
         return rows.select(*listed)
+
+
+@dataclass(frozen=True)
+class Unwrapped:
+    """Events of Debezium's as `changes` takes them; see `headwater.project.definitions.debezium`."""
+
+    changes: Changes
+
+    def __call__(self, events: DataFrame) -> DataFrame:
+        where = self.changes.where
+
+        def said(field: str) -> Column:
+            return F.coalesce(F.col(f"payload.{field}"), F.col(field))
+
+        row = F.when(said("op") == "d", said("before")).otherwise(said("after"))
+        parts = [
+            said("op"),
+            *(said(f"source.{name}") for name in ("lsn", "file", "pos", "row")),
+            said("ts_ms"),
+        ]
+        kind = events.schema["after"].dataType
+        assert isinstance(kind, StructType)
+        columns = [row.getField(name).alias(name) for name in kind.names]
+        rows = events.where(said("op").isNull() | (said("op") != "tombstone")).select(
+            *columns,
+            *(part.alias(name) for part, name in zip(parts, EVENT, strict=True)),
+            *carried.COLUMNS,
+        )
+        if taken := [name for name in rows.columns if rows.columns.count(name) > 1]:
+            raise _wrong(
+                where, f"its row has a column {taken[0]}, as each event", "COLUMN_RESERVED", "leave it out"
+            )
+        return self.changes(rows)
 
 
 @dataclass(frozen=True)
@@ -173,9 +206,9 @@ def _before(window: WindowSpec) -> WindowSpec:
 
 
 def _content(cdc: Cdc, names: Sequence[str]) -> list[str]:
-    """The columns that a table has: what says where a row came from only where it is asked for."""
+    """The columns that a table has: what says of a change how it came only where it is asked for."""
     chosen = cdc.columns.of([name for name in names if name not in _OWN])
-    return [name for name in chosen if cdc.columns.only is not None or name not in carried.COLUMNS]
+    return [name for name in chosen if cdc.columns.only is not None or name not in (*carried.COLUMNS, *EVENT)]
 
 
 def _has_map(kind: DataType) -> bool:

@@ -8,11 +8,12 @@ from dataclasses import replace
 from headwater.errors import ProjectError, Where
 from headwater.errors.several import Collected
 from headwater.project import carried
-from headwater.project.cdc.rows import Changes, History, Latest
+from headwater.project.cdc.rows import Changes, History, Latest, Unwrapped
 from headwater.project.cdc.said import CHANGES, DELETED, SEQUENCE, START, TRUNCATED, Cdc
-from headwater.project.definitions import Table
+from headwater.project.definitions import Debezium, Function, Table
 from headwater.project.rule import Action, Rule, expected, unless
 
+_DELETED = "_op = 'd'"  # of an event of Debezium's
 SEQUENCED = "sequenced"  # the rule of a change that says of which row it is, and when
 
 
@@ -27,6 +28,15 @@ def divided(tables: Mapping[str, Table], wrong: Collected) -> dict[str, Table]:
         for name, table in tables.items()
         if table.cdc is None and name not in fed and table.into not in fed
     }
+    for table in found.values():
+        if isinstance(table.decode, Debezium):
+            with wrong.each():
+                raise ProjectError(
+                    f"{table.where} decodes Debezium's events, and is no table of changes",
+                    code="PROPERTY_INVALID",
+                    where=table.where,
+                    hint="write FLOW AUTO CDC FROM STREAM …, or hw.auto_cdc(…)",
+                )
     for name, flows in fed.items():
         with wrong.each():
             found |= _two(name, tables, flows)
@@ -106,11 +116,16 @@ def _where(flow: Table) -> Where:
 
 def _changes(flow: Table) -> Table:
     """A flow of changes, as they came."""
-    assert flow.cdc is not None
+    cdc = flow.cdc
+    assert cdc is not None
+    changes: Function = Changes(cdc, _where(flow))
+    if isinstance(flow.decode, Debezium):
+        cdc = cdc if cdc.deletes else replace(cdc, deletes=_DELETED)
+        changes = Unwrapped(Changes(cdc, _where(flow)))
     return replace(
         flow,
         sql=None,
-        function=Changes(flow.cdc, _where(flow)),
+        function=changes,
         keys=(),
         cluster_by=(),
         sinks=(),
