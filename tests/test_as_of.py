@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 from test_change_data import CHANGES, FILES, FROM, Change, drawn, history
 
+from headwater import query
 from headwater.errors.several import SeveralErrors
 from headwater.flows import computed
 from headwater.project import sql
@@ -106,3 +108,24 @@ def test_a_version_that_comes_late_corrects_what_was_joined(
         alone = {(nr, None, None) for nr in orders if nr not in {row[0] for row in then}}
         assert {*project.rows("gold.v_left")} == then | alone
     assert any(batch.keys_touched for batch in project.batches("gold.v_left"))
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_a_query_sees_the_rows_that_were_valid(
+    spark: SparkSession, tmp_path: Path, engine: query.Engine
+) -> None:
+    said = f"CREATE STREAMING TABLE v FLOW AUTO CDC {FROM} COLUMNS id, a STORED AS SCD TYPE 2"
+    files = {**FILES, "silver/v.sql": said}
+    project = Project(files, tmp_path, spark=spark)
+    sent = [Change(1, False, 1, None), Change(3, False, 2, None), Change(5, True, None, None)]
+    project.send("changes", [change.record(7) for change in sent])
+    project.step()
+
+    def found(as_of: str, sql: str = "SELECT a FROM silver.v") -> list[tuple[object, ...]]:
+        return query.run(sql, project=tmp_path, engine=engine, as_of=as_of).rows
+
+    assert [found(at) for at in "012345"] == [[], [(1,)], [(1,)], [(2,)], [(2,)], []]
+    with raises_code("NO_HISTORY", match="silver.changes"):
+        found("1", "SELECT * FROM silver.changes")
+    with raises_code("TIME_INVALID", match="--as-of"):
+        found("yesterday")

@@ -27,6 +27,12 @@ def query(
             help="As it was: a version of the one table named, or an ISO time (UTC unless it says)."
         ),
     ] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            help="Of tables with a history (SCD 2) the rows that were valid: a number, or an ISO time."
+        ),
+    ] = None,
     form: Annotated[
         Literal["table", "json", "csv"], typer.Option("--format", "-f", help="How to print it.")
     ] = "table",
@@ -49,6 +55,12 @@ def query(
     else:
         text = saved.resolve(root, sql)
         listed = queries.run(
-            text, project=root, env=env, engine=engine, at=at, params=params.parse(param or ())
+            text,
+            project=root,
+            env=env,
+            engine=engine,
+            at=at,
+            as_of=as_of,
+            params=params.parse(param or ()),
         )
     result.write(listed, form, sys.stdout)

@@ -32,6 +32,7 @@ def run(
     env: str = "local",
     engine: Engine = "duckdb",
     at: str | None = None,
+    as_of: str | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> Result:
     """The result of one query.
@@ -43,6 +44,8 @@ def run(
         engine: `duckdb` or `spark`.
         at: read the tables as they were: a version (of the one table that the query names) or an ISO 8601
             time (UTC unless it names a zone; each table's newest commit not after it).
+        as_of: read tables that keep the history of their rows as these were: a value of the sequence, a
+            whole number or an ISO 8601 time.
         params: the parameters' values.
 
     Raises:
@@ -53,8 +56,8 @@ def run(
     if engine == "spark":
         from headwater.query import on_spark
 
-        return on_spark.run(found, sql, at=at, params=params or {})
-    return on_duckdb.run(found, sql, at=at, params=params or {})
+        return on_spark.run(found, sql, at=at, as_of=as_of, params=params or {})
+    return on_duckdb.run(found, sql, at=at, as_of=as_of, params=params or {})
 
 
 def connect(project: Path | None = None, *, env: str = "local") -> Connection:

@@ -55,7 +55,9 @@ def open_views(sources: Sources, tables: Iterable[Source] | None = None) -> duck
     return connection
 
 
-def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]) -> Result:
+def run(
+    sources: Sources, sql: str, *, at: str | None, as_of: str | None, params: Mapping[str, Any]
+) -> Result:
     """The result of one query; see `headwater.query.run`.
 
     Raises:
@@ -66,10 +68,11 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
     with interrupts.stopping(connection.interrupt), _ended(connection):
         statement, named = checked(connection, sources, sql)
         parameters.check(statement.named_parameters, params)
-        versions = past.versions(named, at)
+        versions, valid = past.versions(named, at), past.conditions(named, as_of)
         try:
             # A query that names no table may list them: SHOW ALL TABLES.
-            _make_views(connection, named or sources.tables.values(), versions, alone=bool(named))
+            tables = named or sources.tables.values()
+            _make_views(connection, tables, versions, alone=bool(named), valid=valid)
             rows = connection.execute(statement, dict(params) or None).fetchall()
         except duckdb.Error as e:
             for table in named:
@@ -134,13 +137,16 @@ def _make_views(
     versions: Mapping[str, int | None],
     *,
     alone: bool = False,
+    valid: Mapping[str, str] | None = None,
 ) -> None:
-    """A view for each table; `alone`: no others are read, so none of them may be broken."""
+    """A view for each table; `alone`: no others are read, so none of them may be broken; of those of which
+    some rows are `valid`, of these."""
     for table in tables:
         schema, name = (identifier(part) for part in table.name.split(".", 1))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         try:
             rows = _select(table, versions.get(table.name))
+            rows += f" WHERE {valid[table.name]}" if valid and table.name in valid else ""
         except CommitError as e:
             if alone:
                 raise

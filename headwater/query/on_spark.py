@@ -39,7 +39,9 @@ def frame(conf: Conf, table: Source, version: int) -> DataFrame:
     return rows.drop(PARTIAL)
 
 
-def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]) -> Result:
+def run(
+    sources: Sources, sql: str, *, at: str | None, as_of: str | None, params: Mapping[str, Any]
+) -> Result:
     """The result of one query; see `headwater.query.run`.
 
     Raises:
@@ -49,9 +51,9 @@ def run(sources: Sources, sql: str, *, at: str | None, params: Mapping[str, Any]
     parameters.check(wanted, params)
     plan = _parse(text)
     named = sources.named(_tables(plan))
-    versions = past.versions(named, at)
+    versions, valid = past.versions(named, at), past.conditions(named, as_of)
     spark = sessions.start(sources.conf)
-    _make_views(spark, sources, named, versions, alone=True)
+    _make_views(spark, sources, named, versions, alone=True, valid=valid)
     try:
         table = spark.sql(text, args=dict(params)).toArrow()
     except (PySparkException, Py4JJavaError) as e:
@@ -67,8 +69,10 @@ def _make_views(
     versions: Mapping[str, int | None],
     *,
     alone: bool = False,
+    valid: Mapping[str, str] | None = None,
 ) -> None:
-    """A view for each table; `alone`: no others are read, so none of them may be broken."""
+    """A view for each table; `alone`: no others are read, so none of them may be broken; of those of which
+    some rows are `valid`, of these."""
     for table in tables:
         layer, name = table.name.split(".", 1)
         folder = str(engine_folder(sources.root) / "spark" / layer).replace("'", "\\'")
@@ -92,7 +96,8 @@ def _make_views(
             continue
         which = "" if version is None else f" VERSION AS OF {version}"
         path = f"delta.{_identifier(str(table.path))}"
-        spark.sql(f"CREATE OR REPLACE VIEW {full} AS SELECT {columns} FROM {path}{which}")
+        where = f" WHERE {valid[table.name]}" if valid and table.name in valid else ""
+        spark.sql(f"CREATE OR REPLACE VIEW {full} AS SELECT {columns} FROM {path}{which}{where}")
 
 
 def _parse(sql: str) -> Any:

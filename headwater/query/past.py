@@ -1,4 +1,4 @@
-"""The past: which version of a table `--at` means."""
+"""The past: which version of a table `--at` means, and which versions of rows `--as-of`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from headwater.common import times
 from headwater.errors import QueryError
+from headwater.project.cdc.said import END, START
 from headwater.query.sources import Source
 from headwater.storage import log
 
@@ -39,6 +40,32 @@ def versions(tables: Sequence[Source], at: str | None, option: str = "--at") -> 
             hint=f"write a time: {option} 2026-01-31T06:00:00Z",
         )
     return {table.name: found.get(table.name) for table in tables}
+
+
+def conditions(tables: Sequence[Source], as_of: str | None, option: str = "--as-of") -> dict[str, str]:
+    """{table with a history → which of its rows were valid}, as SQL of both engines.
+
+    Args:
+        tables: the tables that the query names.
+        as_of: a value of the sequence: a whole number, or an ISO 8601 time (UTC unless it names a zone).
+        option: what it was given by, for messages.
+
+    Raises:
+        QueryError: neither of them, or none of the tables has a history.
+    """
+    if as_of is None:
+        return {}
+    value = as_of if as_of.isdecimal() else f"TIMESTAMP '{_parsed(as_of, option):%Y-%m-%d %H:%M:%S.%f}'"
+    valid = f"{START} <= {value} AND ({END} IS NULL OR {value} < {END})"
+    found = {table.name: valid for table in tables if {START, END} <= {*table.columns()}}
+    if not found:
+        names = ", ".join(table.name for table in tables) or "none"
+        raise QueryError(
+            f"{option} is of tables with {START} and {END}, and the query names {names}",
+            code="NO_HISTORY",
+            hint="keep one: CREATE STREAMING TABLE … FLOW AUTO CDC … STORED AS SCD TYPE 2",
+        )
+    return found
 
 
 def _parsed(at: str, option: str) -> datetime:

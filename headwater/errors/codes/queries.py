@@ -18,6 +18,7 @@ Queries = Literal[
     "UNKNOWN_VERSION",
     "VERSION_AMBIGUOUS",
     "TABLE_WITHOUT_VERSIONS",
+    "NO_HISTORY",
     "COLUMN_NOT_READABLE",
     "NOTHING_SET_ASIDE",
     "NO_STATE",
@@ -69,6 +70,11 @@ MEANINGS: dict[Queries, Meaning] = {
         "ProjectError or QualityError or QueryError",
         "A version is of one table, but several are meant.",
         "Write a time, or name one table.",
+    ),
+    "NO_HISTORY": Meaning(
+        "QueryError",
+        "`--as-of` is asked of tables none of which keeps the history of its rows.",
+        "Keep one, `STORED AS SCD TYPE 2`; for a table as it stood at a time, `--at`.",
     ),
     "TABLE_WITHOUT_VERSIONS": Meaning(
         "QueryError", "A CSV file has no versions.", "Name a table of the lake."
