@@ -14,6 +14,7 @@ from raising import raises_code
 
 from headwater.errors.codes import Code
 from headwater.flows import computed
+from headwater.query import inspect
 from headwater.testing import Project
 
 CHANGES = """CREATE STREAMING TABLE changes TBLPROPERTIES (
@@ -360,3 +361,9 @@ def t(rows):
     wrong = EVENTS.format(by="_lsn").replace("a STRING", "a NOTHING")
     with raises_code("DDL_INVALID", match=r"hw\.debezium"):
         assert Project({**raw, "silver/t.sql": wrong}, tmp_path / "2", spark=interpreted).tables
+
+
+def test_ls_calls_them_changes_and_a_view(interpreted: SparkSession, tmp_path: Path) -> None:
+    project = Project({**FILES, "gold/t.sql": SHORT}, tmp_path, spark=interpreted)
+    kinds = {name: inspect.kind(project.definitions, name) for name in ("gold.t_changes", "gold.t")}
+    assert kinds == {"gold.t_changes": "changes", "gold.t": "view"}

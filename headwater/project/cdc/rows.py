@@ -48,13 +48,18 @@ class Changes:
         for what, columns in (("COLUMNS", cdc.columns), ("IGNORE NULL UPDATES", cdc.ignored)):
             _are_known(where, what, columns, names)
         there = _content(cdc, names)
-        listed = [named(name) for name in names if name in keys or name in there]
-        listed.append(_said(where, rows, "SEQUENCE BY", cdc.sequence_by).alias(SEQUENCE))
-        listed.append(_is(where, rows, "APPLY AS DELETE WHEN", cdc.deletes).alias(DELETED))
+        said = {"SEQUENCE BY": F.expr(cdc.sequence_by).alias(SEQUENCE)}
+        said["APPLY AS DELETE WHEN"] = _is(cdc.deletes).alias(DELETED)
         if cdc.truncates is not None:
-            listed.append(_is(where, rows, "APPLY AS TRUNCATE WHEN", cdc.truncates).alias(TRUNCATED))
-        listed += [named(name) for name in carried.COLUMNS if name in names and name not in there]
-        return rows.select(*listed)
+            said["APPLY AS TRUNCATE WHEN"] = _is(cdc.truncates).alias(TRUNCATED)
+        listed = [named(name) for name in names if name in keys or name in there]
+        behind = [named(name) for name in carried.COLUMNS if name in names and name not in there]
+        try:
+            return rows.select(*listed, *said.values(), *behind)
+        except PySparkException:
+            for clause, column in said.items():
+                _fits(where, rows, clause, column)
+            raise
 
 
 @dataclass(frozen=True)
@@ -236,25 +241,17 @@ def _are_known(where: Where, what: str, columns: Columns | None, names: Sequence
         raise _wrong(where, text, "INPUT_COLUMN_UNKNOWN", f"its columns are {', '.join(names)}")
 
 
-def _is(where: Where, rows: DataFrame, what: str, condition: str | None) -> Column:
+def _is(condition: str | None) -> Column:
     """Whether a condition is true."""
-    if condition is None:
-        return F.lit(False)
-    return F.coalesce(_said(where, rows, what, condition).cast("boolean"), F.lit(False))
+    return F.lit(False) if condition is None else F.coalesce(F.expr(condition).cast("boolean"), F.lit(False))
 
 
-def _said(where: Where, rows: DataFrame, what: str, text: str) -> Column:
-    """An expression over the rows.
-
-    Raises:
-        ProjectError: it is none.
-    """
+def _fits(where: Where, rows: DataFrame, clause: str, column: Column) -> None:
+    """Check that what a clause says can be told of the rows."""
     try:
-        rows.select(F.expr(text)).schema  # noqa: B018 (analyses it)
+        rows.select(column)
     except PySparkException as e:
-        text = f"{what} {text}: {first_line(e)}"
-        raise _wrong(where, text, "DEFINITION_FAILED", "mend the expression") from None
-    return F.expr(text)
+        raise _wrong(where, f"{clause}: {first_line(e)}", "DEFINITION_FAILED", "mend it") from None
 
 
 def _wrong(where: Where, what: str, code: Code, hint: str) -> ProjectError:

@@ -21,7 +21,7 @@ class Listed:
 
     Attributes:
         name: `<layer>.<name>`.
-        kind: `topic` (from Kafka), `files`, `python` or `sql` (derived), `view`, `quarantine`, `late`,
+        kind: `topic` (from Kafka), `files`, `python` or `sql` (derived), `changes`, `view`, `quarantine`, `late`,
             `state` (open windows), `ledger` (of files), `gaps` (in a topic), `engine`, `reference`, or
             `unknown`, where the definition is gone.
         source: what it reads.
@@ -76,8 +76,12 @@ def kind(project: Project, name: str) -> str:
         return "reference"
     table = project.tables.get(name)
     if table is not None:
-        is_sql = all(each.sql for each in table.flows or (table,))
-        return "view" if table.view else "sql" if is_sql else "python"
+        parts = table.flows or (table,)
+        if table.view:
+            return "view"
+        if any(each.cdc for each in parts):
+            return "changes"
+        return "sql" if all(each.sql for each in parts) else "python"
     found = owner(project, name)
     if found is not None:
         return beside(found)[name]
