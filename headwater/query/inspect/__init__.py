@@ -21,9 +21,9 @@ class Listed:
 
     Attributes:
         name: `<layer>.<name>`.
-        kind: `topic` (from Kafka), `files`, `python` or `sql` (derived), `changes`, `view`, `quarantine`, `late`,
-            `state` (open windows), `ledger` (of files), `gaps` (in a topic), `engine`, `reference`, or
-            `unknown`, where the definition is gone.
+        kind: `topic` (from Kafka), `files`, `python` or `sql` (derived), `changes`, `view`, `quarantine`,
+            `late`, `state` (open windows), `ledger` (of files), `gaps` (in a topic), `engine`, `reference`,
+            or `unknown`, where the definition is gone.
         source: what it reads.
         status: `written`, `not written yet`, `broken`, or `no definition`: the lake has it, the project not.
         state: what it holds; None where nothing is written or it is broken, and for a CSV file.
