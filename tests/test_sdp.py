@@ -397,6 +397,13 @@ CREATE STREAMING TABLE q CLUSTER BY (a) AS SELECT a FROM STREAM orders"""
     ]
 
 
+@pytest.mark.parametrize("text", ["'x FROM", "`x FROM", "1 /* x"])
+def test_what_does_not_end_is_said_with_the_line_in_which_it_begins(tmp_path: Path, text: str) -> None:
+    told = "CREATE STREAMING TABLE a AS SELECT 'two\nlines' FROM STREAM b;\n\nCREATE STREAMING TABLE c AS\n"
+    with raises_code("SQL_INVALID", match=r"t\.sql:5: .* does not end; end it"):
+        parse(tmp_path, f"{told}SELECT {text}\n;\n\n")
+
+
 def test_a_table_may_be_called_as_a_clause_is(tmp_path: Path) -> None:
     assert one(tmp_path, "CREATE STREAMING TABLE schedule" + SELECT).name == "silver.schedule"
     assert (
@@ -495,4 +502,5 @@ CREATE STREAMING TABLE wrong AS
     case = Project({**SHOP, "silver/wrong.sql": wrong}, tmp_path, spark=interpreted)
     with raises_code("DEFINITION_FAILED", table="silver.wrong", file="wrong.sql") as refused:
         case.step()
-    assert "line 4 pos 4" in str(refused.value)
+    said = str(refused.value)
+    assert "wrong.sql:4: silver.wrong: " in said and "; line 4 pos 4; mend" in said and "SQLSTATE" not in said

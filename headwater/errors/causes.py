@@ -26,7 +26,7 @@ _CAUSE = re.compile(r"^Caused by: ", re.MULTILINE)
 _FRAMES = re.compile(r"\n\s+(?:at [\w.$]+[/(]|\.\.\. \d+ more)")
 _HEAD = re.compile(r"([\w.$]+)(?:: (.*))?\Z", re.DOTALL)
 _PYTHON = re.compile(r"^\w[\w.]*(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
-_STATE = re.compile(r"\s*SQLSTATE: \w{5};?\s*$")  # which says nothing to people
+_STATE = re.compile(r"\.?\s*SQLSTATE: \w{5}")  # which says nothing to people
 _LONGEST = 600
 
 
@@ -152,7 +152,7 @@ def _line(kind: str, message: str) -> str:
 
 
 def _first(text: str) -> str:
-    return _STATE.sub("", next((line.strip() for line in text.splitlines() if line.strip()), ""))
+    return _STATE.sub("", next((line.strip() for line in text.splitlines() if line.strip()), "")).rstrip("; ")
 
 
 def _chain(error: Exception) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ from headwater.storage import stored
 __all__ = ["BRONZE", "Analysed", "analyse", "apply", "fingerprint", "input_columns", "of_raw"]
 
 
+_LINE = re.compile(r"\bline (\d+)\b")  # of its file, which Spark says of a query
 _KNOWN: dict[str, dict[str, Analysed]] = {}  # by all that an analysis depends on
 
 
@@ -147,8 +149,10 @@ def _computed(spark: SparkSession, definition: Table | View, known: Mapping[str,
         if query is not None and not isinstance(e, PySparkException):
             raise
         said = first_line(e) if isinstance(e, AnalysisException) else describe(e)
+        at = _LINE.search(said) if query is not None else None
+        place = where.said(f"{where.file}:{at[1]}: {where.table}") if at else raised_at(e, where)
         raise ProjectError(
-            f"{raised_at(e, where)}: {said}",
+            f"{place}: {said}",
             code="DEFINITION_FAILED",
             where=where,
             hint="mend the definition",

@@ -19,8 +19,9 @@ def split(text: str) -> Iterator[list[Token]]:
     """
     try:
         tokens = Databricks().tokenize(text)
-    except TokenError as e:
-        raise Refused(str(e).splitlines()[0], "SQL_INVALID", hint="mend the statement") from None
+    except TokenError:
+        what = "a text, a name in quotes or a comment does not end"
+        raise Refused(what, "SQL_INVALID", line=_unended(text), hint="end it") from None
     found: list[Token] = []
     many = 0
     for token in tokens:
@@ -34,6 +35,19 @@ def split(text: str) -> Iterator[list[Token]]:
         yield found
     elif not many:
         raise Refused("there is no statement", "SQL_INVALID", hint="write one, or remove the file")
+
+
+def _unended(text: str) -> int:
+    """The line, from 1, in which something begins that does not end: that behind the last one before which
+    all that begins does."""
+    lines = text.splitlines(keepends=True)
+    for many in range(len(lines) - 1, 0, -1):
+        try:
+            Databricks().tokenize("".join(lines[:many]))
+        except TokenError:
+            continue
+        return many + 1
+    return 1
 
 
 def without(text: str, kept: tuple[int, int], taken: Sequence[tuple[int, int]]) -> str:
