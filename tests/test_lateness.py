@@ -155,6 +155,7 @@ def test_it_is_what_the_definition_says(tmp_path: Path, expression: str | None) 
         shifted = None if kind < 0.02 else clock + draw.choice((299, 300, 301, 9e6)) if kind < 0.04 else event
         offset = n // 3 if draw.random() < 0.9 else n // 3 + 1  # one record may give several rows
         rows.append(row(offset, shifted, partition=draw.randrange(3), ingested=clock))
+    rows += [row(234, None, partition=0, ingested=700.0), row(234, 9e6, partition=0, ingested=700.0)]
     draw.shuffle(rows)
     found = project(tmp_path, **({"below": (expression, "7 SECONDS")} if expression else {}))
     fill(found, rows)

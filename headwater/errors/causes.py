@@ -27,6 +27,7 @@ _FRAMES = re.compile(r"\n\s+(?:at [\w.$]+[/(]|\.\.\. \d+ more)")
 _HEAD = re.compile(r"([\w.$]+)(?:: (.*))?\Z", re.DOTALL)
 _PYTHON = re.compile(r"^\w[\w.]*(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
 _STATE = re.compile(r"\.?\s*SQLSTATE: \w{5}")  # which says nothing to people
+_LINE = re.compile(r"\bline (\d+)\b")
 _LONGEST = 600
 
 
@@ -137,6 +138,12 @@ def raised_at(error: Exception, where: Where) -> Where:
         if own and Path(frame.filename).parts[-len(own) :] == own
     ]
     return where.said(f"{where.file}:{lines[-1]}: {where.table}") if lines else where
+
+
+def asked_at(said: str, where: Where) -> Where:
+    """`file:line: table`, the line that Spark's message about a query names; `where`, if it names none."""
+    at = _LINE.search(said)
+    return where.said(f"{where.file}:{at[1]}: {where.table}") if at else where
 
 
 def first_line(error: Exception) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
 from headwater.errors import HeadwaterError, ProjectError
-from headwater.errors.causes import describe, first_line, raised_at
+from headwater.errors.causes import asked_at, describe, first_line, raised_at
 from headwater.errors.several import Collected
 from headwater.planner import aggregate, dependencies
 from headwater.planner.analysis import checks, followers, hidden, processes, views, warnings
@@ -31,7 +30,6 @@ from headwater.storage import stored
 __all__ = ["BRONZE", "Analysed", "analyse", "apply", "fingerprint", "input_columns", "of_raw"]
 
 
-_LINE = re.compile(r"\bline (\d+)\b")  # of its file, which Spark says of a query
 _KNOWN: dict[str, dict[str, Analysed]] = {}  # by all that an analysis depends on
 
 
@@ -149,8 +147,7 @@ def _computed(spark: SparkSession, definition: Table | View, known: Mapping[str,
         if query is not None and not isinstance(e, PySparkException):
             raise
         said = first_line(e) if isinstance(e, AnalysisException) else describe(e)
-        at = _LINE.search(said) if query is not None else None
-        place = where.said(f"{where.file}:{at[1]}: {where.table}") if at else raised_at(e, where)
+        place = asked_at(said, where) if query is not None else raised_at(e, where)
         raise ProjectError(
             f"{place}: {said}",
             code="DEFINITION_FAILED",
@@ -226,11 +223,10 @@ def _judged(
     maintained = aggregate.find(result, where)
     checks.row_by_row(result, stream, where)
     if followed is not None and (maintained is not None or table.cdc is not None):
-        what, instead = "aggregates", "do that in a CREATE MATERIALIZED VIEW"
-        if table.cdc is not None:
-            what, instead = "takes changes from", "read the table that they are appended to"
+        does = "takes changes from" if table.cdc else "aggregates"
+        instead = "do that in a CREATE MATERIALIZED VIEW, or read the table that changes are appended to"
         raise ProjectError(
-            f"{where} {what} {followed.name}, whose rows change in place",
+            f"{where} {does} {followed.name}, whose rows change in place",
             code="INPUT_ROWS_CHANGE",
             where=where,
             hint=instead,
