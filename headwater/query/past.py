@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from headwater.common import times
 from headwater.errors import QueryError
-from headwater.project.cdc.said import END, START
+from headwater.project.cdc.said import END, START, valid_at
 from headwater.query.sources import Source
 from headwater.storage import log
 
@@ -56,8 +56,7 @@ def conditions(tables: Sequence[Source], as_of: str | None, option: str = "--as-
     if as_of is None:
         return {}
     value = as_of if as_of.isdecimal() else f"TIMESTAMP '{_parsed(as_of, option):%Y-%m-%d %H:%M:%S.%f}'"
-    valid = f"{START} <= {value} AND ({END} IS NULL OR {value} < {END})"
-    found = {table.name: valid for table in tables if {START, END} <= {*table.columns()}}
+    found = {table.name: valid_at(value) for table in tables if {START, END} <= {*table.columns()}}
     if not found:
         names = ", ".join(table.name for table in tables) or "none"
         raise QueryError(

@@ -64,7 +64,8 @@ def fields(decoder: Json, where: Where) -> Fields:
         )
     enveloped = isinstance(decoder, Debezium)
     try:
-        jvm.ddl(decoder.row if isinstance(decoder, Debezium) else decoder.schema)
+        if isinstance(decoder, Debezium):
+            jvm.ddl(decoder.row)  # what is wrong with it is said of it, not of the event around it
         schema = jvm.ddl(decoder.schema)
     except ValueError as e:
         raise ProjectError(

@@ -123,6 +123,22 @@ def checked(cdc: Cdc) -> Cdc:
     return cdc
 
 
+def valid_at(time: str, version: str = "") -> str:
+    """That a version of a row is of a time, as SQL.
+
+    Args:
+        time: an expression.
+        version: what a query calls the table with the history; "": it is the only one.
+    """
+    start, end = (f"`{version}`.{name}" if version else name for name in (START, END))
+    return f"{start} <= {time} AND ({end} IS NULL OR {time} < {end})"
+
+
+def flow_name(source: str, into: str) -> str:
+    """What a flow is called that has no name: by the tables that it reads and feeds."""
+    return "_from_".join(name.rpartition(".")[2] for name in (into, source))
+
+
 def _chosen(only: Sequence[str | Column] | None, but: Sequence[str | Column] | None) -> Columns | None:
     if only is not None and but is not None:
         raise TypeError("columns are listed, or those that are left out, not both")

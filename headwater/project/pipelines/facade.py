@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headwater.project.cdc.said import of_arguments
+from headwater.project.cdc.said import flow_name, of_arguments
 from headwater.project.pipelines.refusal import here, refuse
 from headwater.project.pipelines.registry import Function, Output, registry
 from headwater.project.rule import Action
@@ -124,7 +124,7 @@ def create_auto_cdc_flow(
         cdc = of_arguments(keys=keys, sequence_by=sequence_by, scd=stored_as_scd_type or 1, line=line, **said)
     except TypeError as e:
         refuse(f"gives dp.create_auto_cdc_flow what can't be: {e}", "mend it", "ARGUMENT_NOT_SUPPORTED")
-    called = name or f"{target.rpartition('.')[2]}_from_{source.rpartition('.')[2]}"
+    called = name or flow_name(source, target)
     registry().add(Output("auto_cdc_flow", called, None, target, reads=source, cdc=cdc))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import TokenType
 
-from headwater.project.cdc.said import END, START
+from headwater.project.cdc.said import valid_at
 from headwater.project.sql.reader import Reader
 
 # What ends the condition of a join, where it stands outside of parentheses.
@@ -72,8 +72,7 @@ class Clauses(Reader):
         end = self._end(on + 1)
         span = self._tokens[first].start, self._tokens[behind - 1].end + 1
         begins, ends = self._tokens[on].end + 1, self._tokens[end - 1].end + 1
-        since, until = f"`{alias}`.{START}", f"`{alias}`.{END}"
-        return AsOf(span, begins, ends, f"{since} <= {time} AND ({until} IS NULL OR {time} < {until})")
+        return AsOf(span, begins, ends, valid_at(time, alias))
 
     def _before(self, at: int) -> str:
         """The last part of the name that ends before a place."""

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headwater.errors.causes import first_line
+from headwater.project.cdc.said import flow_name
 from headwater.project.sql import clauses
 from headwater.project.sql.said import Changes, Kind, Refused, Statement, Taken
 from headwater.runtime import catalyst, jvm
@@ -99,10 +100,9 @@ def _read(plan: Any, taken: Taken) -> Statement:
 
 def _of_changes(changes: Changes) -> Statement:
     """A flow of changes; one that has no name is called by what it reads and feeds."""
-    source, into = (name.rpartition(".")[2] for name in (changes.source, changes.into))
     return Statement(
         "flow",
-        changes.name or f"{into}_from_{source}",
+        changes.name or flow_name(changes.source, changes.into),
         changes.comment,
         changes.cdc.line,
         sources=(changes.source,),
