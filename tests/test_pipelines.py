@@ -657,10 +657,6 @@ MISREAD: list[tuple[str, Code]] = [
         '@dp.temporary_view\n@dp.expect("x", "id > 1")\ndef x(): return spark.table("orders")',
         "ACTION_NOT_POSSIBLE",
     ),
-    (
-        '@dp.table\ndef x(): return spark.readStream.table("orders").union(spark.readStream.table("raw"))',
-        "SEVERAL_STREAMS",
-    ),
 ]
 
 

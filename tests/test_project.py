@@ -166,12 +166,12 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
                 )
             },
             "SEVERAL_STREAMS",
-            "silver.two reads 2 streams (bronze.raw, silver.readings); a table reads one",
+            "silver.two reads 2 streams (bronze.raw, silver.readings); a table that decodes reads one",
         ),
         (
             {"silver/two.py": silver(source="'reference.hosts'").replace("readings(", "two("), **HOSTS},
             "SEVERAL_STREAMS",
-            "silver.two reads 0 streams (); a table reads one, joined with reference tables",
+            "silver.two reads no table that is written to; name one; reference tables may be joined with it",
         ),
         (
             {"gold/t.sql": gold("SELECT host, count(*) AS n FROM silver.readings GROUP BY host")},

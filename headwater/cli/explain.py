@@ -37,6 +37,7 @@ def explain(
     for one in found:
         lines = [one.way + (f": {one.why}" if one.why else "")]
         lines += [f"{table}: {what}" for table, what in one.beside.items()]
+        lines += one.joins
         for touched in one.touched:
             through = f", by {', then '.join(touched.through)}" if touched.through else ""
             lines.append(f"{touched.source} touches rows by {', '.join(touched.columns)}{through}")

@@ -78,7 +78,7 @@ class AggregateFlow(TimedFlow):
         return fresh, {name: written}, count
 
     def _work(self, intent: Intent) -> Work:
-        work, lateness = super()._work(intent), self._lateness
+        work, lateness = replace(super()._work(intent), ordered=False), self._lateness
         if lateness is None or not self._may_be_late(intent):
             return work
         before = self._event_time()

@@ -45,16 +45,22 @@ class Applied:
             spark=self._spark,
             columns=self.columns,
             schema=self._decoded,
-            function=lambda stream: self._apply(stream, references),
+            function=lambda stream: self.rows({self.stream: stream}, references),
             gate=self.analysed.gate,
             written=table.files if table else list,
             near=table.near if table else None,
             indexes=self._indexes,
         )
 
-    def _apply(self, stream: DataFrame, versions: Mapping[str, str]) -> DataFrame:
+    def rows(self, streams: Mapping[str, DataFrame], versions: Mapping[str, str]) -> DataFrame:
+        """What the definition makes of rows of its streams.
+
+        Args:
+            streams: {stream → rows of it}.
+            versions: {reference table → at which version}.
+        """
         frames = [
-            self.references.read(name, versions[name]) if name in self.references else stream
+            self.references.read(name, versions[name]) if name in self.references else streams[name]
             for name in self.table.sources
         ]
         rows = analysis.apply(self._spark, self.table, frames)

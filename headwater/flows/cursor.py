@@ -22,6 +22,7 @@ class Cursor:
         name: the input.
         position: how far the flow's last commit says that it was read.
         changes: whether its change feed is read, and not its rows.
+        ordered: whether it matters that of one partition of Kafka no records come before older ones.
 
     Attributes:
         name: the input.
@@ -31,13 +32,21 @@ class Cursor:
     """
 
     def __init__(
-        self, context: Context, flow: str, into: str, name: str, position: Position, *, changes: bool
+        self,
+        context: Context,
+        flow: str,
+        into: str,
+        name: str,
+        position: Position,
+        *,
+        changes: bool,
+        ordered: bool,
     ) -> None:
         self._context, self._flow, self._into = context, flow, into
         self.name, self.position = name, position
         self.columns = context.tables[name].columns
         self._changes = changes
-        self._parting = None if changes else parting(self.columns)
+        self._parting = parting(self.columns) if ordered and not changes else None
 
     def place(self) -> Place | None:
         """Where the input lies; None where it is not there yet."""

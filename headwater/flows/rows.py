@@ -10,20 +10,22 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import reduce
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, Observation, Window
+from pyspark.sql import DataFrame, Observation, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
 from headwater.connectors.decode import MALFORMED, RAW, SOURCE
+from headwater.flows.judged import FewJudged, ManyJudged, places
 from headwater.flows.work import Counts, Work
-from headwater.quality.gate import HASH, ROW, Tally
+from headwater.quality.gate import HASH, ROW
 from headwater.quality.quarantine import ERROR_RULE, MALFORMED_RULE
 from headwater.runtime import in_memory
 from headwater.storage import stored
@@ -77,7 +79,7 @@ def read(files: Sequence[str], columns: StructType) -> pa.Table:
     return stored.rows(files, stored.schema(columns))
 
 
-class FewRows:
+class FewRows(FewJudged):
     """Rows that travel through this process; see `Rows`.
 
     Args:
@@ -87,7 +89,6 @@ class FewRows:
     """
 
     def __init__(self, work: Work, raw: pa.Table, broken: pa.Table = NONE_BROKEN) -> None:
-        self._work = work
         self._all, self._broken = raw, broken
         self._raw = without(raw, broken) if len(broken) else raw
         self._reasons = pa.nulls(len(self._raw), pa.string())
@@ -96,32 +97,15 @@ class FewRows:
             rows, self._reasons = decode.decoded_here(self._raw, work.schema)
             rows = rows.filter(pc.is_null(self._reasons))
             columns = decode.columns(work.schema, columns)
-        self.result = work.function(in_memory.frame(work.spark, rows, columns).coalesce(1))
-        self._judged: pa.Table | None = None
-        self._tally = Tally()
-
-    def passed(self) -> pa.Table:
-        """Of the result, the rows that pass the gate, in memory."""
-        gate = self._work.gate
-        if gate is None:
-            return self.result.toArrow()
-        judged, seen = self._work.judge_few(self.result), Observation()
-        if gate.measures:
-            judged = judged.observe(seen, *gate.measurements())
-        rows = judged.toArrow()
-        passed, self._judged, self._tally = gate.split(rows, seen.get if gate.measures else {})
-        return passed
-
-    def write(self, target: Target, batch: str) -> list[str]:
-        """Write those as files of a table."""
-        return target.write(self.passed(), batch)
+        made = work.function(in_memory.frame(work.spark, rows, columns).coalesce(1))
+        super().__init__(work, made, len(raw))
 
     def counts(self) -> Counts:
         """What the batch came to."""
         malformed = self._malformed()
         if self._work.schema is not None:
             self._work.schema.enforce(malformed)
-        return Counts(len(self._all), len(malformed), len(self._broken), self._tally)
+        return replace(super().counts(), malformed=len(malformed), broken=len(self._broken))
 
     def held(self, clock: str) -> pa.Table:
         """The broken and malformed rows and those that the gate quarantines."""
@@ -155,7 +139,7 @@ class FewRows:
         return [(*place_of(place), reason) for place, reason in zip(places, reasons, strict=True)]
 
 
-class ManyRows:
+class ManyRows(ManyJudged):
     """Rows that stay in Spark; see `Rows` and `FewRows`.
 
     What is held back is told apart in the pass that decodes, judges and writes the others: only where
@@ -171,59 +155,28 @@ class ManyRows:
     """
 
     def __init__(self, work: Work, files: Sequence[str], rows: int, broken: pa.Table = NONE_BROKEN) -> None:
-        self._work = work
-        self._all = work.in_order(files, rows)
-        self._rows, self._broken = rows, broken
+        self._all = work.rows(files, rows)
+        self._broken = broken
         self._raw = decode.without(self._all, broken) if len(broken) else self._all
         self._decoded: Observation | None = None
-        self._judged: tuple[DataFrame, Observation] | None = None
         well_formed = self._raw
         if work.schema is not None:
             self._decoded = Observation()
             found = decode.decoded(self._raw, work.schema)
             found = found.observe(self._decoded, F.count("*").alias("all"), *decode.found())
             well_formed = found.where(F.col(MALFORMED).isNull()).drop(MALFORMED)
-        self.result = work.function(well_formed)
-
-    def passed(self) -> DataFrame:
-        """Of the result, the rows that pass the gate, to be computed as they are written."""
-        return self.result if self._work.gate is None else self._passed(self._work.judge(self.result))
-
-    def _passed(self, judged: DataFrame) -> DataFrame:
-        gate = self._work.gate
-        assert gate is not None
-        seen = Observation()
-        self._judged = judged, seen
-        held = gate.held(_places(), decode.MOST).alias("held")
-        return gate.passed(judged.observe(seen, *gate.metrics(), held))
-
-    def write(self, target: Target, batch: str) -> list[str]:
-        """Write those as files of a table.
-
-        Where rules about keys compare them with rows of the table, they are written as if that had none with
-        their keys, and once more if it has: that is looked up by the keys of what was written.
-        """
-        gate, work = self._work.gate, self._work
-        if gate is None or not work.indexes or not work.written():
-            return target.write(self.passed(), batch)
-        files = target.write(self._passed(gate.judge(self.result)), batch)
-        paths = [str(target.place.path / file) for file in files]
-        alike = work.alike(paths, self.result.schema) if files else None
-        return files if alike is None else target.write(self._passed(gate.judge(self.result, alike)), batch)
+        super().__init__(work, work.function(well_formed), rows)
 
     def counts(self) -> Counts:
         """What the batch came to; known once `passed` is written."""
-        broken, taken, malformed = len(self._broken), self._rows, 0
-        if self._decoded is not None:
-            assert self._work.schema is not None
-            found = self._decoded.get
-            taken, malformed = int(found["all"]) + broken, int(found["malformed"])
-            self._work.schema.enforce(found["first"] or [], more=malformed > decode.MOST)
-        tally = Tally()
-        if self._judged is not None:
-            assert self._work.gate is not None
-            tally = self._work.gate.tally(self._judged[1].get)
-        return Counts(taken, malformed, broken, tally)
+        counts = replace(super().counts(), broken=len(self._broken))
+        if self._decoded is None:
+            return counts
+        assert self._work.schema is not None
+        found = self._decoded.get
+        malformed = int(found["malformed"])
+        self._work.schema.enforce(found["first"] or [], more=malformed > decode.MOST)
+        return replace(counts, taken=int(found["all"]) + counts.broken, malformed=malformed)
 
     def held(self, clock: str) -> DataFrame:
         """The broken and malformed rows and those that the gate quarantines, read again."""
@@ -246,7 +199,7 @@ class ManyRows:
         judged, seen = self._judged
         if seen.get["quarantined"] > decode.MOST:
             assert self._work.gate is not None
-            return self._raw.join(self._work.gate.rejected(judged, _places()), list(PLACE))
+            return self._raw.join(self._work.gate.rejected(judged, places()), list(PLACE))
         rows = [row.asDict() for row in seen.get["held"] or ()]
         return self._made_again(rows) if rows else None
 
@@ -264,7 +217,7 @@ class ManyRows:
         found = pa.Table.from_pylist([dict(zip(kinds.names, line, strict=True)) for line in lines], kinds)
         raw = decode.at(self._raw, found.select(list(PLACE)).group_by(list(PLACE)).aggregate([]))
         well_formed = decode.decoded(raw, work.schema).where(F.col(MALFORMED).isNull()).drop(MALFORMED)
-        rows = work.function(well_formed).select(*_places(), gate.whole)
+        rows = work.function(well_formed).select(*places(), gate.whole)
         told = F.broadcast(work.spark.createDataFrame(found))
         rows = rows.withColumn(HASH, F.xxhash64(ROW))
         equal = Window.partitionBy(*PLACE, HASH).orderBy(ROW)
@@ -283,7 +236,3 @@ class ManyRows:
 
     def _rejects(self, rejected: pa.Table) -> DataFrame:
         return decode.rejects(self._all, rejected)
-
-
-def _places() -> list[Column]:
-    return [F.col(f"{SOURCE}.{name}").alias(name) for name in PLACE]

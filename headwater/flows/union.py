@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
+from headwater.flows.joined import JoinedFlow
 from headwater.flows.turns import TableFlow
 from headwater.project.definitions import Table
 
@@ -14,7 +15,10 @@ class UnionFlow(TableFlow):
     def __init__(self, context: Context, table: Table) -> None:
         super().__init__(context, table)
         target = context.open(table)
-        self._flows = [DerivedFlow(context, flow, target) for flow in table.flows]
+        self._flows = [
+            (JoinedFlow if context.tables[flow.name].joins else DerivedFlow)(context, flow, target)
+            for flow in table.flows
+        ]
         self.committer = self._flows[0].committer  # whose only target all flows share
 
     def recover(self) -> None:

@@ -34,6 +34,7 @@ class Work:
         written: the files that the table holds; rules about keys look at them.
         near: those of them that may hold rows whose values lie in certain places, see `Target.near`; None:
             that is not known.
+        ordered: whether rows are written in the order in which they came.
         indexes: of those files, by the keys of all such rules; none where a rule goes by more than keys.
     """
 
@@ -44,6 +45,7 @@ class Work:
     gate: Gate | None = None
     written: Callable[[], Sequence[str]] = list
     near: Callable[..., Sequence[str]] | None = None
+    ordered: bool = True
     indexes: Sequence[KeyIndex] = ()
 
     @property
@@ -51,9 +53,12 @@ class Work:
         """How many run at a time."""
         return int(self.spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
-    def in_order(self, files: Sequence[str], rows: int) -> DataFrame:
-        """The rows of files, in tasks of about equal size that follow the order of the files: Spark would
-        pack them into tasks by their sizes, and write rows that came later before others."""
+    def rows(self, files: Sequence[str], rows: int) -> DataFrame:
+        """The rows of files; where their order matters, in tasks of about equal size that follow the order of
+        the files: Spark would pack them into tasks by their sizes, and write rows that came later before
+        others."""
+        if not self.ordered:
+            return self.spark.read.schema(self.columns).parquet(*files)
         tasks = 1 if rows <= ONE_TASK else self.tasks
         sizes = [os.path.getsize(file) for file in files]
         ends, total = accumulate(sizes), sum(sizes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from headwater.planner import analysis
+from headwater.planner import analysis, joins
 from headwater.planner.analysis import Analysed
 from headwater.planner.reach import Reach, Touch
 from headwater.project.definitions import Table
@@ -16,6 +16,7 @@ from headwater.storage.names import stage_name, state_name
 
 _WAYS = {
     "rows": "each new row once",
+    "joined rows": "new rows of each stream, with all of the others that they are joined with",
     "changed rows": "a row for a row of its input, as these change",
     "aggregate": "partial results of new rows, merged by its keys",
     "final windows": "each window once, when it is over",
@@ -51,6 +52,7 @@ class Explained:
         touched: of what is kept by the rows that changes touch, the view or its inner part: which, for each
             reading of an input.
         beside: {table that is kept beside it → what it holds}.
+        joins: of streams that are joined, what new rows of one read of the others, each in a line.
     """
 
     table: str
@@ -58,6 +60,7 @@ class Explained:
     why: str = ""
     touched: tuple[Touched, ...] = ()
     beside: dict[str, str] = field(default_factory=dict)
+    joins: tuple[str, ...] = ()
 
 
 def explain(spark: SparkSession, project: Project, names: Sequence[str]) -> list[Explained]:
@@ -78,7 +81,8 @@ def explain(spark: SparkSession, project: Project, names: Sequence[str]) -> list
 
 def _explained(table: Table, analysed: Analysed) -> Explained:
     if analysed.kind != "view":
-        return Explained(table.name, _WAYS[analysed.kind])
+        found = tuple(joins.lines(analysed.joins)) if analysed.joins else ()
+        return Explained(table.name, _WAYS[analysed.kind], joins=found)
     stage, kept = analysed.stage, analysed.groups
     reach = stage.reach if stage else analysed.reach
     touched = tuple(_touched(reach, read, touch) for read, touch in reach.touches.items()) if reach else ()

@@ -37,7 +37,7 @@ from pyspark.sql.types import DataType
 
 from headwater.planner import group_by
 from headwater.planner.group_by import DISTINCT, Taken
-from headwater.planner.reach.plan import TOLD_APART, is_binary
+from headwater.planner.marked import TOLD_APART, is_binary
 from headwater.runtime import catalyst, jvm
 from headwater.storage import stored
 

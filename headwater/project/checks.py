@@ -11,6 +11,7 @@ from headwater.common import near
 from headwater.common.durations import interval
 from headwater.errors import ConfError, ProjectError
 from headwater.errors.several import Collected
+from headwater.project import streams
 from headwater.project.bucket import SCHEME
 from headwater.project.definitions import (
     Alert,
@@ -24,7 +25,6 @@ from headwater.project.definitions import (
     Topic,
     View,
 )
-from headwater.project.process import Process
 from headwater.project.suite import Suite
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Checks:
             if all(source in known for source in table.sources):
                 for flow in table.flows or (table,):
                     with self._wrong.each():
-                        _check_streams(flow, raw, references)
+                        streams.check(flow, raw, references)
         topics = [name for name, found in raw.items() if isinstance(found, Topic)]
         for alert in alerts.values():
             self._known(alert, alert.source, topics)
@@ -205,81 +205,6 @@ def _ordered(tables: Mapping[str, Table]) -> list[str]:
             where=first.where,
             hint="cut it",
         ) from None
-
-
-def _check_streams(
-    table: Table, raw: Mapping[str, Topic | Files], references: Mapping[str, Reference]
-) -> None:
-    """A flow can read these sources."""
-    streams = [s for s in table.sources if s not in references]
-    if table.view:
-        _check_view(table, streams)
-        return
-    if table.process:
-        return _check_process(table, table.process, references)
-    if len(streams) != 1:
-        raise ProjectError(
-            f"{table.where} reads {len(streams)} streams ({', '.join(streams)})",
-            code="SEVERAL_STREAMS",
-            where=table.where,
-            hint="a table reads one, joined with reference tables",
-        )
-    if table.sql and table.sql.streams != tuple(streams):
-        raise ProjectError(
-            f"{table.where} reads {streams[0]} as a table",
-            code="STREAM_MISSING",
-            where=table.where,
-            hint="write FROM STREAM",
-        )
-    if table.decode and streams[0] not in raw:
-        raise ProjectError(
-            f"{table.where} decodes {streams[0]}, which is no bronze table",
-            code="NOT_BRONZE",
-            where=table.where,
-        )
-
-
-def _check_process(table: Table, process: Process, references: Mapping[str, Reference]) -> None:
-    others = [name for name in table.inputs if name in references or name not in table.sources]
-    if others:
-        raise ProjectError(
-            f"{table.where} reads {', '.join(others)}, which it can't read row by row",
-            code="NOT_A_STREAM",
-            where=table.where,
-            hint="a process reads tables whose rows are appended; join in a table above or below it",
-        )
-    if len(table.inputs) != len(process.streams):
-        raise ProjectError(
-            f"{table.where} reads {len(table.inputs)} streams ({', '.join(table.inputs)}) without names",
-            code="SEVERAL_STREAMS",
-            where=table.where,
-            hint="give each a name: source={'name': 'table', …}",
-        )
-    twice = [name for name in table.sources if table.inputs.count(name) > 1]
-    if twice:
-        raise ProjectError(
-            f"{table.where} reads {', '.join(twice)} as two streams",
-            code="STREAM_TWICE",
-            where=table.where,
-            hint="read it once, and tell its rows apart in the function",
-        )
-
-
-def _check_view(table: Table, inputs: list[str]) -> None:
-    if not inputs:
-        raise ProjectError(
-            f"{table.where} reads no table",
-            code="VIEW_READS_NOTHING",
-            where=table.where,
-            hint="name one that is written to",
-        )
-    if table.sql and table.sql.streams:
-        raise ProjectError(
-            f"{table.where} is a view, which reads whole tables",
-            code="VIEW_READS_STREAM",
-            where=table.where,
-            hint="leave out STREAM, or write CREATE STREAMING TABLE",
-        )
 
 
 def _check_files(bronze: Files) -> None:

@@ -64,6 +64,10 @@ class Project:
         """The names of all tables that flows feed, each after what it reads."""
         return [*self.raw, *self.tables]
 
+    def streams(self, table: Table) -> tuple[str, ...]:
+        """The tables that a table, or a flow into one, reads; its other sources are reference tables."""
+        return tuple(name for name in table.sources if name not in self.references)
+
     def definition(self, name: str) -> Topic | Files | Table:
         """The definition of the table `name`.
 

@@ -70,6 +70,21 @@ def reaches(rows: pa.Table, keys: Iterable[str]) -> dict[str, Reach]:
     return found
 
 
+def apart(times: pa.ChunkedArray, least: int | None, most: int | None) -> Reach:
+    """Times that are later than one of these by at least and at most so many microseconds; None: no bound."""
+    values = _comparable(times)
+    there = pc.unique(values).drop_null()
+    found: list[tuple[int, int]] = []
+    for time in there.take(pc.array_sort_indices(there)).to_pylist():
+        low = _LEAST if least is None else time + least
+        high = _GREATEST if most is None else time + most
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(high, found[-1][1]))
+        elif low <= high:
+            found.append((low, high))
+    return Reach(tuple(found))
+
+
 def holding(adds: pa.Table, wanted: Mapping[str, Reach]) -> list[str]:
     """The paths of the files that may hold a row whose values lie where they are wanted, in all columns.
 

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headwater.errors import CommitError, FlowError
-from headwater.storage import feed, log, stats
+from headwater.storage import delta, feed, log, stats
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,25 @@ def is_as_read(table: Path, at: Position) -> bool:
         return _made(log.read(table, at.newest)) == at.committed
     except CommitError:
         return True  # it has gone from the log, as those may that are read no more
+
+
+def read_until(table: Path, at: Position) -> pa.Table | None:
+    """The files that were read by who stands at a position of an append-only table, as delta-rs tells them
+    (`get_add_actions(flatten=True)`), whichever of them have been put together since; None: there are none.
+
+    Raises:
+        CommitError: the log was cleaned past the position.
+    """
+    if at.newest < 0:
+        return None
+    adds = pa.table(delta.opened(table, at.newest).get_add_actions(flatten=True))
+    if at.snapshot is not None:
+        return adds.take(pc.sort_indices(adds["modification_time"])[: at.files])
+    if not at.files:
+        return adds
+    later = [file.path for file in log.read(table, at.newest).added[at.files :]]
+    paths = [str(table / unquote(path)) for path in adds["path"].to_pylist()]
+    return adds.filter(pa.array([path not in later for path in paths], pa.bool_()))
 
 
 def take(

@@ -28,6 +28,8 @@ Analysis = Literal[
     "NOT_REPEATABLE",
     "ACROSS_ROWS",
     "JOIN_REPEATS_ROWS",
+    "JOIN_NOT_APPENDED",
+    "TIME_OF_JOIN",
     "FLOW_AGGREGATES",
     "FLOWS_DIFFER",
     "DECODES_AND_AGGREGATES",
@@ -118,6 +120,18 @@ MEANINGS: dict[Analysis, Meaning] = {
         "ProjectError",
         "A join would repeat rows of a reference table in every batch.",
         "Keep the rows of the stream: `stream LEFT JOIN reference`.",
+    ),
+    "JOIN_NOT_APPENDED": Meaning(
+        "ProjectError",
+        "A query of several streams could take back or repeat rows that it has given.",
+        "Join the streams alone, by an inner join, and read that by another table; or write `CREATE "
+        "MATERIALIZED VIEW`, whose rows are corrected.",
+    ),
+    "TIME_OF_JOIN": Meaning(
+        "ProjectError",
+        "A table tells which rows are late of rows that a join of streams gives: these come when the later "
+        "of two comes, in no order of time.",
+        "Leave `headwater.emit` and `headwater.allowed_lateness` out, or read the streams themselves.",
     ),
     "FLOW_AGGREGATES": Meaning(
         "ProjectError",

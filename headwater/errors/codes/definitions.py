@@ -101,9 +101,8 @@ MEANINGS: dict[Definitions, Meaning] = {
     "DEFINITIONS_CYCLE": Meaning("ProjectError", "Tables read each other in a circle.", "Cut it."),
     "SEVERAL_STREAMS": Meaning(
         "ProjectError",
-        "A table reads more than one stream.",
-        "Read one, joined with reference tables; feed a table by several flows; or name the streams of a "
-        "process.",
+        "A table reads no stream, or decodes more than one; or the streams of a process have no names.",
+        "Name one, and decode in a table for each; name the streams of a process.",
     ),
     "STREAM_TWICE": Meaning(
         "ProjectError",

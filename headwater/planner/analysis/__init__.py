@@ -13,12 +13,10 @@ from headwater.connectors import decode
 from headwater.errors import HeadwaterError, ProjectError
 from headwater.errors.causes import asked_at, describe, first_line, raised_at
 from headwater.errors.several import Collected
-from headwater.planner import aggregate, dependencies
-from headwater.planner.analysis import checks, followers, hidden, processes, views, warnings
+from headwater.planner import dependencies, joins
+from headwater.planner.analysis import checks, hidden, processes, streaming, views, warnings
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
-from headwater.planner.analysis.gates import gate_of
-from headwater.planner.analysis.timing import late_columns, lateness_of
 from headwater.project import windows
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Files, Table, Topic, View
@@ -182,24 +180,47 @@ def _analyse(
         if table.name in project.suites:
             of_whole_table(project.suites[table.name])
         sources = {name: found[name].columns for name in table.sources}
-        return processes.analyse(table, table.process, sources, fingerprint(project, table))
-    frames, stream, followed = [], None, None
+        one = processes.analyse(table, table.process, sources, fingerprint(project, table))
+        return _ordered(table, found, one)
+    frames = []
     for name in table.sources:
         if name in project.references:
             columns = project.references[name].schema(spark)
         else:
-            followed = found[name] if not found[name].appended and not table.view else followed
             columns = input_columns(project, table, found[name])
         frames.append(in_memory.empty(spark, columns))
-        stream = frames[-1] if name not in project.references else stream
     result = apply(spark, table, frames)
-    judged = _judged(project, table, found, frames, result, stream, followed, suite)
+    judged = _judged(project, table, found, frames, result, suite)
     if judged.kind == "view" and table.refresh == "full":
         judged = replace(judged, anew="headwater.refresh is full")
-    elif judged.kind == "view":
-        marked = apply(spark, table, views.marked(spark, project, table, found))
-        judged = views.kept(project, table, found, judged, marked)
+    elif judged.kind in ("view", "joined rows"):
+        marked = apply(spark, table, views.inputs(spark, project, table, found))
+        if judged.kind == "view":
+            judged = views.kept(project, table, found, judged, marked)
+        else:
+            found_by = joins.find(marked, table.sources, project.streams(table), table.where)
+            judged = replace(judged, joins=found_by)
+    judged = _ordered(table, found, judged)
     return replace(judged, warnings=warnings.of(project, table, result))
+
+
+def _ordered(table: Table, found: Mapping[str, Analysed], analysed: Analysed) -> Analysed:
+    """A table, and whether its rows come in an order of time.
+
+    Raises:
+        ProjectError: it tells which rows are late of rows that come in none.
+    """
+    above = [name for name in table.sources if name in found and found[name].disordered]
+    if above and analysed.lateness is not None:
+        raise ProjectError(
+            f"{table.where} tells which rows of {above[0]} are late, which come as streams are joined, in no "
+            "order of time",
+            code="TIME_OF_JOIN",
+            where=table.where,
+            hint="leave emit and allowed_lateness out, or read the streams themselves",
+        )
+    joined = analysed.kind == "joined rows" or (analysed.kind == "rows" and bool(above))
+    return replace(analysed, disordered=joined)
 
 
 def _judged(
@@ -208,8 +229,6 @@ def _judged(
     found: Mapping[str, Analysed],
     frames: Sequence[DataFrame],
     result: DataFrame,
-    stream: DataFrame | None,
-    followed: Analysed | None,
     suite: str | None,
 ) -> Analysed:
     """How a table is kept whose query gives `result`."""
@@ -219,81 +238,4 @@ def _judged(
     if table.view:
         maintained = views.maintained(project, table, found, frames, result)
         return views.analyse(project, table, result, maintained)
-    assert stream is not None
-    maintained = aggregate.find(result, where)
-    checks.row_by_row(result, stream, where)
-    if followed is not None and (maintained is not None or table.cdc is not None):
-        does = "takes changes from" if table.cdc else "aggregates"
-        instead = "do that in a CREATE MATERIALIZED VIEW, or read the table that changes are appended to"
-        raise ProjectError(
-            f"{where} {does} {followed.name}, whose rows change in place",
-            code="INPUT_ROWS_CHANGE",
-            where=where,
-            hint=instead,
-        )
-    if followed is not None:
-        return followers.analyse(project, table, result, stream, followed)
-    if maintained is None:
-        if table.emit == "final" or table.allowed_lateness:
-            what = "emit = 'final'" if table.emit == "final" else "allowed_lateness"
-            raise ProjectError(
-                f"{where} has {what} but no windows",
-                code="WINDOW_MISSING",
-                where=where,
-                hint="leave it out, or GROUP BY window(…)",
-            )
-        checks.keys(table, result)
-        if table.decode and decode.SOURCE not in result.columns:
-            raise ProjectError(
-                f"{where} drops the column {decode.SOURCE}",
-                code="REQUIRED_COLUMN_MISSING",
-                where=where,
-                hint="keep it, it says where a row came from",
-            )
-        return Analysed(
-            table.name,
-            result.schema.toNullable(),
-            stored.schema(result.schema),
-            table.keys,
-            None,
-            fingerprint(project, table),
-            gate_of(project, table, result, suite or table.name),
-        )
-    if maintained.window and table.delay is None:
-        raise ProjectError(
-            f"{where} has windows but no watermark",
-            code="WATERMARK_MISSING",
-            where=where,
-            hint="say how late rows may be: in SQL after the stream, WATERMARK <column> DELAY OF INTERVAL 10 "
-            "SECONDS; in Python event_time= and delay=",
-        )
-    if table.decode is not None:
-        raise ProjectError(
-            f"{where} decodes and aggregates",
-            code="DECODES_AND_AGGREGATES",
-            where=where,
-            hint="decode in a silver table, which quarantines, and aggregate that",
-        )
-    if table.keys and set(table.keys) != set(maintained.keys):
-        raise ProjectError(
-            f"{where}: keys {table.keys} are not its GROUP BY {maintained.keys}",
-            code="KEYS_NOT_GROUP_BY",
-            where=where,
-            hint="leave them out",
-        )
-    if table.name in project.suites:
-        of_whole_table(project.suites[table.name])
-    lateness = lateness_of(table, maintained, result, stream)
-    final = table.emit == "final"
-    return Analysed(
-        table.name,
-        result.schema.toNullable(),
-        stored.schema(result.schema) if final else aggregate.schema(result, where),
-        maintained.keys,
-        maintained,
-        fingerprint(project, table),
-        lateness=lateness,
-        late=late_columns(lateness, result, where) if lateness else None,
-        state=aggregate.schema(result, where, bounds=True) if final else None,
-        kind="final windows" if final else "aggregate",
-    )
+    return streaming.analyse(project, table, found, result, frames, suite or table.name)

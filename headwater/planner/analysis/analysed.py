@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.event_time import Lateness
 from headwater.planner.groups import Groups
+from headwater.planner.joins import Joins
 from headwater.planner.outlines import Kind, Outline
 from headwater.planner.reach import Reach
 from headwater.planner.stages import Stage
@@ -32,6 +33,8 @@ class Analysed:
         groups: how a view is kept by what rows add to its groups and take from them; None where it is not.
         stage: what is kept of the inner part of which its groups are; None where they are of a table's rows.
         reach: how a view is kept by the rows that changes touch; None where it is not.
+        joins: of a table of several streams, how what new rows of one are joined with is found.
+        disordered: whether its rows come in no order of time, as those of a join of streams do.
         anew: why all of a view is computed anew; "" where it is not.
     """
 
@@ -50,6 +53,8 @@ class Analysed:
     groups: Groups | None = None
     stage: Stage | None = None
     reach: Reach | None = None
+    joins: Joins | None = None
+    disordered: bool = False
     anew: str = ""
 
     @property

@@ -10,7 +10,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 
 from headwater.connectors import decode
 from headwater.errors import ProjectError
-from headwater.planner import aggregate, group_by, groups, reach, stages
+from headwater.planner import aggregate, group_by, groups, marked, reach, stages
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks
 from headwater.planner.analysis.analysed import Analysed
@@ -54,7 +54,7 @@ def maintained(
     return maintained if set(table.keys or maintained.keys) == set(maintained.keys) else None
 
 
-def marked(
+def inputs(
     spark: SparkSession, project: Project, table: Table, found: Mapping[str, Analysed]
 ) -> list[DataFrame]:
     """The inputs of a view, empty, and so that `reach` finds them in what its query makes of them."""
@@ -62,7 +62,7 @@ def marked(
         project.references[name].schema(spark) if name in project.references else found[name].columns
         for name in table.sources
     ]
-    return [plan.marked(spark, number, each) for number, each in enumerate(columns)]
+    return [marked.frame(spark, number, each) for number, each in enumerate(columns)]
 
 
 def _grouped(
@@ -113,7 +113,7 @@ def kept(
         table: the view's.
         found: the tables that are analysed.
         analysed: the view.
-        result: its query over inputs as `marked` makes them.
+        result: its query over inputs as `inputs` makes them.
 
     Raises:
         ProjectError: it is to be kept by what changes, and can't.

@@ -1,0 +1,222 @@
+"""Streams that are joined → rows that are appended: each new row with all that it is joined with.
+
+A batch is a range of each stream. The new rows of the first are joined with what was there of the others,
+those of the second with that of those behind it and all of those before it, and so on: so each combination
+is met in one batch, and never again. What was there are the files up to the position that the table's last
+commit names, not the newest ones: into these maintenance may have put rows that are still to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import duckdb
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from headwater.common import scratch
+from headwater.common.report import Account
+from headwater.common.scratch import quoted
+from headwater.flows.context import Context
+from headwater.flows.derived import DerivedFlow
+from headwater.flows.judged import FewJudged, ManyJudged
+from headwater.flows.rows import NONE_BROKEN, Rows, are_few, read
+from headwater.planner.joins import Partners, Within
+from headwater.project.definitions import Table
+from headwater.runtime import in_memory
+from headwater.storage import pruning, ranges, stored
+from headwater.storage.intent import Intent
+from headwater.storage.pruning import Reach
+from headwater.storage.ranges import Position
+from headwater.storage.target import Target
+
+_MOST = 100_000  # rows of a stream that this process reads as partners of few
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """A stream as a batch reads it.
+
+    Attributes:
+        columns: its columns.
+        path: where the table is.
+        before: its files that were read before, as delta-rs tells them; None: there are none.
+        new: those that the batch takes.
+    """
+
+    columns: StructType
+    path: Path
+    before: pa.Table | None
+    new: Sequence[str]
+
+    def near(self, wanted: Mapping[str, Reach]) -> dict[str, int]:
+        """{path → bytes} of the files from before that may hold a row with values where they are wanted."""
+        if self.before is None:
+            return {}
+        sizes = dict(zip(*(self.before[name].to_pylist() for name in ("path", "size_bytes")), strict=True))
+        return {str(self.path / unquote(path)): sizes[path] for path in pruning.holding(self.before, wanted)}
+
+    def frame(self, spark: SparkSession, files: Sequence[str]) -> DataFrame:
+        """The rows of files, as Spark reads them."""
+        if not files:
+            return in_memory.empty(spark, self.columns)
+        return spark.read.schema(self.columns).parquet(*files)
+
+
+class JoinedFlow(DerivedFlow):
+    """The flow of one table whose rows are those of several streams, joined."""
+
+    def __init__(self, context: Context, table: Table, into: Target | None = None) -> None:
+        super().__init__(context, table, into)
+        assert self._analysed.joins is not None
+        self._joins = self._analysed.joins
+        self._met: dict[str, int] = {}  # the files from before that the last batch read
+
+    def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
+        work, self._met = self._work(intent), {}
+        streams = self._there(intent)
+        some = [name for name, stream in streams.items() if stream.new]
+        results: list[DataFrame] = []
+        few = are_few(intent.files, intent.rows)
+        for name in some if few else ():
+            rows = self._few(name, streams)
+            few = few and rows is not None
+            if rows is not None and all(map(len, rows.values())):
+                frames = {
+                    each: in_memory.frame(work.spark, part, streams[each].columns).coalesce(1)
+                    for each, part in rows.items()
+                }
+                results.append(self._applied.rows(frames, intent.references))
+        if few:
+            none = in_memory.empty(work.spark, self._analysed.columns)
+            return FewJudged(work, reduce(DataFrame.union, results or [none]).coalesce(1), intent.rows)
+        self._met = {}
+        many = (self._many(work.spark, name, streams) for name in some)
+        results = [self._applied.rows(frames, intent.references) for frames in many]
+        return ManyJudged(work, reduce(DataFrame.union, results), intent.rows)
+
+    def _there(self, intent: Intent) -> dict[str, _Stream]:
+        """The streams, each as the batch reads it."""
+        places, before = self._context.lake.places(), self._consumed()
+        return {
+            name: _Stream(
+                self._cursors[name].columns,
+                places[name].path,
+                None if at == Position(generation=0) else ranges.read_until(places[name].path, at),
+                files,
+            )
+            for (name, files), at in zip(self._files(intent).items(), before.values(), strict=True)
+        }
+
+    def _few(self, name: str, streams: Mapping[str, _Stream]) -> dict[str, pa.Table] | None:
+        """The new rows of a stream, and those of the others that they may be joined with; None: too many."""
+        rows = {name: read(streams[name].new, streams[name].columns)}
+        for partners in self._joins[name]:
+            of, among = streams[partners.of], rows[partners.among]
+            near = of.near(_reaches(partners, among))
+            self._met |= near
+            files = [*near, *(of.new if self._is_before(partners.of, name) else ())]
+            with scratch.connection() as connection:
+                found = _partners(connection, partners, stored.schema(of.columns), files, among)
+            if len(found) > _MOST:
+                return None
+            rows[partners.of] = found
+        return rows
+
+    def _many(self, spark: SparkSession, name: str, streams: Mapping[str, _Stream]) -> dict[str, DataFrame]:
+        """The same as Spark reads them: all rows of the files that may have some."""
+        stream = streams[name]
+        frames = {name: stream.frame(spark, stream.new)}
+        for partners in self._joins[name]:
+            of = streams[partners.of]
+            wanted = {} if partners.among != name else _extents(partners.within, stream)
+            near = of.near(wanted)
+            self._met |= near
+            new = of.new if self._is_before(partners.of, name) else ()
+            frames[partners.of] = of.frame(spark, [*near, *new])
+        return frames
+
+    def _is_before(self, one: str, other: str) -> bool:
+        names = [*self._cursors]
+        return names.index(one) < names.index(other)
+
+    def _account(self, intent: Intent, *told: Any, **more: Any) -> Account:
+        return replace(
+            super()._account(intent, *told, **more),
+            files_read=len(intent.files) + len(self._met),
+            bytes_read=intent.size + sum(self._met.values()),
+        )
+
+
+def _partners(
+    connection: duckdb.DuckDBPyConnection,
+    partners: Partners,
+    columns: pa.Schema,
+    files: Sequence[str],
+    among: pa.Table,
+) -> pa.Table:
+    """The rows of files that may be joined with others; of too many, some.
+
+    Args:
+        connection: one of its own.
+        partners: which rows those are.
+        columns: the files'.
+        files: the files.
+        among: the others.
+    """
+    if not files or not len(among):
+        return columns.empty_table()
+    connection.register("others", among)
+    rows = scratch.parquet(connection, columns)
+    equal = [f"mine.{quoted(ours)} = others.{quoted(theirs)}" for ours, theirs in partners.equal]
+    near = [
+        f"epoch_us(mine.{quoted(each.ours)}) - epoch_us(others.{quoted(each.theirs)}) {sign} {bound}"
+        for each in partners.within
+        for sign, bound in ((">=", each.least), ("<=", each.most))
+        if bound is not None
+    ]
+    on = " AND ".join([*equal, *near]) or "true"
+    return (
+        connection.execute(
+            f"SELECT {', '.join(f'mine.{quoted(name)}' for name in columns.names)} "
+            f"FROM {rows} mine SEMI JOIN others ON {on} LIMIT {_MOST + 1}",
+            {"files": files},
+        )
+        .to_arrow_table()
+        .cast(columns)
+    )
+
+
+def _reaches(partners: Partners, among: pa.Table) -> dict[str, Reach]:
+    """Where the values of partners of some rows lie."""
+    found = {ours: among[theirs] for ours, theirs in partners.equal}
+    reaches = pruning.reaches(pa.table(found), found) if found else {}
+    for each in partners.within:
+        reach = pruning.apart(among[each.theirs], each.least, each.most)
+        reaches.setdefault(each.ours, reach)
+    return reaches
+
+
+def _extents(within: Sequence[Within], stream: _Stream) -> dict[str, Reach]:
+    """Where the times of partners of all rows of a stream's new files lie."""
+    columns = sorted({each.theirs for each in within})
+    if not columns:
+        return {}
+    quotes = map(quoted, columns)
+    ends = ", ".join(f"unnest([min({name}), max({name})]) AS {name}" for name in quotes)
+    with scratch.connection() as connection:
+        schema = pa.schema([stored.schema(stream.columns).field(name) for name in columns])
+        rows = scratch.parquet(connection, schema)
+        found = connection.execute(f"SELECT {ends} FROM {rows}", {"files": list(stream.new)}).to_arrow_table()
+    reaches = {}
+    for each in within:
+        reach = pruning.apart(found[each.theirs].cast(schema.field(each.theirs).type), each.least, each.most)
+        hull = ((reach.ranges[0][0], reach.ranges[-1][1]),) if reach.ranges else ()
+        reaches[each.ours] = Reach(hull)
+    return reaches

@@ -1,0 +1,281 @@
+"""Streams that are joined: with which rows of the others a new row of one can be joined.
+
+A query of inner joins, filters and projections, in which each stream stands once, gives of new rows what
+these give with all rows of the other streams, and takes nothing back. So what it appends is found from the
+new rows of one stream at a time: Spark's plan says which of the others' can be their *partners*, by columns
+that have to be equal and by how far two times may lie apart. That may find too many, and none too few; the
+query itself is applied to what is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from headwater.errors import ProjectError, Where
+from headwater.planner import marked, nodes
+from headwater.planner.nodes import Node, conditions
+from headwater.runtime import catalyst
+
+# `a BETWEEN b AND c` as comparisons; subqueries as the joins that they are.
+_RULES = (
+    "ReplaceExpressions",
+    "RewriteWithExpression",
+    "PullupCorrelatedPredicates",
+    "RewritePredicateSubquery",
+)
+_ROW_BY_ROW = ("Project", "Filter", "SubqueryAlias", "View", "ResolvedHint", "Generate")
+_LEAVES = ("LocalRelation", "OneRowRelation", "Range")
+_INNER = ("Inner", "Cross")
+_OF_LEFT = ("LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin", "LeftSingle")
+_TIMES = ("timestamp", "timestamp_ntz")
+_TURNED = {
+    "LessThan": "GreaterThan",
+    "LessThanOrEqual": "GreaterThanOrEqual",
+    "GreaterThan": "LessThan",
+    "GreaterThanOrEqual": "LessThanOrEqual",
+}
+
+
+@dataclass(frozen=True)
+class Within:
+    """How far a time may lie from another, in microseconds.
+
+    Attributes:
+        ours, theirs: the columns.
+        least, most: what ours is later than theirs by; None: no bound.
+    """
+
+    ours: str
+    theirs: str
+    least: int | None
+    most: int | None
+
+
+@dataclass(frozen=True)
+class Partners:
+    """Which rows of a stream can be joined with rows of another.
+
+    Attributes:
+        of: the stream that has them.
+        among: the other stream.
+        equal: (column of `of`, column of `among`) that are equal; none, and no `within`: all rows can.
+        within: times of `of` that lie near times of `among`.
+    """
+
+    of: str
+    among: str
+    equal: tuple[tuple[str, str], ...]
+    within: tuple[Within, ...]
+
+
+Joins = Mapping[str, tuple[Partners, ...]]  # {stream with new rows → how those of each other one are found}
+
+_Column = tuple[str, str]  # a stream, and the name of one of its columns
+_Time = tuple[_Column, int]  # and how many microseconds are added to it
+_Bounds = dict[tuple[_Column, _Column], tuple[int | None, int | None]]  # as those of `Within`
+
+
+def find(result: DataFrame, sources: Sequence[str], streams: Sequence[str], where: Where) -> Joins:
+    """How a query over streams is computed of new rows.
+
+    Args:
+        result: the query over inputs as `marked.frame` makes them.
+        sources: their names.
+        streams: those of them that are streams; the others are reference tables.
+        where: the definition.
+
+    Raises:
+        ProjectError: of new rows it may take something back, or it looks across rows.
+    """
+    plan = nodes.rewritten(result, _RULES)
+    if catalyst.has(plan, "PLAN_EXPRESSION"):
+        raise _refused(where, "a subquery")
+    query = _Query(sources, streams, where)
+    query.read(Node.of_plan(plan))
+    return {stream: query.partners(stream) for stream in streams}
+
+
+class _Query:
+    """What a query's plan says of its streams; see `find`."""
+
+    def __init__(self, sources: Sequence[str], streams: Sequence[str], where: Where) -> None:
+        self._sources, self._streams, self._where = sources, streams, where
+        self._columns: dict[int, _Column] = {}
+        self._named: dict[int, Node] = {}  # what a projection computes
+        self._equal: set[tuple[_Column, _Column]] = set()
+        self._bounds: _Bounds = {}
+
+    def read(self, node: Node) -> list[str]:
+        """The streams below a node, once what it says of them is known.
+
+        Raises:
+            ProjectError: see `find`.
+        """
+        if node.kind in _LEAVES:
+            if node.kind != "LocalRelation":
+                return []
+            source, columns = marked.read(node, self._sources)
+            if source not in self._streams:
+                return []
+            self._columns |= {column: (source, name) for column, name in columns.items()}
+            return [source]
+        if node.kind == "Join":
+            return self._join(node)
+        if node.kind not in _ROW_BY_ROW:
+            below = [stream for child in node.children for stream in self.read(child)]
+            if below:
+                raise _refused(self._where, _WHAT.get(node.kind, node.kind))
+            return []
+        (child,) = node.children
+        below = self.read(child)
+        if node.kind == "Project":
+            aliases = (each for each in node.expressions("projectList") if each.kind == "Alias")
+            self._named |= {each.id: each.children[0] for each in aliases}
+        elif node.kind == "Filter":
+            self._note(node)
+        return below
+
+    def _join(self, node: Node) -> list[str]:
+        left, right = map(self.read, node.children)
+        said = node.fields["joinType"]
+        kind = str(said.get("object") or said.get("product-class")).rpartition(".")[2].rstrip("$")
+        twice = sorted({*left} & {*right})
+        if twice:
+            raise _refused(self._where, f"a join of {twice[0]} with itself")
+        if kind in _INNER:
+            self._note(node)
+        elif left and right:
+            raise _refused(self._where, f"this {kind} join of streams")
+        elif (right and kind in _OF_LEFT) or (left and kind == "RightOuter") or kind == "FullOuter":
+            raise ProjectError(
+                f"{self._where}: this {kind} join would repeat rows of a reference table in every batch",
+                code="JOIN_REPEATS_ROWS",
+                where=self._where,
+                hint="keep the rows of the streams: streams LEFT JOIN reference",
+            )
+        return [*left, *right]
+
+    def _note(self, node: Node) -> None:
+        """Keep what the condition of a join or a filter says of two streams."""
+        for each in conditions(node):
+            if each.kind == "EqualTo":
+                one, other = (self._plain(side) for side in each.children)
+                if one and other and one[0] != other[0]:
+                    self._equal |= {(one, other), (other, one)}
+            if each.kind in (*_TURNED, "EqualTo"):
+                self._compared(each.kind, *map(self._time, each.children))
+
+    def _compared(self, kind: str, one: _Time | None, other: _Time | None) -> None:
+        """Keep that one time, moved on by so many microseconds, is compared with another."""
+        if one is None or other is None or one[0][0] == other[0][0]:
+            return
+        apart = other[1] - one[1]  # one column - other column, where both sides are equal
+        for pair, comparison, by in (
+            ((one[0], other[0]), kind, apart),
+            ((other[0], one[0]), _TURNED.get(kind, kind), -apart),
+        ):
+            least, most = self._bounds.get(pair, (None, None))
+            if comparison != "LessThan" and comparison != "LessThanOrEqual":
+                least = by if least is None else max(least, by)
+            if comparison != "GreaterThan" and comparison != "GreaterThanOrEqual":
+                most = by if most is None else min(most, by)
+            self._bounds[pair] = least, most
+
+    def _plain(self, expression: Node) -> _Column | None:
+        """The column of a stream that an expression is, as it is."""
+        number = marked.number_of(expression)
+        while number in self._named:
+            number = marked.number_of(self._named[number])
+        return self._columns.get(number) if number is not None else None
+
+    def _time(self, expression: Node) -> _Time | None:
+        """The time of a stream that an expression is, and how many microseconds are added to it."""
+        if expression.kind == "AttributeReference":
+            if expression.id in self._named:
+                return self._time(self._named[expression.id])
+            column = self._columns.get(expression.id)
+            return (column, 0) if column and expression.fields["dataType"] in _TIMES else None
+        if expression.kind == "Cast" and expression.fields["dataType"] in _TIMES:
+            return self._time(expression.children[0])
+        if expression.kind != "TimestampAddInterval":
+            return None
+        start, by = self._time(expression.children[0]), _microseconds(expression.children[1])
+        return (start[0], start[1] + by) if start and by is not None else None
+
+    def partners(self, stream: str) -> tuple[Partners, ...]:
+        """How partners of new rows of a stream are found: first where most is said of them."""
+        known, found = [stream], list[Partners]()
+        while left := [each for each in self._streams if each not in known]:
+            best = max((self._of(each, among) for each in left for among in known), key=_tells)
+            found.append(best)
+            known.append(best.of)
+        return tuple(found)
+
+    def _of(self, of: str, among: str) -> Partners:
+        pairs = (pair for pair in self._equal if (pair[0][0], pair[1][0]) == (of, among))
+        equal = sorted((ours, theirs) for (_, ours), (_, theirs) in pairs)
+        within = (
+            Within(ours[1], theirs[1], least, most)
+            for (ours, theirs), (least, most) in sorted(self._bounds.items())
+            if (ours[0], theirs[0]) == (of, among)
+        )
+        return Partners(of, among, tuple(equal), tuple(within))
+
+
+def _tells(partners: Partners) -> tuple[bool, bool]:
+    """What says most of which rows are partners."""
+    return bool(partners.equal), bool(partners.within)
+
+
+def _microseconds(interval: Node) -> int | None:
+    """The length of an interval of days and shorter; None: it is no literal, or one of months."""
+    if interval.kind == "UnaryMinus":
+        length = _microseconds(interval.children[0])
+        return None if length is None else -length
+    if interval.kind == "Cast":
+        return _microseconds(interval.children[0])
+    kind = str(interval.fields.get("dataType"))
+    if interval.kind != "Literal" or not kind.startswith("interval") or "month" in kind or "year" in kind:
+        return None
+    try:
+        return int(interval.fields["value"])
+    except ValueError:
+        return None
+
+
+_WHAT = {**catalyst.ACROSS_ROWS, "Aggregate": "GROUP BY", "Union": "UNION"}
+
+
+def _refused(where: Where, what: str) -> ProjectError:
+    hint = "join them alone, and read that by another table; or write CREATE MATERIALIZED VIEW (@hw.view), "
+    if what == "UNION":
+        hint = (
+            "feed one table by several flows, and join that; or write CREATE MATERIALIZED VIEW (@hw.view), "
+        )
+    return ProjectError(
+        f"{where} joins streams, and {what} could have it take back or repeat rows",
+        code="JOIN_NOT_APPENDED",
+        where=where,
+        hint=f"{hint}without STREAM, whose rows are corrected",
+    )
+
+
+def lines(joins: Joins) -> Iterator[str]:
+    """What is looked for where, for people."""
+    for stream, partners in joins.items():
+        for each in partners:
+            by = [ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in each.equal]
+            by += [_apart(within) for within in each.within]
+            how = f"by {', '.join(by)}" if by else "all of them"
+            of = "" if each.among == stream else f", of {each.among}"
+            yield f"new rows of {stream} read rows of {each.of}{of}: {how}"
+
+
+def _apart(within: Within) -> str:
+    def seconds(by: int | None) -> str:
+        return "…" if by is None else f"{by / 1e6:+g} s"
+
+    return f"{within.ours} from {within.theirs} {seconds(within.least)} to {seconds(within.most)}"

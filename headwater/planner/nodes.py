@@ -1,0 +1,73 @@
+"""Spark's plans as trees that are read here.
+
+A plan writes itself as JSON in one call; to ask for one column after the other takes 0.3 ms each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from headwater.runtime import catalyst, jvm
+
+_OPTIMISER = "org.apache.spark.sql.catalyst.optimizer."
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a plan or of an expression, with its fields as Spark writes them."""
+
+    kind: str
+    fields: Mapping[str, Any]
+    children: tuple[Node, ...]
+
+    @classmethod
+    def of(cls, flat: Sequence[Mapping[str, Any]]) -> Node:
+        """A tree from its nodes, each before its children."""
+        left = iter(flat)
+
+        def take() -> Node:
+            fields = next(left)
+            kind = fields["class"].rpartition(".")[2].rstrip("$")
+            return cls(kind, fields, tuple(take() for _ in range(fields["num-children"])))
+
+        return take()
+
+    @classmethod
+    def of_plan(cls, plan: Any) -> Node:
+        """The tree of an analysed plan."""
+        return cls.of(json.loads(plan.toJSON()))
+
+    def expressions(self, field: str) -> list[Node]:
+        return [Node.of(flat) for flat in self.fields[field]]
+
+    @property
+    def id(self) -> int:
+        return int(self.fields["exprId"]["id"])
+
+
+def rewritten(result: DataFrame, rules: Sequence[str]) -> Any:
+    """The analysed plan of a query without CTEs, after these rules of Spark's optimiser."""
+    plan = jvm.java_class(f"{_OPTIMISER}InlineCTE")(True, False).apply(catalyst.analysed(result))
+    for rule in rules:
+        plan = getattr(jvm.java_class(f"{_OPTIMISER}{rule}$"), "MODULE$").apply(plan)
+    return plan
+
+
+def conditions(node: Node) -> Iterator[Node]:
+    """What must hold of the rows of a join or a filter, part by part."""
+    said = node.fields.get("condition")
+    return _all_of([Node.of(said)] if said else [])
+
+
+def _all_of(conditions: Sequence[Node]) -> Iterator[Node]:
+    """All that must hold together."""
+    for each in conditions:
+        if each.kind == "And":
+            yield from _all_of(each.children)
+        else:
+            yield each

@@ -1,0 +1,270 @@
+"""Joins of streams: each pair of rows once, whatever order they come in and however batches are cut."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from raising import raises_code
+
+from headwater.errors.codes import Code
+from headwater.flows import joined
+from headwater.operations import maintain
+from headwater.operations.rebuild.reconcile import reconcile
+from headwater.planner import explained
+from headwater.testing import Project
+
+STREAMS = ("orders", "parcels", "payments")
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+SHOPS = "shop,city\n0,Bern\n1,Oslo\n"
+FILES = {
+    "conf/local.yaml": "kafka: embedded\n",
+    "bronze/raw.py": "import headwater as hw\n"
+    + "".join(f'{name} = hw.topic("{name}")\n' for name in STREAMS),
+    **{
+        f"silver/{name}.sql": f"CREATE STREAMING TABLE {name} TBLPROPERTIES ('headwater.decode' = 'json', "
+        "'headwater.schema' = 'nr INT, id INT, shop INT, at TIMESTAMP') AS "
+        f"SELECT nr, id, shop, at, _source, ingested_at FROM STREAM bronze.{name}"
+        for name in STREAMS
+    },
+    "conf/reference/shops.csv": SHOPS,
+    "conf/reference/shops.ddl": "shop INT, city STRING",
+}
+TWO = """CREATE STREAMING TABLE sent AS
+SELECT o.nr, p.nr AS parcel, o.id FROM STREAM silver.orders o JOIN STREAM silver.parcels p
+ON o.id = p.id AND p.at BETWEEN o.at - INTERVAL 5 SECONDS AND o.at + INTERVAL 20 SECONDS
+"""
+THREE = """CREATE STREAMING TABLE done AS
+WITH paid AS (SELECT *, at + INTERVAL 10 SECONDS AS until FROM STREAM silver.payments WHERE shop < 3)
+SELECT o.nr, p.nr AS parcel, y.nr AS payment, s.city FROM STREAM silver.orders o, STREAM silver.parcels AS p
+JOIN paid y ON y.until >= p.at LEFT JOIN reference.shops s ON s.shop = y.shop
+WHERE o.id = p.id AND o.shop = y.shop AND o.nr >= 0
+"""
+Row = dict[str, Any]
+
+
+def drawn(draw: random.Random, count: int, first: int) -> list[Row]:
+    """Rows in any order of time, some without an id or a time."""
+    return [
+        {
+            "nr": first + at,
+            "id": draw.choice([None, *range(4)]),
+            "shop": draw.randrange(4),
+            "at": draw.choice([None] + [draw.randrange(60)] * 9),
+        }
+        for at in range(count)
+    ]
+
+
+def record(row: Row) -> Row:
+    """A row as it is sent."""
+    at = row["at"]
+    return {**row, "at": None if at is None else (BEGIN + timedelta(seconds=at)).isoformat()}
+
+
+def two(rows: Mapping[str, list[Row]]) -> Counter[Any]:
+    """What plain Python says the first query gives."""
+    return Counter(
+        (o["nr"], p["nr"], o["id"])
+        for o, p in product(rows["orders"], rows["parcels"])
+        if o["id"] is not None and o["id"] == p["id"]
+        if None not in (o["at"], p["at"]) and o["at"] - 5 <= p["at"] <= o["at"] + 20
+    )
+
+
+def three(rows: Mapping[str, list[Row]]) -> Counter[Any]:
+    """What plain Python says the second query gives."""
+    city = {0: "Bern", 1: "Oslo"}
+    return Counter(
+        (o["nr"], p["nr"], y["nr"], city.get(y["shop"]))
+        for o, p, y in product(*(rows[name] for name in STREAMS))
+        if o["id"] is not None and o["id"] == p["id"] and o["shop"] == y["shop"] < 3
+        if None not in (p["at"], y["at"]) and y["at"] + 10 >= p["at"]
+    )
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["in memory", "by Spark"])
+def test_each_combination_of_rows_is_met_once(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    if not few:
+        monkeypatch.setattr(joined, "are_few", lambda files, rows: False)
+    files = {**FILES, "gold/sent.sql": TWO, "gold/done.sql": THREE}
+    project = Project(files, tmp_path, spark=interpreted)
+    rows: dict[str, list[Row]] = {name: [] for name in STREAMS}
+    for turn in range(4):
+        for name in draw.sample(STREAMS, draw.randint(1, 3)):
+            new = drawn(draw, draw.randint(1, 8), len(rows[name]))
+            rows[name] += new
+            project.send(name, [record(row) for row in new])
+            if draw.random() < 0.5:
+                project.step(f"silver.{name}")
+        if turn == 2:  # rows that are read and rows that are not come into one file
+            project.step(*(f"silver.{name}" for name in STREAMS))
+            maintain.maintain(project.definitions)
+        project.step()
+        if draw.random() < 0.3:
+            project.restart()
+        assert Counter(project.rows("gold.sent")) == two(rows)
+        assert Counter(project.rows("gold.done")) == three(rows)
+
+
+def explained_of(project: Project, name: str) -> tuple[str, ...]:
+    context = project.context
+    (found,) = explained.explain(context.spark, context.project, [name])
+    return found.joins
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("o.id = p.id", "by id"),
+        ("o.id = p.nr AND o.shop + 1 = p.shop", "by nr = id"),
+        ("o.id < p.id", "all of them"),
+        ("o.at < p.at", "by at from at +0 s to …"),
+        ("p.at >= o.at - INTERVAL '1' MINUTE AND NOT p.id = o.id", "by at from at -60 s to …"),
+        ("o.at = p.at + INTERVAL 2 HOURS", "by at from at -7200 s to -7200 s"),
+        (
+            "p.at + INTERVAL '1' DAY BETWEEN o.at AND o.at + INTERVAL '2 01' DAY TO HOUR",
+            "by at from at -86400 s to +90000 s",
+        ),
+        ("p.at < o.at + INTERVAL 1 MONTH AND o.id <=> p.id", "all of them"),
+        ("o.at = p.at OR o.id = p.id", "all of them"),
+    ],
+)
+def test_the_plan_says_where_partners_are(
+    interpreted: SparkSession, tmp_path: Path, condition: str, said: str
+) -> None:
+    query = f"SELECT o.nr FROM STREAM silver.orders o JOIN STREAM silver.parcels p ON {condition}"
+    project = Project(
+        {**FILES, "gold/t.sql": f"CREATE STREAMING TABLE t AS {query}"}, tmp_path, spark=interpreted
+    )
+    assert (
+        explained_of(project, "gold.t")[0] == f"new rows of silver.orders read rows of silver.parcels: {said}"
+    )
+
+
+PAIR = "FROM STREAM silver.orders o {} STREAM silver.parcels p"
+NOT_APPENDED: list[tuple[str, Code, str]] = [
+    (
+        f"SELECT o.nr {PAIR.format('LEFT JOIN')} ON o.id = p.id",
+        "JOIN_NOT_APPENDED",
+        "LeftOuter join of streams",
+    ),
+    (f"SELECT o.nr {PAIR.format('FULL JOIN')} ON o.id = p.id", "JOIN_NOT_APPENDED", "FullOuter"),
+    (f"SELECT o.nr {PAIR.format('LEFT ANTI JOIN')} ON o.id = p.id", "JOIN_NOT_APPENDED", "LeftAnti"),
+    (f"SELECT count(*) AS n {PAIR.format('JOIN')} ON o.id = p.id", "JOIN_NOT_APPENDED", "GROUP BY"),
+    (f"SELECT DISTINCT o.nr {PAIR.format('JOIN')} ON o.id = p.id", "JOIN_NOT_APPENDED", "DISTINCT"),
+    (
+        "SELECT o.nr FROM STREAM silver.orders o WHERE id IN (SELECT id FROM STREAM silver.parcels)",
+        "JOIN_NOT_APPENDED",
+        "LeftSemi",
+    ),
+    (
+        "SELECT o.nr FROM STREAM silver.orders o JOIN STREAM silver.orders p ON o.id = p.id "
+        "JOIN STREAM silver.parcels q ON q.id = p.id",
+        "JOIN_NOT_APPENDED",
+        "silver.orders with itself",
+    ),
+    (
+        "SELECT nr FROM (SELECT nr, id FROM STREAM silver.orders UNION ALL SELECT nr, id FROM STREAM "
+        "silver.payments) o JOIN STREAM silver.parcels p USING (nr)",
+        "JOIN_NOT_APPENDED",
+        "UNION",
+    ),
+    (
+        f"SELECT o.nr {PAIR.format('JOIN')} ON o.id = p.id RIGHT JOIN reference.shops s ON s.shop = o.shop",
+        "JOIN_REPEATS_ROWS",
+        "RightOuter",
+    ),
+    ("SELECT o.nr FROM STREAM silver.orders o JOIN silver.parcels p USING (id)", "STREAM_MISSING", "parcels"),
+    ("SELECT o.nr FROM STREAM silver.orders o JOIN STREAM gold.n USING (id)", "INPUT_ROWS_CHANGE", "gold.n"),
+]
+
+
+@pytest.mark.parametrize(("query", "code", "said"), NOT_APPENDED)
+def test_what_would_take_rows_back_is_refused(
+    interpreted: SparkSession, tmp_path: Path, query: str, code: Code, said: str
+) -> None:
+    files = {
+        **FILES,
+        "gold/n.sql": "CREATE STREAMING TABLE n AS SELECT id, count(*) AS n FROM STREAM silver.payments "
+        "GROUP BY id",
+        "gold/t.sql": f"CREATE STREAMING TABLE t AS {query}",
+    }
+    with raises_code(code, match=said):
+        _ = Project(files, tmp_path, spark=interpreted).context
+
+
+@pytest.mark.parametrize("emit", ["'headwater.emit' = 'final'", "'headwater.allowed_lateness' = '1 minute'"])
+def test_rows_of_a_join_tell_no_lateness(interpreted: SparkSession, tmp_path: Path, emit: str) -> None:
+    join = f"SELECT o.*, p.nr AS parcel {PAIR.format('JOIN')} ON o.id = p.id"
+    files = {
+        **FILES,
+        "silver/sent.sql": f"CREATE STREAMING TABLE sent AS {join}",
+        "silver/most.sql": "CREATE STREAMING TABLE most AS SELECT * FROM STREAM silver.sent WHERE nr > 0",
+        "gold/n.sql": f"CREATE STREAMING TABLE n TBLPROPERTIES ({emit}) AS "
+        "SELECT window(at, '1 minute').end AS at, count(*) AS n FROM STREAM silver.most "
+        "WATERMARK at DELAY OF INTERVAL 1 SECOND GROUP BY window(at, '1 minute')",
+    }
+    with raises_code("TIME_OF_JOIN", match=r"gold\.n tells which rows of silver\.most are late"):
+        _ = Project(files, tmp_path, spark=interpreted).context
+
+
+MORE = {
+    "gold/two.py": '''import headwater as hw
+@hw.table(source=["silver.orders", "silver.parcels"])
+def two(orders, parcels):
+    """What was sent."""
+    return orders.alias("o").join(parcels.alias("p"), "id").select("id", "o.nr", "p.at")
+''',
+    "gold/fed.sql": """CREATE STREAMING TABLE fed (CONSTRAINT few EXPECT (nr < 4) ON VIOLATION DROP ROW);
+CREATE FLOW sent AS INSERT INTO fed BY NAME SELECT o.nr, o.id
+FROM STREAM silver.orders o JOIN STREAM silver.parcels p ON o.id = p.id;
+CREATE FLOW paid AS INSERT INTO fed BY NAME SELECT nr, id FROM STREAM silver.payments""",
+    "gold/counted.sql": """CREATE STREAMING TABLE counted AS
+SELECT window(at, '10 seconds').start AS at, count(*) AS n FROM STREAM gold.two
+WATERMARK at DELAY OF INTERVAL 1 SECOND GROUP BY window(at, '10 seconds')""",
+    "silver/sdp.py": """from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+spark = SparkSession.active()
+@dp.table
+def both():
+    orders, parcels = spark.readStream.table("silver.orders"), spark.readStream.table("silver.parcels")
+    pairs = orders.withWatermark("at", "1 minute").join(parcels.select("id", "shop"), ["id", "shop"])
+    return pairs.select("nr")
+""",
+    "gold/views.sql": "CREATE MATERIALIZED VIEW per_id AS SELECT id, count(*) AS n FROM gold.two GROUP BY id",
+}
+
+
+def test_what_joins_give_is_a_stream(interpreted: SparkSession, tmp_path: Path) -> None:
+    """A function joins, and a flow beside another; aggregates and views read it; a rebuild is the same."""
+    project = Project({**FILES, **MORE}, tmp_path, spark=interpreted)
+    at = [record({"nr": nr, "id": nr % 3, "shop": 0, "at": nr}) for nr in range(9)]
+    for part in (at[:4], at[4:]):
+        for name in STREAMS:
+            project.send(name, part)
+            project.step()
+    pairs = [(o, p) for o in range(9) for p in range(9) if o % 3 == p % 3]
+    assert Counter(project.rows("silver.both")) == Counter((o,) for o, _ in pairs)
+    fed = Counter([(o, o % 3) for o, _ in pairs if o < 4] + [(y, y % 3) for y in range(4)])
+    assert Counter(project.rows("gold.fed")) == fed
+    assert project.rows("gold.counted", "n") == [(27,)]
+    assert sorted(project.rows("gold.per_id")) == [(0, 9), (1, 9), (2, 9)]
+    assert sum(batch.dropped for batch in project.batches("gold.fed")) == len(pairs) - 12 + 5
+    names = ["gold.two", "gold.fed", "gold.counted"]
+    assert [one.same for one in reconcile(project.definitions, names)] == [True] * 3
+    project.rebuild("gold.two")
+    project.restart().step()
+    assert len(project.rows("gold.two")) == len(pairs) and project.rows("gold.counted", "n") == [(27,)]
