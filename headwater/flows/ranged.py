@@ -59,9 +59,7 @@ class RangedFlow(TableFlow):
         self._place = self._table.place
         self._folder = context.lake.flow_folder(table.name, self._place.name)
         self._intents = IntentFile(self._folder)
-        changes = self._analysed.kind == "changed rows"
-        appended = self._analysed.appended and not self._analysed.disordered
-        ordered = appended or self._analysed.lateness is not None
+        changes, ordered = self._analysed.kind == "changed rows", self._analysed.ordered
         self._cursors = {
             each: Cursor(
                 context, self.name, self._place.name, each, position, changes=changes, ordered=ordered

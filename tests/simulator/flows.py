@@ -124,6 +124,7 @@ class Project:
                 gate=None,
                 fingerprint="f",
                 appended=name in (BRONZE, SILVER),
+                ordered=True,
             )
             for name in self.names()
         }

@@ -63,6 +63,11 @@ class Analysed:
         return not self.keys or self.state is not None
 
     @property
+    def ordered(self) -> bool:
+        """Whether it matters in which order its rows come: to what tells the time, or may read it and do so."""
+        return self.lateness is not None or (self.appended and not self.disordered)
+
+    @property
     def outline(self) -> Outline:
         """What of it can be kept."""
         return Outline(self.kind, self.columns, self.stored, self.keys, self.state, self.warnings)
