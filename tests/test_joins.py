@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from raising import raises_code
 
 from headwater.errors.codes import Code
-from headwater.flows import joined
+from headwater.flows import computed, joined
 from headwater.operations import maintain
 from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner import explained
@@ -156,13 +156,6 @@ def test_the_plan_says_where_partners_are(
 
 PAIR = "FROM STREAM silver.orders o {} STREAM silver.parcels p"
 NOT_APPENDED: list[tuple[str, Code, str]] = [
-    (
-        f"SELECT o.nr {PAIR.format('LEFT JOIN')} ON o.id = p.id",
-        "JOIN_NOT_APPENDED",
-        "LeftOuter join of streams",
-    ),
-    (f"SELECT o.nr {PAIR.format('FULL JOIN')} ON o.id = p.id", "JOIN_NOT_APPENDED", "FullOuter"),
-    (f"SELECT o.nr {PAIR.format('LEFT ANTI JOIN')} ON o.id = p.id", "JOIN_NOT_APPENDED", "LeftAnti"),
     (f"SELECT count(*) AS n {PAIR.format('JOIN')} ON o.id = p.id", "JOIN_NOT_APPENDED", "GROUP BY"),
     (f"SELECT DISTINCT o.nr {PAIR.format('JOIN')} ON o.id = p.id", "JOIN_NOT_APPENDED", "DISTINCT"),
     (
@@ -204,6 +197,87 @@ def test_what_would_take_rows_back_is_refused(
     }
     with raises_code(code, match=said):
         _ = Project(files, tmp_path, spark=interpreted).context
+
+
+OUTER = {
+    "gold/left.sql": f"""CREATE STREAMING TABLE l TBLPROPERTIES ('headwater.keys' = 'nr, parcel') AS
+SELECT o.nr, o.at, p.nr AS parcel {PAIR.format("LEFT JOIN")}
+WATERMARK at DELAY OF INTERVAL 1 MINUTE ON o.id = p.id AND p.at >= o.at""",
+    "gold/full.sql": """CREATE STREAMING TABLE f TBLPROPERTIES ('headwater.keys' = 'shop, nr, parcel') AS
+WITH o AS (SELECT * FROM STREAM silver.orders WHERE shop > 0), p AS (SELECT * FROM STREAM silver.parcels)
+SELECT coalesce(o.shop, p.shop) AS shop, o.nr, p.nr AS parcel FROM o FULL JOIN p ON o.shop = p.shop""",
+    "gold/without.sql": """CREATE TEMPORARY VIEW sent AS SELECT * FROM STREAM silver.parcels;
+CREATE STREAMING TABLE without AS SELECT o.nr, o.id FROM STREAM silver.orders o ANTI JOIN STREAM sent p
+ON o.id = p.id""",
+    "gold/open.sql": "CREATE STREAMING TABLE open AS SELECT * FROM STREAM gold.l WHERE parcel IS NULL",
+}
+
+
+def test_a_row_without_a_partner_is_corrected(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    monkeypatch.setattr(computed, "WHOLE", -1)
+    project = Project({**FILES, **OUTER}, tmp_path, spark=interpreted)
+    rows: dict[str, list[Row]] = {name: [] for name in STREAMS}
+    for _ in range(4):
+        for name in draw.sample(("orders", "parcels"), draw.randint(1, 2)):
+            new = drawn(draw, draw.randint(1, 6), len(rows[name]))
+            rows[name] += new
+            project.send(name, [record(row) for row in new])
+        project.step()
+        orders, parcels = rows["orders"], rows["parcels"]
+        left = Counter(
+            (o["nr"], p["nr"])
+            for o, p in product(orders, parcels)
+            if o["id"] is not None and o["id"] == p["id"]
+            if None not in (o["at"], p["at"]) and p["at"] >= o["at"]
+        )
+        alone = Counter((o["nr"], None) for o in orders if o["nr"] not in {nr for nr, _ in left})
+        assert Counter(project.rows("gold.l", "nr, parcel")) == left + alone
+        assert Counter(project.rows("gold.open", "nr, parcel")) == alone
+        some = [o for o in orders if o["shop"] > 0]
+        full = [(o["shop"], o["nr"], p["nr"]) for o, p in product(some, parcels) if o["shop"] == p["shop"]]
+        full += [(o["shop"], o["nr"], None) for o in some if o["shop"] not in {p["shop"] for p in parcels}]
+        full += [(p["shop"], None, p["nr"]) for p in parcels if p["shop"] not in {o["shop"] for o in some}]
+        assert Counter(project.rows("gold.f")) == Counter(full)
+        sent = {p["id"] for p in parcels} - {None}
+        without = Counter((o["nr"], o["id"]) for o in orders if o["id"] not in sent)
+        assert Counter(project.rows("gold.without")) == without
+    assert [one.same for one in reconcile(project.definitions, ["gold.l", "gold.without"])] == [True] * 2
+
+
+FLOW = "CREATE STREAMING TABLE t; CREATE FLOW x AS INSERT INTO t BY NAME "
+NOT_CORRECTED: list[tuple[str, Code, str]] = [
+    (f"{FLOW} SELECT o.nr {PAIR.format('LEFT JOIN')} ON o.id = p.id", "JOIN_NOT_APPENDED", "LeftOuter join"),
+    (
+        f"CREATE STREAMING TABLE t TBLPROPERTIES ('headwater.emit' = 'final') AS SELECT o.nr "
+        f"{PAIR.format('LEFT JOIN')} ON o.id = p.id",
+        "JOIN_NOT_APPENDED",
+        "emit = 'final'.*corrected",
+    ),
+    (
+        f"CREATE STREAMING TABLE t AS SELECT o.nr {PAIR.format('LEFT JOIN')} ON o.id = p.id "
+        "JOIN silver.payments y ON y.id = o.id",
+        "STREAM_MISSING",
+        "reads silver.payments as a table",
+    ),
+    (
+        f"CREATE MATERIALIZED VIEW t AS SELECT o.nr {PAIR.format('LEFT JOIN')} ON o.id = p.id",
+        "VIEW_READS_STREAM",
+        "leave out STREAM",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "said"), NOT_CORRECTED)
+def test_not_every_outer_join_is_one(
+    interpreted: SparkSession, tmp_path: Path, text: str, code: Code, said: str
+) -> None:
+    with raises_code(code, match=said):
+        _ = Project({**FILES, "gold/t.sql": text}, tmp_path, spark=interpreted).context
 
 
 @pytest.mark.parametrize("emit", ["'headwater.emit' = 'final'", "'headwater.allowed_lateness' = '1 minute'"])

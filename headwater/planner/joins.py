@@ -250,11 +250,10 @@ _WHAT = {**catalyst.ACROSS_ROWS, "Aggregate": "GROUP BY", "Union": "UNION"}
 
 
 def _refused(where: Where, what: str) -> ProjectError:
-    hint = "join them alone, and read that by another table; or write CREATE MATERIALIZED VIEW (@hw.view), "
+    hint = "join them alone, and read that by another table; or write CREATE MATERIALIZED VIEW, "
     if what == "UNION":
-        hint = (
-            "feed one table by several flows, and join that; or write CREATE MATERIALIZED VIEW (@hw.view), "
-        )
+        hint = "feed one table by several flows, and join that; or write CREATE MATERIALIZED VIEW, "
+    hint += "@hw.materialized_view in Python, "
     return ProjectError(
         f"{where} joins streams, and {what} could have it take back or repeat rows",
         code="JOIN_NOT_APPENDED",

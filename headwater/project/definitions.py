@@ -166,6 +166,8 @@ class Table(Declaration):
         sql: the query, its text and where each source stands in it.
         process: what it does with each key's rows in turn, where that is what feeds it.
         view: whether it is a materialized view: computed from all that its sources hold.
+        corrected: whether it is one because it joins streams by an outer join: a row without a partner is
+            corrected when that comes.
         into: of a flow, the table that its rows go to.
         flows: where several feed the table, they; it has neither function nor query then, and all their
             sources.
@@ -203,6 +205,7 @@ class Table(Declaration):
     sql: Query | None = None
     process: Process | None = None
     view: bool = False
+    corrected: bool = False
     into: str | None = None
     flows: tuple[Table, ...] = ()
     keys: tuple[str, ...] = ()

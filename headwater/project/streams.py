@@ -22,7 +22,7 @@ def check(table: Table, raw: Mapping[str, Topic | Files], references: Mapping[st
         ProjectError: it can't.
     """
     streams = [s for s in table.sources if s not in references]
-    if table.view:
+    if table.view and not table.corrected:
         _check_view(table, streams)
         return
     if table.process:
@@ -39,9 +39,7 @@ def check(table: Table, raw: Mapping[str, Topic | Files], references: Mapping[st
             f"{table.where} reads {len(streams)} streams ({', '.join(streams)})",
             code="SEVERAL_STREAMS",
             where=table.where,
-            hint="a table that decodes reads one"
-            if streams
-            else "name one; reference tables may be joined with it",
+            hint="a table that decodes reads one",
         )
     whole = [name for name in streams if table.sql and name not in table.sql.streams]
     if whole:
@@ -50,6 +48,14 @@ def check(table: Table, raw: Mapping[str, Topic | Files], references: Mapping[st
             code="STREAM_MISSING",
             where=table.where,
             hint="write FROM STREAM",
+        )
+    if table.corrected and table.emit == "final":
+        raise ProjectError(
+            f"{table.where} has emit = 'final', and joins streams by an outer join: a row without a partner "
+            "is corrected when that comes",
+            code="JOIN_NOT_APPENDED",
+            where=table.where,
+            hint="leave it out; or join them in a process, which waits for partners in the order of events",
         )
     if table.decode and streams[0] not in raw:
         raise ProjectError(

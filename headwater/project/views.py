@@ -32,7 +32,7 @@ def expanded(table: Table, views: Mapping[str, View], references: Collection[str
     )
     query = table.sql
     if query is not None:
-        named = [*query.streams, *(found if table.view else ())]
+        named = [*query.streams, *(found if table.view and not table.corrected else ())]
         streams = {leaf for name in named for leaf in _streams(name, found, table)} - {*references}
         query = replace(query, streams=tuple(leaf for leaf in sources if leaf in streams))
     return replace(
@@ -77,5 +77,5 @@ def _streams(name: str, views: Mapping[str, View], reader: Table) -> tuple[str, 
     view = views[name]
     said = view.sql.streams if view.sql is not None else ()
     if not said:
-        return () if reader.view else _leaves(view, views)
+        return () if reader.view and not reader.corrected else _leaves(view, views)
     return tuple(leaf for source in said for leaf in _streams(source, views, reader))

@@ -30,6 +30,7 @@ _MEANS = ["x", "f", "n", "i", "t"]
 _FLOATING = ("x", "f", "x * 2")
 HOUR = 3600
 _CLOCK = (-HOUR, -60, 60, HOUR, 3 * HOUR, 48 * HOUR)  # seconds
+_DERIVED = ("changed", "distinct", "ranked", "having", "joined", "counted", "nested", "changes", "met")
 _STEPS = ["step", "some", "crash", "maintain", "restart", "rebuild", "reconcile", "check"]
 
 
@@ -280,7 +281,7 @@ def _joined(draw: random.Random, name: str, left: Table, right: Table) -> Table 
 
 
 def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table]) -> Table | None:
-    kind = draw.choice(("changed", "distinct", "ranked", "having", "joined", "counted", "nested", "changes"))
+    kind = draw.choice(_DERIVED)
     updated = [table for table in groups if not table["final"]]
     if kind == "changed":
         among = [table for table in updated if "whole" not in (table["window"] or {}).get("shown", ())]
@@ -313,6 +314,23 @@ def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table
         if not pairs:
             return None
         return _joined(draw, name, *draw.choice(pairs))
+    if kind == "met":
+        return (
+            {
+                "name": name,
+                "kind": kind,
+                "sources": draw.sample(rows, 2),
+                "keys": draw.sample(("k", "j", "ok"), draw.choice((1, 1, 2))),
+                "near": draw.choice(("both", "both", "after", "none")),
+                "apart": [draw.choice((0, 5, 60)), draw.choice((0, 5, 60))],
+                "left": draw.choice(list(COLUMNS)),
+                "right": draw.choice(list(COLUMNS)),
+                "where": None,
+                "rows": _limit(draw),
+            }
+            if len(rows) > 1
+            else None
+        )
     if kind == "changes":
         return {
             "name": name,

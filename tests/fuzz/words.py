@@ -112,8 +112,8 @@ def _groups(table: Table) -> dict[str, str]:
 
 
 def _query(table: Table) -> dict[str, str]:
-    what = "STREAMING TABLE" if table["kind"] == "changed" else "MATERIALIZED VIEW"
-    stream = "STREAM " if table["kind"] == "changed" else ""
+    streams = table["kind"] in ("changed", "met")
+    what, stream = ("STREAMING TABLE", "STREAM ") if streams else ("MATERIALIZED VIEW", "")
     text = query(table, lambda source: stream + source)
     return _file(table, f"CREATE {what} {table['name']} {_properties(table)} AS {text}")
 
@@ -176,6 +176,15 @@ def query(table: Table, said: Callable[[str], str] = name) -> str:
             return groups
         return f"SELECT kinds, count(*) AS parts, sum(many) AS total FROM ({groups}) q GROUP BY kinds"
     left, right = (said(source) for source in table["sources"])
+    if table["kind"] == "met":
+        on = " AND ".join(f"a.{key} = b.{key}" for key in table["keys"])
+        low, high = (
+            f"a.ts {sign} INTERVAL {by} SECONDS" for sign, by in zip("-+", table["apart"], strict=True)
+        )
+        near = {"both": f"b.ts BETWEEN {low} AND {high}", "after": f"b.ts >= {low}", "none": "true"}
+        columns = [f"a.{table['left']} AS l", f"b.{table['right']} AS r", "a.ts AS first", "b.ts AS second"]
+        joined = f"{left} a JOIN {right} b ON {on} AND {near[table['near']]}"
+        return f"SELECT {', '.join(columns)} FROM {joined}{where}"
     full = table["join"] == "FULL"  # there NULL is a key as any, else there were two rows of it
     on = " AND ".join(f"a.{key} {'IS NOT DISTINCT FROM' if full else '='} b.{key}" for key in table["keys"])
     keys = [f"coalesce(a.{key}, b.{key}) AS {key}" if full else f"a.{key}" for key in table["keys"]]
@@ -189,7 +198,7 @@ def sources(table: Table) -> list[str]:
     """What a table reads."""
     if table["kind"] == "union":
         return [source for source, _ in table["of"]]
-    return list(table["sources"]) if table["kind"] == "joined" else [table["source"]]
+    return list(table["sources"]) if table["kind"] in ("joined", "met") else [table["source"]]
 
 
 def _file(table: Table, text: str) -> dict[str, str]:
@@ -212,7 +221,9 @@ def _properties(table: Table) -> str:
 
 
 _WRITTEN = {"decoded": _decoded, "rows": _rows, "union": _union, "groups": _groups, "changes": _changes}
-_WRITTEN |= dict.fromkeys(("changed", "distinct", "ranked", "having", "joined", "counted", "nested"), _query)
+_WRITTEN |= dict.fromkeys(
+    ("changed", "distinct", "ranked", "having", "joined", "counted", "nested", "met"), _query
+)
 
 
 def heads(table: Table, window: str) -> list[str]:

@@ -64,7 +64,7 @@ class Analysed:
 
     @property
     def ordered(self) -> bool:
-        """Whether it matters in which order its rows come: to what tells the time, or may read it and do so."""
+        """Whether the order of its rows matters, to it or to what may read it and tell the time."""
         return self.lateness is not None or (self.appended and not self.disordered)
 
     @property

@@ -50,7 +50,7 @@ def analyse(
                 f"{where} joins {name}, whose rows change in place",
                 code="INPUT_ROWS_CHANGE",
                 where=where,
-                hint="write CREATE MATERIALIZED VIEW (@hw.view), without STREAM",
+                hint="write CREATE MATERIALIZED VIEW (@hw.materialized_view), without STREAM",
             )
         return _rows(project, table, result, suite)
     stream = dict(zip(table.sources, frames, strict=True))[streams[0]]

@@ -104,7 +104,8 @@ def _declared(said: Statement, path: Path, layer: str) -> Declaration:
     query = None
     if said.template:
         query = Query(text=said.template, streams=said.streams, line=said.at[0], column=said.at[1])
-    event_time, delay = said.watermark or (None, None)
+    outer = said.kind == "streaming table" and said.outer
+    event_time, delay = (None, None) if outer else said.watermark or (None, None)
     if said.kind == "view":
         return View(
             name=name,
@@ -124,7 +125,8 @@ def _declared(said: Statement, path: Path, layer: str) -> Declaration:
         event_time=event_time,
         delay=delay,
         into=said.into,
-        view=said.kind == "materialized view",
+        view=outer or said.kind == "materialized view",
+        corrected=outer,
         cdc=said.cdc,
     )
     if said.kind == "flow":

@@ -161,6 +161,7 @@ def _with_query(statement: Statement, query: Any, text: str, taken: Taken) -> St
         at=(before.count("\n"), begin - before.rfind("\n") - 1),
         sources=sources,
         streams=streams,
+        outer=len(streams) > 1 and _is_outer(query),
         watermark=next(_watermarks(query), taken.watermark),
     )
 
@@ -190,6 +191,29 @@ def _relations(
         yield from _relations(child, below, hidden)
     for plan in jvm.items(node.subqueries()):
         yield from _relations(plan, None, hidden)
+
+
+def _is_outer(node: Any, named: frozenset[str] = frozenset()) -> bool:
+    """Whether a query joins streams by more than an inner join; `named` are names that WITH clauses above it
+    give to queries of streams."""
+    if catalyst.kind(node) == "UnresolvedWith":
+        for given in jvm.items(node.cteRelations()):
+            if _is_outer(given._2(), named):
+                return True
+            named |= {str(given._1()).lower()} if _is_streaming(given._2(), named) else frozenset()
+    if catalyst.kind(node) == "Join" and not str(node.joinType().sql()).endswith(("INNER", "CROSS")):
+        both = (node.left(), node.right())
+        if all(_is_streaming(side, named) for side in both):
+            return True
+    return any(_is_outer(child, named) for child in jvm.items(node.children()))
+
+
+def _is_streaming(node: Any, named: frozenset[str]) -> bool:
+    """Whether a part of a query reads a stream."""
+    if catalyst.kind(node) == "UnresolvedRelation":
+        parts = jvm.items(node.multipartIdentifier())
+        return bool(node.isStreaming()) or ".".join(parts).lower() in named
+    return any(_is_streaming(child, named) for child in jvm.items(node.children()))
 
 
 def _watermarks(node: Any) -> Iterator[tuple[str, str]]:

@@ -99,6 +99,7 @@ class Statement:
         at: line and column where that begins, from 0.
         sources: what it reads, as written, the streams first.
         streams: those it reads as streams.
+        outer: whether it joins streams so that a row stands there until its partner comes, or goes then.
         watermark: the column of event time and the delay.
         into: the table that a flow feeds.
         expectations: of the table's rows.
@@ -115,6 +116,7 @@ class Statement:
     at: tuple[int, int] = (0, 0)
     sources: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
+    outer: bool = False
     watermark: tuple[str, str] | None = None
     into: str | None = None
     expectations: tuple[Expected, ...] = ()

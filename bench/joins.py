@@ -1,0 +1,112 @@
+"""What a batch of two joined streams takes beside so many rows that were there, with a bound of time and by
+keys alone; and how fast a backlog of both is joined."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.project.conf import Conf
+from headwater.project.paths import engine_folder
+from headwater.runtime import sessions
+from headwater.storage import stored
+from headwater.storage.identity import Identity
+from headwater.testing import Project
+
+SIZES = (1_000_000, 3_000_000, 10_000_000)
+BACKLOG = 1_000_000  # rows of each stream
+FILE = 250_000  # rows
+NEW, BATCHES = 500, 9
+STEP = 10_000  # microseconds from one row to the next
+BEGIN = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1_000_000)
+_SPREAD = 6364136223846793005  # odd, so no two numbers have the same id
+ORDERS, PARCELS = "silver.orders", "silver.parcels"
+_PAIR = f"SELECT o.id, o.at, p.at AS sent_at FROM STREAM {ORDERS} o JOIN STREAM {PARCELS} p ON o.id = p.id"
+QUERIES = {
+    "within_a_minute": f"{_PAIR} AND p.at BETWEEN o.at AND o.at + INTERVAL 1 MINUTE",
+    "by_key": _PAIR,
+}
+
+
+def measure() -> dict[str, Any]:
+    """{join → {rows of each stream → of a batch of 500 new rows of each: seconds (median), rows given, files
+    and MB read}}, and rows/s of both streams of a backlog."""
+    found: dict[str, Any] = {name: {} for name in QUERIES}
+    for size in SIZES:
+        case = _case(size, f"{size}")
+        case.step("gold.within_a_minute", "gold.by_key")
+        for name in QUERIES:
+            found[name][f"{size:,}"] = _batches(case, name, size)
+    case = _case(BACKLOG, "backlog")
+    for name in QUERIES:
+        began = time.monotonic()
+        case.step(f"gold.{name}")
+        found[name]["backlog_rows_per_second"] = round(2 * BACKLOG / (time.monotonic() - began))
+    return found
+
+
+def _case(size: int, name: str) -> Project:
+    """A project with so many rows of both streams, in the order of their time; parcels 20 s after orders."""
+    root = engine_folder(Path(__file__).parent.parent) / "bench-joins" / name
+    shutil.rmtree(root.parent, ignore_errors=True)
+    files = {
+        "conf/local.yaml": "kafka: embedded\n",
+        "bronze/raw.py": "import headwater as hw\nraw = hw.topic('raw')\n",
+        **{
+            f"{table.replace('.', '/')}.sql": f"CREATE STREAMING TABLE {table} TBLPROPERTIES ("
+            "'headwater.decode' = 'json', 'headwater.schema' = 'id BIGINT, at TIMESTAMP') AS "
+            "SELECT id, at, _source FROM STREAM bronze.raw"
+            for table in (ORDERS, PARCELS)
+        },
+        **{
+            f"gold/{each}.sql": f"CREATE STREAMING TABLE {each} AS {query}" for each, query in QUERIES.items()
+        },
+    }
+    case = Project(files, root, spark=sessions.start(Conf()))
+    for begin in range(0, size, FILE):
+        _append(case, ORDERS, begin, FILE, 0)
+        _append(case, PARCELS, begin, FILE, 20_000_000)
+    return case
+
+
+def _batches(case: Project, name: str, size: int) -> dict[str, Any]:
+    seconds, table = [], f"gold.{name}"
+    for number in range(BATCHES):
+        begin = size + number * NEW + 1_000_000 * [*QUERIES].index(name)
+        _append(case, ORDERS, begin, NEW, 0)
+        _append(case, PARCELS, begin, NEW, 20_000_000)
+        began = time.monotonic()
+        case.step(table)
+        seconds.append(time.monotonic() - began)
+    last = case.batches(table)[-1]
+    return {
+        "seconds": round(statistics.median(seconds[BATCHES // 3 :]), 3),
+        "rows": last.rows_out,
+        "files": last.files_read,
+        "megabytes": round((last.bytes_read or 0) / 1e6, 1),
+    }
+
+
+def _append(case: Project, name: str, begin: int, count: int, later: int) -> None:
+    """One commit of a stream, in the order of its time; ids stand in no order."""
+    target, columns = case.target(name), case.tables[name].stored
+    numbers = pa.array(range(begin, begin + count), pa.int64())
+    micros = pc.add(pc.multiply(numbers, STEP), BEGIN + later)
+    place = {"cluster": "local", "topic": "raw", "partition": 0}
+    kind = columns.field("_source").type
+    parts = [pa.array([place[each.name]] * count, each.type) for each in list(kind)[:-1]]
+    rows = {
+        "id": pc.bit_wise_and(pc.multiply(numbers, _SPREAD), 2**62 - 1),
+        "at": micros.cast(columns.field("at").type),
+        "_source": pa.StructArray.from_arrays([*parts, numbers], fields=list(kind)),
+    }
+    sequence = target.last(name) + 1
+    files = target.write(stored.fitted(pa.table(rows), columns), f"{sequence:012d}")
+    target.append(files, Identity(name, target.place.generation, sequence, {}))
