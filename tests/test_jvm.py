@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.protocol import REFLECTION_COMMAND_NAME
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from raising import raises_code
 
-from headwater.runtime import jvm
+from headwater.project import conf as configuration
+from headwater.runtime import jvm, sessions
 
 SAY = """
 from headwater.runtime import jvm
@@ -51,3 +54,24 @@ def test_java_is_asked_once_what_a_name_stands_for(
     found = F.hypot(F.lit(3), F.lit(4)).alias("found")
     assert sent and not [command for command in sent if command.startswith(REFLECTION_COMMAND_NAME)]
     assert spark.range(1).select(found).collect() == [(5.0,)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("spark.sql.shuffle.partitions: abc", "'abc' in the config \"spark.sql.shuffle.partitions\""),
+        ("spark.sql.session.timeZone: Mars/One", "Cannot resolve the given timezone"),
+        ("spark.executor.memory: lots", "spark.executor.memory"),
+    ],
+)
+def test_a_setting_that_spark_refuses_is_said_before_it_starts(
+    spark: SparkSession, tmp_path: Path, setting: str, said: str
+) -> None:
+    (tmp_path / "conf").mkdir()
+    path = tmp_path / "conf/local.yaml"
+    taken = "kafka: embedded\nspark: {shop.region: EU, spark.sql.ansi.enabled: true}\n"
+    path.write_text(taken, encoding="utf-8")
+    sessions.check(configuration.load(tmp_path, "local"))
+    path.write_text(f"kafka: embedded\nspark: {{{setting}}}\n", encoding="utf-8")
+    with raises_code("CONF_INVALID", match=said, file=path):
+        sessions.check(configuration.load(tmp_path, "local"))

@@ -283,6 +283,7 @@ def readings(raw):
         ("kafka: embedded\nlaek: x\n", "CONF_INVALID", "unknown key 'laek'; known: broker, cluster, "),
         ("broker: {prot: 1}\n", "CONF_INVALID", "unknown key 'broker.prot'"),
         ("cores: 0\n", "CONF_INVALID", "key 'cores': "),
+        ("lake: [1]\n", "CONF_INVALID", "key 'lake': it is a path, such as _lake"),
         ("kafka: 5\n", "CONF_INVALID", "key 'kafka': it is embedded, or the options of a cluster"),
         ("kafka: localhost:9092\n", "CONF_INVALID", "kafka: {bootstrap.servers: 'host:9092'}"),
         ("memory: 2x\n", "CONF_INVALID", "2x is no heap that Spark runs in; write 2g or 1500m"),

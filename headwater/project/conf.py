@@ -14,6 +14,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
     field_validator,
     model_validator,
@@ -204,6 +205,7 @@ class Conf(Strict):
     cluster: str = "main"
     broker: Broker = Broker()
     spark: dict[str, str | int | bool] = {}
+    _file: Path | None = PrivateAttr(default=None)
     cores: Annotated[int, Field(ge=1)] = 2
     memory: Heap = "2g"
     duckdb: DuckDB = DuckDB()
@@ -226,6 +228,11 @@ class Conf(Strict):
         if cluster == FILES_CLUSTER:
             raise ValueError(f"rows of files have the cluster '{FILES_CLUSTER}'; call it something else")
         return cluster
+
+    @property
+    def file(self) -> Path | None:
+        """Where it stands; None: nowhere."""
+        return self._file
 
 
 def load(project: Path, env: str) -> Conf:
@@ -252,6 +259,7 @@ def load(project: Path, env: str) -> Conf:
         wrong.add(*(ConfError(f"{path}: {said}", code="CONF_INVALID", file=path) for said in _problems(e)))
         wrong.check()
         raise
+    conf._file = path
     return conf.model_copy(update={"lake": (project / conf.lake).resolve()})
 
 
@@ -281,4 +289,6 @@ def _said(problem: ErrorDetails) -> str:
     if problem["loc"][0] == "kafka":
         of = "embedded, or the options of a cluster: kafka: {bootstrap.servers: 'host:9092'}"
         return f"key 'kafka': it is {of}"
+    if problem["type"] == "path_type":
+        return f"key '{key}': it is a path, such as _lake"
     return f"key '{key}': {problem['msg'].removeprefix('Value error, ')}"

@@ -9,10 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from headwater.errors import ConfError
+from headwater.errors.causes import first_line
 from headwater.runtime import jvm
 
 # Settings that the engine's correctness or speed rests on; each is explained in docs/spark.md.
@@ -52,6 +56,10 @@ SETTINGS: dict[str, str] = {
 }
 
 
+# What declares Spark's own settings, each with the values that it takes.
+_DECLARED = ("internal.config.package", "sql.internal.SQLConf", "sql.internal.StaticSQLConf")
+
+
 class SessionConf(Protocol):
     """What of an environment a session is made from; see `headwater.project.conf.Conf`."""
 
@@ -65,6 +73,8 @@ class SessionConf(Protocol):
     def lake(self) -> Path: ...
     @property
     def spark(self) -> Mapping[str, Any]: ...
+    @property
+    def file(self) -> Path | None: ...
 
 
 def start(conf: SessionConf, *, realtime_slots: int = 0) -> SparkSession:
@@ -73,6 +83,9 @@ def start(conf: SessionConf, *, realtime_slots: int = 0) -> SparkSession:
     Args:
         conf: the environment.
         realtime_slots: task slots on top of `conf.cores`, which real-time flows hold while they run.
+
+    Raises:
+        ConfError: Spark refuses one of the environment's settings.
     """
     running = SparkContext._active_spark_context
     if running is not None:  # of this process, whichever thread began it
@@ -82,6 +95,7 @@ def start(conf: SessionConf, *, realtime_slots: int = 0) -> SparkSession:
         PySparkLogger.getLogger(name).disabled = True
     jvm.size(conf.memory)
     gateway = jvm.gateway()
+    check(conf)
     spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
     spark_conf.setMaster(f"local[{conf.cores + realtime_slots}]").setAppName("headwater")
     spark_conf.set("spark.sql.shuffle.partitions", str(conf.parallelism))
@@ -96,6 +110,26 @@ def start(conf: SessionConf, *, realtime_slots: int = 0) -> SparkSession:
         signal.signal(signal.SIGINT, handler)  # Spark has set its own
     context.setLogLevel("OFF")
     return SparkSession(context)
+
+
+def check(conf: SessionConf) -> None:
+    """Check that Spark takes the environment's settings, which it reads where it first needs each.
+
+    Raises:
+        ConfError: one has a value that is none of its.
+    """
+    for name in _DECLARED if conf.spark else ():
+        getattr(jvm.java_class(f"org.apache.spark.{name}$"), "MODULE$")
+    for key, value in conf.spark.items():
+        entry = jvm.java_class("org.apache.spark.internal.config.ConfigEntry").findEntry(key)
+        try:
+            _ = entry and entry.valueConverter().apply(str(value))
+        except (Py4JJavaError, PySparkException) as e:
+            raise ConfError(
+                f"{conf.file or 'conf'}: key 'spark': {first_line(e)}",
+                code="CONF_INVALID",
+                file=conf.file,
+            ) from None
 
 
 def child(spark: SparkSession, *, parallelism: int) -> SparkSession:
