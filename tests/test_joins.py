@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,8 @@ from raising import raises_code
 
 from headwater.errors.codes import Code
 from headwater.flows import computed, joined
-from headwater.operations import maintain
+from headwater.operations import erase, maintain, savepoints
+from headwater.operations.maintain.compact import compact
 from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner import explained
 from headwater.testing import Project
@@ -97,6 +99,7 @@ def test_each_combination_of_rows_is_met_once(
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     draw = random.Random(seed)
+    monkeypatch.setattr(sys.modules[compact.__module__], "FEWEST", 2)
     if not few:
         monkeypatch.setattr(joined, "are_few", lambda files, rows: False)
     files = {**FILES, "gold/sent.sql": TWO, "gold/done.sql": THREE}
@@ -342,3 +345,46 @@ def test_what_joins_give_is_a_stream(interpreted: SparkSession, tmp_path: Path) 
     project.rebuild("gold.two")
     project.restart().step()
     assert len(project.rows("gold.two")) == len(pairs) and project.rows("gold.counted", "n") == [(27,)]
+
+
+def test_it_is_kept_like_other_tables(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Maintenance leaves what it has to read again; it comes back from a savepoint; records go out of it."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    monkeypatch.setattr(sys.modules[compact.__module__], "FEWEST", 2)
+    conf = "kafka: embedded\nmaintain: {keep: 0s}\n"
+    project = Project({**FILES, "gold/sent.sql": TWO, "conf/local.yaml": conf}, tmp_path, spark=interpreted)
+    rows: dict[str, list[Row]] = {name: [] for name in STREAMS}
+
+    def come(*stepped: str) -> None:
+        for name in ("orders", "parcels"):
+            new = drawn(draw, 8, len(rows[name]))
+            rows[name] += new
+            project.send(name, [record(row) for row in new])
+        project.step(*stepped)
+
+    for _ in range(4):
+        come()
+    come("silver.orders", "silver.parcels")  # what it has read, and has not, comes into one file
+    maintain.maintain(project.definitions)
+    project.restart().step()
+    assert Counter(project.rows("gold.sent")) == two(rows)
+    before = two(rows)
+    savepoints.create(project.definitions, "before")
+    come()
+    after = two(rows)
+    savepoints.restore(project.definitions, "before")
+    assert Counter(project.rows("gold.sent")) == before
+    project.restart().step()
+    assert Counter(project.rows("gold.sent")) == after
+    savepoints.drop(project.lake, "before")
+    definitions = project.definitions
+    erase.erase(definitions, erase.look(definitions, "silver.parcels", "id = 2"))
+    project.restart().step()
+    rows["parcels"] = [row for row in rows["parcels"] if row["id"] != 2]
+    assert Counter(project.rows("gold.sent")) == two(rows)
+    (compared,) = reconcile(project.definitions, ["gold.sent"])
+    assert compared.same
