@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from sqlglot import Token, TokenType
 
-from headwater.project.sql import as_of, kafka
-from headwater.project.sql.reader import Reader
+from headwater.project.sql import as_of, kafka, nearest
+from headwater.project.sql.reader import Reader, rewritten
 from headwater.project.sql.said import Changes, Expected, Kafka, Refused, Taken
 from headwater.project.sql.statements import closing, line_of, without
 
@@ -94,10 +94,11 @@ class _Statement(Reader):
         read = self._called(kind, at) if kind else None
         watermark = self._watermark()
         first, last = self._tokens[0], self._tokens[-1]
-        versions = list(as_of.Clauses(self._text, self._tokens).read())
-        self._spans += [each.span for each in versions]
+        readers = (as_of.Clauses, nearest.Joins)
+        joins = [each for reader in readers for each in reader(self._text, self._tokens).read()]
+        self._spans += [span for each in joins for span in each.spans]
         text = without(self._text, (first.start, last.end + 1), self._spans)
-        text = as_of.written(text, versions)
+        text = rewritten(text, joins)
         return Taken(text, line_of(self._text, first.start), expected, watermark, read, changes)
 
     def _head(self) -> list[tuple[str, int]]:

@@ -3,11 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import Token, TokenType
 
 from headwater.project.sql.said import Refused
 from headwater.project.sql.statements import closing, line_of, word
+
+# What ends the condition of a join, where it stands outside of parentheses.
+_BEHIND = {
+    *("JOIN", "INNER", "CROSS", "FULL", "SEMI", "ANTI", "NATURAL", "LATERAL", "WHERE", "GROUP", "HAVING"),
+    *("ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "WINDOW", "QUALIFY", "PIVOT", "UNPIVOT"),
+    *("UNION", "EXCEPT", "INTERSECT", "MINUS", "ASOF"),
+}
+_SIDES = {"LEFT", "RIGHT"}  # functions, too
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """A clause that Spark's parser does not know, in its words.
+
+    Attributes:
+        spans: what is overwritten, `[start, stop)` of the text.
+        inserted: (before which character, what is written there).
+    """
+
+    spans: list[tuple[int, int]]
+    inserted: list[tuple[int, str]]
+
+
+def rewritten(text: str, clauses: Sequence[Rewriting]) -> str:
+    """A text with what clauses insert, on the same lines."""
+    for at, part in sorted((part for each in clauses for part in each.inserted), key=_place, reverse=True):
+        text = text[:at] + part + text[at:]
+    return text
+
+
+def _place(part: tuple[int, str]) -> int:
+    return part[0]
 
 
 class Reader:
@@ -53,6 +86,17 @@ class Reader:
     def _name(self, at: int) -> str:
         """The name that begins at a place; "": the statement ends there."""
         return "".join(token.text for token in self._tokens[at : self._behind_name(at)])
+
+    def _condition_end(self, at: int) -> int:
+        """The place behind the condition of a join that begins at a place."""
+        while at < len(self._tokens):
+            word, token = self._word(at), self._tokens[at]
+            if word in _BEHIND or (word in _SIDES and not self._opens(at + 1)):
+                return at
+            if token.token_type in (TokenType.R_PAREN, TokenType.COMMA):
+                return at
+            at = self._behind(at)
+        return at
 
     def _line(self, at: int) -> int:
         """The line of a place, or of the last token before it."""
