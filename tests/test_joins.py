@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from raising import raises_code
 
 from headwater.errors.codes import Code
-from headwater.flows import computed, joined
+from headwater.flows import computed, joined, ranged
 from headwater.operations import erase, maintain, savepoints
 from headwater.operations.maintain.compact import compact
 from headwater.operations.rebuild.reconcile import reconcile
@@ -388,3 +388,14 @@ def test_it_is_kept_like_other_tables(
     assert Counter(project.rows("gold.sent")) == two(rows)
     (compared,) = reconcile(project.definitions, ["gold.sent"])
     assert compared.same
+
+
+def test_many_rows_are_judged_where_no_column_says_where_they_came_from(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranged, "are_few", lambda files, rows: False)
+    some = """CREATE STREAMING TABLE some (CONSTRAINT few EXPECT (nr < 2) ON VIOLATION DROP ROW)
+AS SELECT nr FROM STREAM silver.orders"""
+    project = Project({**FILES, "gold/some.sql": some}, tmp_path, spark=interpreted)
+    project.send("orders", [record({"nr": nr, "id": 0, "shop": 0, "at": 0}) for nr in range(5)])
+    assert sorted(project.step().rows("gold.some")) == [(0,), (1,)]
