@@ -213,7 +213,8 @@ def test_ls(root: Path) -> None:
     assert lines["bronze.raw"][-3:] == ["not", "written", "yet"]
     assert lines["silver.dropped"][-2:] == ["no", "definition"]
     assert lines["silver.hot"] == ["silver.hot", "bronze.raw", "hot"]
-    assert lines["silver.latest"] == ["silver.latest", "kafka:latest-readings", "update"]
+    to = "silver.latest->latest-readings"
+    assert lines[to] == [to, "silver.latest", "kafka:latest-readings", "update"]
 
 
 def test_ls_as_json(root: Path) -> None:
@@ -222,7 +223,8 @@ def test_ls_as_json(root: Path) -> None:
     assert (readings["layer"], readings["state"]["rows"]) == ("silver", 6)
     assert readings["state"]["last_commit"].endswith("Z")
     assert found["alerts"] == [{"name": "silver.hot", "source": "bronze.raw", "topic": "hot"}]
-    assert found["sinks"] == [{"table": "silver.latest", "to": "kafka:latest-readings", "on": "update"}]
+    sink = {"table": "silver.latest", "to": "kafka:latest-readings", "on": "update"}
+    assert found["sinks"] == [{"name": "silver.latest->latest-readings", **sink}]
 
 
 def test_describe(root: Path) -> None:

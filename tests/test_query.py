@@ -316,7 +316,9 @@ def test_show_tables_lists_what_can_be_read(project: Path) -> None:
     assert names == ["gold.windows", "quarantine.silver_readings", "silver.readings", "reference.hosts"]
 
 
-@pytest.mark.parametrize("words", ["DESCRIBE", "DESC", "describe table", "SHOW", "DESCRIBE SELECT * FROM"])
+@pytest.mark.parametrize(
+    "words", ["DESCRIBE", "DESC", "describe table", "SHOW", "show columns in", "DESCRIBE SELECT * FROM"]
+)
 def test_describe_says_the_columns(project: Path, words: str) -> None:
     found = query.run(f"{words} gold.windows", project=project)
     assert [row[:2] for row in found.rows] == [("host", "VARCHAR"), ("avg_usage", "DOUBLE")]

@@ -30,7 +30,7 @@ def ls(project: Project = None, env: Env = "local", as_json: AsJson = False) -> 
     loaded = load_project(project, env)
     lines = inspect.tables(loaded)
     alerts = [{"name": a.name, "source": a.source, "topic": a.topic} for a in loaded.alerts.values()]
-    sinks = [{"table": s.table, "to": s.target, "on": s.on} for s in loaded.sinks.values()]
+    sinks = [{"name": name, "table": s.table, "to": s.target, "on": s.on} for name, s in loaded.sinks.items()]
     if as_json:
         listed = [{"layer": line.layer, **asdict(line)} for line in lines]
         print_json({"tables": listed, "alerts": alerts, "sinks": sinks})

@@ -26,13 +26,16 @@ _EXPLAIN = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(EXPLAIN(?:\s+ANALYZE)?)\b(.*)", re.IGNORECASE | re.DOTALL
 )
 
+_COLUMNS = re.compile(r"\s*SHOW\s+COLUMNS\s+(?:FROM|IN)\s+(.*)", re.IGNORECASE | re.DOTALL)
+
 
 def checked(
     connection: duckdb.DuckDBPyConnection, sources: Sources, sql: str
 ) -> tuple[duckdb.Statement, list[Source]]:
     """The one SELECT that `sql` is, or the EXPLAIN of one, and the tables that it names.
 
-    SHOW TABLES lists the tables of the lake and the reference tables, as `ls` names them.
+    SHOW TABLES lists the tables of the lake and the reference tables, as `ls` names them; SHOW COLUMNS FROM a
+    table, as other databases have it, is DESCRIBE.
 
     Raises:
         QueryError: it is none, or reaches for something else than tables of the lake.
@@ -41,6 +44,8 @@ def checked(
     if explained is not None:
         _, named = checked(connection, sources, explained[2])
         return connection.extract_statements(f"{explained[1]} {explained[2]}")[0], named
+    columns = _COLUMNS.fullmatch(sql)
+    sql = f"DESCRIBE {columns[1]}" if columns is not None else sql
     statement = _one_statement(connection, sql)
     tree = _tree(connection, sql)
     if _lists_tables(tree):
