@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 import pyarrow as pa
 
-from headwater.storage import delta
+from headwater.storage import delta, pruning
 from headwater.storage.lake import Place
 
 
@@ -32,8 +31,7 @@ class Input:
         adds = pa.table(table.get_add_actions(flatten=True))
         if not len(adds):
             return cls({}, 0)
-        sizes = zip(*(adds[name].to_pylist() for name in ("path", "size_bytes")), strict=True)
-        files = {str(place.path / unquote(path)): size for path, size in sizes}
+        files = pruning.near(place.path, adds, {})
         rows_of = adds["num_records"].to_pylist() if "num_records" in adds.column_names else [None]
         rows = None if None in rows_of else sum(rows_of)
         return cls(files, rows, adds)

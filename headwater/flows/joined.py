@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
@@ -57,10 +56,7 @@ class _Stream:
 
     def near(self, wanted: Mapping[str, Reach]) -> dict[str, int]:
         """{path → bytes} of the files from before that may hold a row with values where they are wanted."""
-        if self.before is None:
-            return {}
-        sizes = dict(zip(*(self.before[name].to_pylist() for name in ("path", "size_bytes")), strict=True))
-        return {str(self.path / unquote(path)): sizes[path] for path in pruning.holding(self.before, wanted)}
+        return pruning.near(self.path, self.before, wanted)
 
     def frame(self, spark: SparkSession, files: Sequence[str]) -> DataFrame:
         """The rows of files, as Spark reads them."""

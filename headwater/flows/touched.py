@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
@@ -43,10 +42,7 @@ class Source:
 
     def near(self, wanted: Mapping[str, pruning.Reach]) -> dict[str, int]:
         """{absolute path → bytes} of the files that may hold a row whose values lie where they are wanted."""
-        if self.adds is None:
-            return {}
-        sizes = dict(zip(*(self.adds[name].to_pylist() for name in ("path", "size_bytes")), strict=True))
-        return {str(self.path / unquote(path)): sizes[path] for path in pruning.holding(self.adds, wanted)}
+        return pruning.near(self.path, self.adds, wanted)
 
 
 class Touched:

@@ -11,7 +11,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -100,6 +102,20 @@ def holding(adds: pa.Table, wanted: Mapping[str, Reach]) -> list[str]:
             if not reach.meets(least, greatest) and not (reach.null and nulls.get(path) != 0):
                 out.add(path)
     return [path for path in adds["path"].to_pylist() if path not in out]
+
+
+def near(table: Path, adds: pa.Table | None, wanted: Mapping[str, Reach]) -> dict[str, int]:
+    """{absolute path → bytes} of the files that may hold a row whose values lie where they are wanted.
+
+    Args:
+        table: where the table is.
+        adds: its files, see `holding`; None: it has none.
+        wanted: see `holding`.
+    """
+    if adds is None:
+        return {}
+    sizes = dict(zip(*_lists(adds, "path", "size_bytes"), strict=True))
+    return {str(table / unquote(path)): sizes[path] for path in holding(adds, wanted)}
 
 
 def ends(adds: pa.Table, column: str) -> dict[str, tuple[Any, Any]]:
