@@ -239,6 +239,7 @@ def test_explain_says_how_tables_are_kept(interpreted: SparkSession, tmp_path: P
         "way": "all of it is computed anew",
         "why": "LIMIT",
         "touched": [],
+        "joins": [],
         "beside": {},
     }
     of_a, of_few = said["gold.v_left"]["touched"]
