@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from headwater.project.conf import Conf
 from headwater.project.paths import engine_folder
 from headwater.runtime import sessions
-from headwater.storage import stored
+from headwater.storage import log, ranges, stored
 from headwater.storage.identity import Identity
 from headwater.testing import Project
 
@@ -41,7 +41,8 @@ def measure() -> dict[str, Any]:
     found: dict[str, Any] = {name: {} for name in QUERIES}
     for size in SIZES:
         case = _case(size, f"{size}")
-        case.step("gold.within_a_minute", "gold.by_key")
+        for name in QUERIES:
+            _skip(case, f"gold.{name}")
         for name in QUERIES:
             found[name][f"{size:,}"] = _batches(case, name, size)
     case = _case(BACKLOG, "backlog")
@@ -74,6 +75,15 @@ def _case(size: int, name: str) -> Project:
         _append(case, ORDERS, begin, FILE, 0)
         _append(case, PARCELS, begin, FILE, 20_000_000)
     return case
+
+
+def _skip(case: Project, table: str) -> None:
+    """Let a table go on as one that has read all that is there."""
+    places = (case.lake.place(name) for name in (ORDERS, PARCELS))
+    read = {
+        each.name: ranges.after(each.path, each.generation, log.head(each.path)).json() for each in places
+    }
+    case.append(table, [], consumed=read)
 
 
 def _batches(case: Project, name: str, size: int) -> dict[str, Any]:
