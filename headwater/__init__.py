@@ -3,7 +3,7 @@
 A project's files import this module for the words they declare with: `topic`, `files`, `table`, `json`,
 `materialized_view`, `auto_cdc`, `debezium`, `process`, `alert`, `kafka_sink`, `postgres_sink`,
 `opensearch_sink`, `sink`; and for `cumulative_windows`. A test imports it for `drive`, a notebook for
-`connect` (DuckDB) and `session` (Spark).
+`connect` (DuckDB), `session` (Spark) and `as_of`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from headwater.project.drive import drive
 from headwater.project.process import Keyed, Row
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from pyspark.sql import Column, SparkSession
@@ -39,6 +40,7 @@ __all__ = [
     "Keyed",
     "Row",
     "alert",
+    "as_of",
     "auto_cdc",
     "connect",
     "cumulative_windows",
@@ -56,6 +58,22 @@ __all__ = [
     "table",
     "topic",
 ]
+
+
+def as_of(table: str, time: datetime | int | str) -> str:
+    """A relation of the rows of a table with a history that were valid at a time, to be put into a query of
+    `connect()` or `session()`: `f"SELECT * FROM {hw.as_of('silver.customers', '2026-05-01')} c JOIN …"`.
+
+    Args:
+        table: `<layer>.<name>`, a table with `__START_AT` and `__END_AT`.
+        time: a value of its sequence; a time without a zone is UTC.
+
+    Raises:
+        QueryError: that is no name of a table, or no value of a sequence.
+    """
+    from headwater.query.past import as_of
+
+    return as_of(table, time)
 
 
 def connect(project: Path | None = None, *, env: str = "local") -> Connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 from raising import raises_code
 from test_change_data import CHANGES, FILES, FROM, Change, drawn, history
 
+import headwater as hw
 from headwater import query
 from headwater.errors.several import SeveralErrors
 from headwater.flows import computed
@@ -125,6 +127,17 @@ def test_a_query_sees_the_rows_that_were_valid(
         return query.run(sql, project=tmp_path, engine=engine, as_of=as_of).rows
 
     assert [found(at) for at in "012345"] == [[], [(1,)], [(1,)], [(2,)], [(2,)], []]
+
+    def asked(sql: str) -> list[tuple[object, ...]]:
+        return query.run(sql, project=tmp_path, engine=engine).rows
+
+    then = f"SELECT v.a, n.a FROM {hw.as_of('silver.v', 2)} v, {hw.as_of('silver.v', '4')} n"
+    assert asked(then) == [(1, 2)]
+    assert "TIMESTAMP '2026-05-01 00:00:00.000000'" in hw.as_of("silver.v", datetime(2026, 5, 1, tzinfo=UTC))
+    with raises_code("TIME_INVALID", match="as_of"):
+        hw.as_of("silver.v", "yesterday")
+    with raises_code("UNKNOWN_TABLE", match="no name of a table"):
+        hw.as_of("silver.v; DROP", 1)
     with raises_code("NO_HISTORY", match="silver.changes"):
         found("1", "SELECT * FROM silver.changes")
     with raises_code("TIME_INVALID", match="--as-of"):

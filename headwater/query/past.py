@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,6 +12,8 @@ from headwater.errors import QueryError
 from headwater.project.cdc.said import END, START, valid_at
 from headwater.query.sources import Source
 from headwater.storage import log
+
+_NAME = re.compile(r"\w+\.\w+")
 
 
 def versions(tables: Sequence[Source], at: str | None, option: str = "--at") -> dict[str, int | None]:
@@ -55,7 +58,7 @@ def conditions(tables: Sequence[Source], as_of: str | None, option: str = "--as-
     """
     if as_of is None:
         return {}
-    value = as_of if as_of.isdecimal() else f"TIMESTAMP '{_parsed(as_of, option):%Y-%m-%d %H:%M:%S.%f}'"
+    value = _value(as_of, option)
     found = {table.name: valid_at(value) for table in tables if {START, END} <= {*table.columns()}}
     if not found:
         names = ", ".join(table.name for table in tables) or "none"
@@ -65,6 +68,29 @@ def conditions(tables: Sequence[Source], as_of: str | None, option: str = "--as-
             hint="keep one: CREATE STREAMING TABLE … FLOW AUTO CDC … STORED AS SCD TYPE 2",
         )
     return found
+
+
+def as_of(table: str, time: datetime | int | str) -> str:
+    """A relation of the rows of a table with a history that were valid at a time, as SQL of both engines.
+
+    Args:
+        table: `<layer>.<name>`.
+        time: a value of the sequence; a time without a zone is UTC.
+
+    Raises:
+        QueryError: that is no name of a table, or no value of a sequence.
+    """
+    if not _NAME.fullmatch(table):
+        raise QueryError(
+            f"'{table}' is no name of a table", code="UNKNOWN_TABLE", table=table, hint="write <layer>.<name>"
+        )
+    said = time.isoformat() if isinstance(time, datetime) else str(time)
+    return f"(SELECT * FROM {table} WHERE {valid_at(_value(said, 'as_of'))})"
+
+
+def _value(as_of: str, option: str) -> str:
+    """A value of a sequence as SQL."""
+    return as_of if as_of.isdecimal() else f"TIMESTAMP '{_parsed(as_of, option):%Y-%m-%d %H:%M:%S.%f}'"
 
 
 def _parsed(at: str, option: str) -> datetime:
