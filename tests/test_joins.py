@@ -21,6 +21,7 @@ from headwater.operations import erase, maintain, savepoints
 from headwater.operations.maintain.compact import compact
 from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner import explained
+from headwater.planner.changes import plan
 from headwater.testing import Project
 
 STREAMS = ("orders", "parcels", "payments")
@@ -388,6 +389,29 @@ def test_it_is_kept_like_other_tables(
     assert Counter(project.rows("gold.sent")) == two(rows)
     (compared,) = reconcile(project.definitions, ["gold.sent"])
     assert compared.same
+
+
+def test_a_changed_join_goes_on(interpreted: SparkSession, tmp_path: Path) -> None:
+    """With another condition or column, for rows from here on; with other streams it is to be rebuilt."""
+    project = Project({**FILES, "gold/sent.sql": TWO}, tmp_path, spark=interpreted)
+
+    def come(nr: int) -> None:
+        for name in STREAMS:
+            project.send(name, [record({"nr": nr, "id": 0, "shop": nr, "at": 0})])
+        project.step()
+
+    def effect() -> str:
+        return [each.verdict.effect for each in plan(project.definitions, ["gold.sent"])][-1]
+
+    come(1)
+    project.change("gold/sent.sql", "o.id FROM", "o.id, p.shop FROM")
+    assert effect() == "resumes"
+    come(2)
+    assert Counter(project.rows("gold.sent")) == Counter(
+        [(1, 1, 0, None), (1, 2, 0, 2), (2, 1, 0, 1), (2, 2, 0, 2)]
+    )
+    project.change("gold/sent.sql", "silver.parcels", "silver.payments")
+    assert effect() == "rebuild"
 
 
 def test_many_rows_are_judged_where_no_column_says_where_they_came_from(

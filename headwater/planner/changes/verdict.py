@@ -57,7 +57,7 @@ def judge(before: Facts, now: Facts) -> Verdict:
         )
     if now["kind"] == "view" and before["kind"] == "view" and not {"columns", "keys"} & set(changed):
         return Verdict("resumes", (f"{_listed(changed)} changed: it is computed anew",))
-    of_rows = now["kind"] == "rows" and before["kind"] == "rows"
+    of_rows = now["kind"] == before["kind"] and now["kind"] in ("rows", "joined rows")
     evolved = _evolved(before, now) if of_rows and "columns" in changed else ()
     free = _FROM_HERE_ON | (_OF_ROWS if of_rows else set()) | ({"columns"} if evolved else set())
     stuck = [what for what in changed if what not in free]
