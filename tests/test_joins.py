@@ -22,7 +22,7 @@ from headwater.operations.maintain.compact import compact
 from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner import explained
 from headwater.planner.changes import plan
-from headwater.testing import Project
+from headwater.testing import Project, apply
 
 STREAMS = ("orders", "parcels", "payments")
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -334,6 +334,9 @@ def test_what_joins_give_is_a_stream(interpreted: SparkSession, tmp_path: Path) 
         for name in STREAMS:
             project.send(name, part)
             project.step()
+    one = {"nr": 1, "id": 7, "shop": 0}
+    given = {"silver.orders": [one], "silver.parcels": [one | {"nr": 2}, one | {"id": 8}]}
+    assert apply(project, "gold.two", given).rows == [{"id": 7, "nr": 1, "at": None}]
     pairs = [(o, p) for o in range(9) for p in range(9) if o % 3 == p % 3]
     assert Counter(project.rows("silver.both")) == Counter((o,) for o, _ in pairs)
     fed = Counter([(o, o % 3) for o, _ in pairs if o < 4] + [(y, y % 3) for y in range(4)])

@@ -13,13 +13,14 @@ from pyspark.sql import DataFrame
 from headwater.errors import HeadwaterError, ProjectError
 from headwater.flows import bisect
 from headwater.flows.applied import Applied as Definition
+from headwater.flows.judged import FewJudged
 from headwater.flows.references import References
 from headwater.flows.rows import FewRows
 from headwater.planner import analysis
 from headwater.project.definitions import Table
 from headwater.project.drive import drive
 from headwater.quality.measure import Findings
-from headwater.runtime import sessions
+from headwater.runtime import in_memory, sessions
 from headwater.testing.project import Project
 from headwater.testing.records import Record, Value, bronze
 from headwater.testing.rows import Row, table
@@ -46,8 +47,8 @@ def apply(project: Project, name: str, rows: Given | Mapping[str, Given]) -> App
     Args:
         project: whose definitions they are; its lake and what lies there play no part.
         name: the table, or one of the flows into it.
-        rows: of a table that decodes, records as `Project.send` takes them; else {column → value}. Of a view
-            or a process of several tables {table → rows}; reference tables are read as they are.
+        rows: of a table that decodes, records as `Project.send` takes them; else {column → value}. Of a view,
+            a join or a process of several tables {table → rows}; reference tables are read as they are.
 
     Raises:
         FlowError: a row fails a rule whose action is `fail`.
@@ -98,7 +99,18 @@ def _rows(project: Project, definition: Table, source: str, rows: Given) -> pa.T
 def _judged(project: Project, definition: Table, given: Mapping[str, pa.Table]) -> Applied:
     """What a batch of these rows would become."""
     applied = Definition(project.context, definition)
-    work = applied.work(applied.references.pinnable(), None)
+    versions = applied.references.pinnable()
+    work = applied.work(versions, None)
+    if applied.analysed.joins is not None:
+        tables = project.context.tables
+        frames = {
+            name: in_memory.frame(work.spark, rows, tables[name].columns) for name, rows in given.items()
+        }
+        joined = FewJudged(work, applied.rows(frames, versions), sum(map(len, given.values())))
+        passed = joined.passed()
+        if work.gate is not None:
+            work.gate.enforce(joined.counts().tally, Findings(), 0)
+        return Applied(passed.to_pylist())
     (rows,) = given.values()
     try:
         batch = FewRows(work, rows)
