@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
+from test_final import seeded
 
 from headwater.errors.codes import Code
 from headwater.flows import computed, joined, ranged
@@ -97,9 +98,7 @@ def three(rows: Mapping[str, list[Row]]) -> Counter[Any]:
 def test_each_combination_of_rows_is_met_once(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
 ) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    draw = random.Random(seed)
+    draw = seeded(random.randrange(2**32))
     monkeypatch.setattr(sys.modules[compact.__module__], "FEWEST", 2)
     if not few:
         monkeypatch.setattr(joined, "are_few", lambda files, rows: False)
@@ -220,9 +219,7 @@ ON o.id = p.id""",
 def test_a_row_without_a_partner_is_corrected(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    draw = random.Random(seed)
+    draw = seeded(random.randrange(2**32))
     monkeypatch.setattr(computed, "WHOLE", -1)
     project = Project({**FILES, **OUTER}, tmp_path, spark=interpreted)
     rows: dict[str, list[Row]] = {name: [] for name in STREAMS}
@@ -299,6 +296,22 @@ def test_rows_of_a_join_tell_no_lateness(interpreted: SparkSession, tmp_path: Pa
         _ = Project(files, tmp_path, spark=interpreted).context
 
 
+def test_nor_do_those_that_a_flow_joins(interpreted: SparkSession, tmp_path: Path) -> None:
+    """Whichever of the flows into a table it is."""
+    columns = "{0}.nr, {0}.at, {0}._source, {0}.ingested_at"
+    fed = f"""CREATE STREAMING TABLE fed;
+CREATE FLOW paid AS INSERT INTO fed BY NAME SELECT {columns.format("y")} FROM STREAM silver.payments y;
+CREATE FLOW sent AS INSERT INTO fed BY NAME SELECT {columns.format("o")} {PAIR.format("JOIN")}
+ON o.id = p.id"""
+    final = """CREATE STREAMING TABLE n TBLPROPERTIES ('headwater.emit' = 'final') AS
+SELECT window(at, '1 minute').end AS at, count(*) AS n FROM STREAM silver.fed
+WATERMARK at DELAY OF INTERVAL 1 SECOND GROUP BY window(at, '1 minute')"""
+    project = Project({**FILES, "silver/fed.sql": fed}, tmp_path, spark=interpreted)
+    assert explained_of(project, "silver.fed")[0].endswith("read rows of silver.parcels: by id")
+    with raises_code("TIME_OF_JOIN", match=r"gold\.n tells which rows of silver\.fed are late"):
+        _ = project.write({"gold/n.sql": final}).context
+
+
 MORE = {
     "gold/two.py": '''import headwater as hw
 @hw.table(source=["silver.orders", "silver.parcels"])
@@ -365,9 +378,7 @@ def test_it_is_kept_like_other_tables(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Maintenance leaves what it has to read again; it comes back from a savepoint; records go out of it."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    draw = random.Random(seed)
+    draw = seeded(random.randrange(2**32))
     monkeypatch.setattr(sys.modules[compact.__module__], "FEWEST", 2)
     conf = "kafka: embedded\nmaintain: {keep: 0s}\n"
     project = Project({**FILES, "gold/sent.sql": TWO, "conf/local.yaml": conf}, tmp_path, spark=interpreted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
@@ -73,16 +73,18 @@ def explain(spark: SparkSession, project: Project, names: Sequence[str]) -> list
         project.definition(name)
     analysed = analysis.analyse(spark, project, names)
     return [
-        _explained(project.tables[name], analysed[name])
+        _explained(project.tables[name], analysed)
         for name in names or project.tables
         if name in project.tables
     ]
 
 
-def _explained(table: Table, analysed: Analysed) -> Explained:
+def _explained(table: Table, found: Mapping[str, Analysed]) -> Explained:
+    analysed = found[table.name]
     if analysed.kind != "view":
-        found = tuple(joins.lines(analysed.joins)) if analysed.joins else ()
-        return Explained(table.name, _WAYS[analysed.kind], joins=found)
+        joined = [found[flow.name].joins for flow in table.flows or (table,)]
+        lines = tuple(line for each in joined if each for line in joins.lines(each))
+        return Explained(table.name, _WAYS[analysed.kind], joins=lines)
     stage, kept = analysed.stage, analysed.groups
     reach = stage.reach if stage else analysed.reach
     touched = tuple(_touched(reach, read, touch) for read, touch in reach.touches.items()) if reach else ()

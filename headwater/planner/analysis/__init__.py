@@ -103,7 +103,14 @@ def _of_flows(
                 hint="flows into one table have the same columns",
             )
         flows[flow.name] = replace(one, columns=first.columns, stored=first.stored)
-    whole = replace(next(iter(flows.values())), name=table.name, fingerprint=fingerprint(project, table))
+    whole = replace(
+        next(iter(flows.values())),
+        name=table.name,
+        fingerprint=fingerprint(project, table),
+        kind="rows",
+        joins=None,
+        disordered=any(flow.disordered for flow in flows.values()),
+    )
     return {**flows, table.name: whole}
 
 
