@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bench.views import append
 from headwater.project.conf import Conf
 from headwater.project.paths import engine_folder
 from headwater.runtime import sessions
-from headwater.storage import log, ranges, stored
-from headwater.storage.identity import Identity
+from headwater.storage import log, ranges
 from headwater.testing import Project
 
 SIZES = (1_000_000, 3_000_000, 10_000_000)
@@ -106,7 +106,7 @@ def _batches(case: Project, name: str, size: int) -> dict[str, Any]:
 
 def _append(case: Project, name: str, begin: int, count: int, later: int) -> None:
     """One commit of a stream, in the order of its time; ids stand in no order."""
-    target, columns = case.target(name), case.tables[name].stored
+    columns = case.tables[name].stored
     numbers = pa.array(range(begin, begin + count), pa.int64())
     micros = pc.add(pc.multiply(numbers, STEP), BEGIN + later)
     place = {"cluster": "local", "topic": "raw", "partition": 0}
@@ -117,6 +117,4 @@ def _append(case: Project, name: str, begin: int, count: int, later: int) -> Non
         "at": micros.cast(columns.field("at").type),
         "_source": pa.StructArray.from_arrays([*parts, numbers], fields=list(kind)),
     }
-    sequence = target.last(name) + 1
-    files = target.write(stored.fitted(pa.table(rows), columns), f"{sequence:012d}")
-    target.append(files, Identity(name, target.place.generation, sequence, {}))
+    append(case, name, rows)

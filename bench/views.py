@@ -8,6 +8,7 @@ import random
 import shutil
 import statistics
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,8 @@ def _filled(size: int) -> Project:
     case = Project(files, root, spark=sessions.start(Conf()))
     draw = random.Random(1)
     for begin in range(0, size, FILE):
-        _append(case, ORDERS, _orders(draw, begin, FILE))
-    _append(case, LEVELS, {"customer": list(range(CUSTOMERS)), "level": [1] * CUSTOMERS})
+        append(case, ORDERS, _orders(draw, begin, FILE))
+    append(case, LEVELS, {"customer": list(range(CUSTOMERS)), "level": [1] * CUSTOMERS})
     case.step(CUSTOMER, *(f"gold.{name}{more}" for name in QUERIES for more in ("", "_anew")))
     return case
 
@@ -106,9 +107,9 @@ def _filled(size: int) -> Project:
 def _measured(case: Project, table: str, batches: int) -> dict[str, Any]:
     draw, seconds = random.Random(2), []
     for number in itertools.islice(_NUMBERS, batches):
-        _append(case, ORDERS, _orders(draw, 10**9 + number * NEW, NEW))
+        append(case, ORDERS, _orders(draw, 10**9 + number * NEW, NEW))
         moved = [draw.randrange(CUSTOMERS) for _ in range(MOVED)]
-        _append(case, LEVELS, {"customer": moved, "level": [2 + number] * MOVED})
+        append(case, LEVELS, {"customer": moved, "level": [2 + number] * MOVED})
         case.step(CUSTOMER)
         began = time.monotonic()
         case.step(table)
@@ -136,7 +137,7 @@ def _orders(draw: random.Random, begin: int, count: int) -> dict[str, list[int]]
     }
 
 
-def _append(case: Project, name: str, rows: dict[str, list[int]]) -> None:
+def append(case: Project, name: str, rows: Mapping[str, Any]) -> None:
     """One commit of a table."""
     target = case.target(name)
     columns = case.tables[name].stored

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
+from test_final import seeded
 from test_joins import FILES, Row, drawn, record
 
 from headwater.flows import computed
@@ -54,9 +55,7 @@ def nearest(name: str, orders: list[Row], parcels: list[Row]) -> set[tuple[int, 
 def test_the_nearest_row_is_found_whatever_comes_later(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    draw = random.Random(seed)
+    draw = seeded(random.randrange(2**32))
     monkeypatch.setattr(computed, "WHOLE", -1)
     views = {
         f"gold/{name}.sql": ASOF.format(name=f"v_{name}", join=join, match=match, on=on)

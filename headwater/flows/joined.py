@@ -78,24 +78,24 @@ class JoinedFlow(DerivedFlow):
         work, self._met = self._work(intent), {}
         streams = self._there(intent)
         some = [name for name, stream in streams.items() if stream.new]
-        results: list[DataFrame] = []
-        few = are_few(intent.files, intent.rows)
-        for name in some if few else ():
-            rows = self._few(name, streams)
-            few = few and rows is not None
-            if rows is not None and all(map(len, rows.values())):
-                frames = {
-                    each: in_memory.frame(work.spark, part, streams[each].columns).coalesce(1)
-                    for each, part in rows.items()
-                }
-                results.append(self._applied.rows(frames, intent.references))
-        if few:
-            none = in_memory.empty(work.spark, self._analysed.columns)
-            return FewJudged(work, reduce(DataFrame.union, results or [none]).coalesce(1), intent.rows)
+        few = [self._few(name, streams) for name in some] if are_few(intent.files, intent.rows) else [None]
+        met = [rows for rows in few if rows is not None]
+        if len(met) == len(few):
+            results = [
+                self._applied.rows(self._frames(work.spark, rows), intent.references)
+                for rows in met
+                if all(map(len, rows.values()))
+            ] or [in_memory.empty(work.spark, self._analysed.columns)]
+            return FewJudged(work, reduce(DataFrame.union, results).coalesce(1), intent.rows)
         self._met = {}
         many = (self._many(work.spark, name, streams) for name in some)
         results = [self._applied.rows(frames, intent.references) for frames in many]
         return ManyJudged(work, reduce(DataFrame.union, results), intent.rows)
+
+    def _frames(self, spark: SparkSession, rows: Mapping[str, pa.Table]) -> dict[str, DataFrame]:
+        """Rows of the streams, given to Spark in memory."""
+        columns = {name: self._cursors[name].columns for name in rows}
+        return {name: in_memory.frame(spark, some, columns[name]).coalesce(1) for name, some in rows.items()}
 
     def _there(self, intent: Intent) -> dict[str, _Stream]:
         """The streams, each as the batch reads it."""
