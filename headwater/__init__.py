@@ -1,9 +1,9 @@
 """Headwater: a lakehouse kappa pipeline on Spark and Delta.
 
 A project's files import this module for the words they declare with: `topic`, `files`, `table`, `json`,
-`materialized_view`, `auto_cdc`, `debezium`, `process`, `alert`, `kafka_sink`, `postgres_sink`,
-`opensearch_sink`, `sink`; and for `cumulative_windows`. A test imports it for `drive`, a notebook for
-`connect` (DuckDB), `session` (Spark) and `as_of`.
+`materialized_view`, `auto_cdc`, `debezium`, `process`, `lookup`, `from_postgres`, `alert`, `kafka_sink`,
+`postgres_sink`, `opensearch_sink`, `sink`; and for `cumulative_windows`. A test imports it for `drive`, a
+notebook for `connect` (DuckDB), `session` (Spark) and `as_of`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from headwater.project.definitions import (
     auto_cdc,
     debezium,
     files,
+    from_postgres,
     json,
     kafka_sink,
+    lookup,
     materialized_view,
     opensearch_sink,
     postgres_sink,
@@ -47,8 +49,10 @@ __all__ = [
     "debezium",
     "drive",
     "files",
+    "from_postgres",
     "json",
     "kafka_sink",
+    "lookup",
     "materialized_view",
     "opensearch_sink",
     "postgres_sink",

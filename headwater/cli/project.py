@@ -138,7 +138,7 @@ _EMIT = {
 
 
 def _expectations(found: Description) -> str:
-    if found.kind in ("quarantine", "late", "state", "ledger", "gaps", "engine", "unknown"):
+    if found.kind in ("quarantine", "late", "state", "lookup", "ledger", "gaps", "engine", "unknown"):
         return ""
     return "none" if found.expectations is None else str(found.expectations)
 

@@ -38,6 +38,10 @@ def rebuild(
     swap: Annotated[
         bool, typer.Option("--swap/--no-swap", help="Whether the new tables shall take the old ones' place.")
     ] = True,
+    fresh_lookups: Annotated[
+        bool,
+        typer.Option("--fresh-lookups", help="Ask lookups anew, instead of what their answers were."),
+    ] = False,
     abort: Annotated[
         bool, typer.Option("--abort", help="Remove what a rebuild that was not swapped has built.")
     ] = False,
@@ -64,7 +68,15 @@ def rebuild(
     if not tables:
         raise typer.BadParameter("name a table, or say --abort or --clean")
     with reading(", ".join(tables)) as tell:
-        done = rebuilding.rebuild(loaded, tables, since=since, verify=verify, swap=swap, progress=tell)
+        done = rebuilding.rebuild(
+            loaded,
+            tables,
+            since=since,
+            verify=verify,
+            swap=swap,
+            fresh_lookups=fresh_lookups,
+            progress=tell,
+        )
     if as_json:
         print_json(asdict(done))
     else:

@@ -112,6 +112,10 @@ class SinkUnavailable(Unavailable):
     """What a sink writes to."""
 
 
+class LookupUnavailable(Unavailable):
+    """What a lookup asks."""
+
+
 class StoreUnavailable(Unavailable):
     """The object store that files are read from."""
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 
 from headwater.connectors import decode
+from headwater.flows.answers import Answers
 from headwater.flows.context import Context
+from headwater.flows.lookups import Lookups
 from headwater.flows.references import References
 from headwater.flows.work import Work
 from headwater.planner import analysis
@@ -36,16 +38,41 @@ class Applied:
         parallelism = table.limits.parallelism or context.project.conf.parallelism
         self._spark = sessions.child(context.spark, parallelism=parallelism)
         self.references = References(context, table, self._spark)
+        self.lookups = (
+            Lookups(context, table, analysis.decoded_columns(table, self.columns)) if table.lookup else None
+        )
         gate = self.analysed.gate
         self._indexes = [KeyIndex(keys, self.analysed.stored) for keys in (gate.alone or () if gate else ())]
 
-    def work(self, references: Mapping[str, str], table: Target | None) -> Work:
-        """What is done with a batch for the table (None: an empty one), each reference at its version."""
+    def answers(self, table: Target | None, clock: str) -> Answers | None:
+        """What the rows of one batch are told by the table's lookup; None where it has none.
+
+        Args:
+            table: the table that it is for; None: an empty one.
+            clock: the batch's time.
+        """
+        return Answers(self.lookups, table, clock) if self.lookups else None
+
+    def work(
+        self, references: Mapping[str, str], table: Target | None, answers: Answers | None = None
+    ) -> Work:
+        """What is done with a batch.
+
+        Args:
+            references: each reference table's version.
+            table: the table that it is for; None: an empty one.
+            answers: what its rows are told.
+        """
+
+        def function(stream: DataFrame) -> DataFrame:
+            told = answers(stream) if answers is not None else stream
+            return self.rows({self.stream: told}, references)
+
         return Work(
             spark=self._spark,
             columns=self.columns,
             schema=self._decoded,
-            function=lambda stream: self.rows({self.stream: stream}, references),
+            function=function,
             gate=self.analysed.gate,
             written=table.files if table else list,
             near=table.near if table else None,

@@ -2,8 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 from headwater.planner.event_time import EventTime
+from headwater.storage import delta, log
+from headwater.storage.lake import Place
+from headwater.storage.names import lookup_name
+from headwater.storage.pruning import Reach
 from headwater.storage.ranges import Position
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What the rows of a table were told by its lookup.
+
+    Attributes:
+        place: its table of answers; None: there is none.
+        reached: see `Identity.reached`.
+    """
+
+    place: Place | None
+    reached: Mapping[str, int]
+
+    @classmethod
+    def of(cls, places: Mapping[str, Place], table: str) -> Answered | None:
+        """What the rows of a live table were told; None where there is none."""
+        if table not in places:
+            return None
+        reached = log.flows(places[table].path).get(table, {}).get("reached", {})  # read before the answers
+        return cls(places.get(lookup_name(table)), reached)
+
+    def files(self, _: Mapping[str, Reach]) -> Sequence[str]:
+        """The files of its answers."""
+        return delta.files(self.place.path, log.head(self.place.path)) if self.place else []
 
 
 class Bounds:
@@ -22,6 +54,10 @@ class Bounds:
 
     def references(self, table: str) -> dict[str, str] | None:
         """At which versions a view reads its reference tables by now; None: as they are."""
+        return None
+
+    def answered(self, table: str) -> Answered | None:
+        """What the rows of a table were told by its lookup that is built again; None: nothing is."""
         return None
 
     def closed(self, table: str) -> EventTime | None:

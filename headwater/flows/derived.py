@@ -7,6 +7,7 @@ What can't be decoded, makes the definition fail or fails an expectation goes to
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import asdict
 
 import pyarrow as pa
@@ -15,19 +16,21 @@ from py4j.protocol import Py4JNetworkError
 from headwater.errors import CommitError, FlowError, HeadwaterError
 from headwater.errors.causes import describe
 from headwater.flows import bisect
+from headwater.flows.answers import Answers
 from headwater.flows.context import Context
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.replay import Replay
 from headwater.flows.rows import NONE_BROKEN, Rows
+from headwater.flows.work import Work
 from headwater.project.definitions import Table
 from headwater.quality.measure import Findings
 from headwater.quality.quarantine import HELD
 from headwater.storage import mailbox, stored
-from headwater.storage.commit import Built, Committer
+from headwater.storage.commit import Built, Committer, Part
 from headwater.storage.identity import Shares
 from headwater.storage.intent import Intent
 from headwater.storage.mailbox import Answer, Request
-from headwater.storage.names import quarantine_name
+from headwater.storage.names import lookup_name, quarantine_name
 from headwater.storage.target import Target
 
 
@@ -36,7 +39,8 @@ class DerivedFlow(RangedFlow):
 
     def __init__(self, context: Context, table: Table, into: Target | None = None) -> None:
         super().__init__(context, table, into)
-        self.committer = Committer(self._table, self._intents, open_target=self._open_quarantine)
+        self.committer = Committer(self._table, self._intents, open_target=self._open)
+        self._answers: Answers | None = None  # to the rows of the batch that is built
         self._replay = Replay(context, self._applied, self._table) if table.decode else None
 
     def recover(self) -> None:
@@ -50,7 +54,7 @@ class DerivedFlow(RangedFlow):
             self._replay.recover()
 
     def _beside(self) -> list[str]:
-        return [quarantine_name(self.name)]
+        return [quarantine_name(self.name), lookup_name(self.name)]
 
     def resolve(self, request: Request) -> Answer:
         """Do what is asked for with the open records of the quarantine."""
@@ -83,7 +87,17 @@ class DerivedFlow(RangedFlow):
                 self._replay.recover()  # one that failed between its two commits
         return self.step()
 
+    def _carry_out(self, intent: Intent, *, begins: Collection[str] = ()) -> bool:
+        done = super()._carry_out(intent, begins=begins)
+        if self._answers is not None and done:
+            self._answers.hold()
+        return done
+
+    def _work(self, intent: Intent) -> Work:
+        return self._applied.work(intent.references, self._table, self._answers)
+
     def _build(self, intent: Intent) -> Built:
+        self._answers = self._applied.answers(self._table, intent.clock)
         try:
             rows, files = self._passed(intent, NONE_BROKEN)
         except Exception as e:
@@ -95,13 +109,17 @@ class DerivedFlow(RangedFlow):
             gate.enforce(tally, findings, intent.sequence)
             self._same(intent, tally.rows, written + tally.dropped + tally.quarantined, "accounted for")
         account = self._account(intent, counts, written, findings=findings)
-        if not counts.held:
-            return Built({self._place.name: files}, shares=findings.shares, account=account)
-        name = quarantine_name(self.name)
-        quarantine = self.committer.target(name)
-        rejects = quarantine.write(rows.held(intent.clock), intent.batch)
-        self._same(intent, counts.held, quarantine.rows(rejects), f"found again in {self._stream}")
-        return Built({name: rejects, self.name: files}, shares=findings.shares, account=account)
+        parts: dict[str, Part] = {}
+        if counts.held:
+            name = quarantine_name(self.name)
+            quarantine = self.committer.target(name)
+            parts[name] = quarantine.write(rows.held(intent.clock), intent.batch)
+            self._same(intent, counts.held, quarantine.rows(parts[name]), f"found again in {self._stream}")
+        if self._answers is not None:
+            parts |= self._answers.parts(self._table.place, intent.batch)
+        reached = self._answers.reached if self._answers is not None else {}
+        parts[self._place.name] = files
+        return Built(parts, shares=findings.shares, reached=reached, account=account)
 
     def _shares(self) -> Shares:
         """What the windows of the suite's shares held after the last batch."""
@@ -136,7 +154,10 @@ class DerivedFlow(RangedFlow):
                 table=self.name,
             )
 
-    def _open_quarantine(self, name: str) -> Target:
+    def _open(self, name: str) -> Target:
+        if name == lookup_name(self.name):
+            assert self._applied.lookups is not None
+            return self._applied.lookups.target(self._place)
         comment = f"Rows that {self.name} could not take, as they came, with the reason"
         columns = stored.schema(HELD)
         target = self._context.open_beside(self._place.name, name, columns, comment)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from headwater.connectors import decode
 from headwater.connectors.decode import SOURCE
 from headwater.errors import HeadwaterError
+from headwater.flows.answers import Answers
 from headwater.flows.applied import Applied
 from headwater.flows.bisect import broken
 from headwater.flows.context import Context
@@ -32,7 +33,7 @@ from headwater.storage import stored
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.mailbox import Request
-from headwater.storage.names import quarantine_name, replay_name, resolved_name
+from headwater.storage.names import lookup_name, quarantine_name, replay_name, resolved_name
 from headwater.storage.places import KEYS, PLACE, place_of, within, without
 from headwater.storage.target import Target
 
@@ -122,23 +123,28 @@ class Replay:
             rows=len(rows),
         )
         if request.action == "discard":
-            ledger, made = self._ledger(rows, Counter(), intent, "discarded", request.why), _NOWHERE
+            answers, made = None, _NOWHERE
+            ledger = self._ledger(rows, Counter(), intent, "discarded", request.why)
             done.discarded += len(rows)
         else:
-            ledger, made = self._replayed(rows, intent, done)
+            answers = self._applied.answers(self._table, intent.clock)
+            ledger, made = self._replayed(rows, intent, answers, done)
         if not len(ledger):
             return
 
         def build(pinned: Intent) -> Built:
             resolved = self._committer.target(resolved_name(self._table.place.name))
+            told = answers.parts(self._table.place, pinned.batch) if answers is not None else {}
             files = {resolved.place.name: resolved.write(ledger, pinned.batch)}
-            return Built({**files, self._table.place.name: self._table.write(made, pinned.batch)})
+            return Built({**files, **told, self._table.place.name: self._table.write(made, pinned.batch)})
 
         self._committer.carry_out(intent, build)
 
-    def _replayed(self, rows: pa.Table, intent: Intent, done: Resolution) -> tuple[pa.Table, pa.Table]:
+    def _replayed(
+        self, rows: pa.Table, intent: Intent, answers: Answers | None, done: Resolution
+    ) -> tuple[pa.Table, pa.Table]:
         """What becomes of a batch: its ledger, and its rows for the table."""
-        work = self._applied.work(intent.references, self._table)
+        work = self._applied.work(intent.references, self._table, answers)
         raw = rows.select(work.columns.fieldNames()).cast(stored.schema(work.columns))
         try:
             taken = FewRows(work, raw)
@@ -191,5 +197,8 @@ class Replay:
         return pa.Table.from_pylist(lines, RESOLVED)
 
     def _open(self, name: str) -> Target:
+        if name == lookup_name(self._table.place.name):
+            assert self._applied.lookups is not None
+            return self._applied.lookups.target(self._table.place)
         comment = f"What became of the records in {quarantine_name(self._table.place.name)}"
         return self._context.open_beside(self._table.place.name, name, RESOLVED, comment)

@@ -6,7 +6,7 @@ declaration its name, `<folder>.<variable or function>`, and the engine interpre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 Function = Callable[..., "DataFrame"]
+Fetch = Callable[[list[dict[str, Any]]], Iterable[Mapping[str, Any]]]
 Contract = Literal["evolve", "freeze", "quarantine"]
 Emit = Literal["update", "final"]
 Refresh = Literal["auto", "incremental strict", "full"]
@@ -162,6 +163,7 @@ class Table(Declaration):
             are said: the sources.
         views: the project's named queries between it and its sources, each after those that it reads.
         decode: how the stream's `value` becomes columns; None where the source is already decoded.
+        lookup: the project's lookup whose columns the stream's rows get, by name; "": there is none.
         function: from DataFrames to one DataFrame; None where `sql` says it.
         sql: the query, its text and where each source stands in it.
         process: what it does with each key's rows in turn, where that is what feeds it.
@@ -201,6 +203,7 @@ class Table(Declaration):
     reads: tuple[str, ...] = ()
     views: tuple[View, ...] = ()
     decode: Json | None = None
+    lookup: str = ""
     function: Function | None = None
     sql: Query | None = None
     process: Process | None = None
@@ -272,6 +275,40 @@ class View(Declaration):
     def inputs(self) -> tuple[str, ...]:
         """What the function or query gets, in order."""
         return self.reads or self.sources
+
+
+@dataclass(frozen=True)
+class PostgresRows:
+    """Rows of a table in PostgreSQL, by keys; see `from_postgres`.
+
+    Attributes:
+        connection: a name in the environment's `postgres`.
+        table: the table there, `schema.table`.
+    """
+
+    connection: str
+    table: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup(Declaration):
+    """What another system knows of the keys of rows, asked as they come; see `lookup`.
+
+    Attributes:
+        fetch: gives the rows of some keys.
+        keys: the columns by which is asked: those of the stream's that are called so.
+        columns: of the answers, as Spark DDL, the keys aside.
+        ttl: how long an answer holds.
+        most: answers that are held in memory.
+        at_once: keys that are asked for in one call.
+    """
+
+    fetch: Fetch | PostgresRows
+    keys: tuple[str, ...]
+    columns: str
+    ttl: str
+    most: int = 100_000
+    at_once: int = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -439,6 +476,47 @@ def files(pattern: str, *, format: Format = "json", **limits: Any) -> Files:
     return Files(pattern=pattern, format=format, limits=Limits(**limits))
 
 
+def lookup(
+    fetch: Fetch | PostgresRows,
+    *,
+    keys: str | Sequence[str],
+    columns: str,
+    ttl: str,
+    cache_size: int = 100_000,
+    batch_size: int = 1_000,
+) -> Lookup:
+    """Declare a lookup: what another system knows of the keys of a stream's rows, asked as these come.
+
+    A table names it (`lookup=`, in SQL `headwater.lookup`); its stream then has the answer's columns beside
+    its own, NULL where nothing is known of the keys, or one of them is NULL. What a row was told stays with
+    it: see `headwater.flows.lookups`.
+
+    Args:
+        fetch: called with keys, `[{key: value, …}, …]`, gives the rows that are known of them, one for each
+            at most, as dicts of the keys and columns; or `from_postgres(…)`. Where it raises, the table waits
+            and asks again.
+        keys: the columns of the stream by which is asked.
+        columns: of the answers, as Spark DDL: `category STRING, risk DOUBLE`.
+        ttl: how long an answer holds before the same keys are asked for again (`10 minutes`), that nothing is
+            known of them likewise.
+        cache_size: how many answers are held in memory.
+        batch_size: how many keys one call gets at most.
+    """
+    return Lookup(
+        fetch=fetch, keys=_names(keys), columns=columns, ttl=ttl, most=cache_size, at_once=batch_size
+    )
+
+
+def from_postgres(connection: str, table: str) -> PostgresRows:
+    """Let a lookup ask a table in PostgreSQL, which has the lookup's keys and columns by these names.
+
+    Args:
+        connection: a name in the environment's `postgres`.
+        table: `schema.table`.
+    """
+    return PostgresRows(connection, table)
+
+
 def _names(source: str | Sequence[str]) -> tuple[str, ...]:
     found = (source,) if isinstance(source, str) else tuple(source)
     if not all(isinstance(name, str) for name in found):
@@ -450,6 +528,7 @@ def table(
     *,
     source: str | Sequence[str],
     decode: Json | None = None,
+    lookup: str = "",
     keys: Sequence[str] = (),
     cluster_by: Sequence[str] = (),
     event_time: str | None = None,
@@ -475,6 +554,7 @@ def table(
             comment=(function.__doc__ or "").strip(),
             sources=sources,
             decode=decode,
+            lookup=lookup,
             function=function,
             keys=tuple(keys),
             cluster_by=tuple(cluster_by),

@@ -11,7 +11,7 @@ from pathlib import Path
 from headwater.common import database, near
 from headwater.errors import ProjectError
 from headwater.errors.several import Collected
-from headwater.project import checks, modules, naming, outside, pipelines, sql
+from headwater.project import checks, lookups, modules, naming, outside, pipelines, sql
 from headwater.project import conf as configuration
 from headwater.project.carried import carried
 from headwater.project.cdc.tables import divided
@@ -20,6 +20,7 @@ from headwater.project.definitions import (
     Alert,
     Declaration,
     Files,
+    Lookup,
     Sink,
     StoreSink,
     Table,
@@ -54,6 +55,7 @@ class Project:
     suites: dict[str, Suite] = field(default_factory=dict)
     digest: str = ""  # of all files of its layers and suites, helpers too, as they were loaded
     files: dict[str, Files] = field(default_factory=dict)
+    lookups: dict[str, Lookup] = field(default_factory=dict)
 
     @property
     def raw(self) -> dict[str, Topic | Files]:
@@ -145,6 +147,8 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     order = check.graph({**topics, **files}, tables, alerts, sinks, references, views)
     known = {"postgres": list(conf.postgres), "opensearch": list(conf.opensearch)}
     outside.connections(wrong, sinks, known, root / "conf" / f"{env}.yaml")
+    asked = {d.name: d for d in declared if isinstance(d, Lookup)}
+    lookups.check(wrong, asked, tables, known["postgres"], root / "conf" / f"{env}.yaml")
     outside.clusters(wrong, topics, conf, root / "conf" / f"{env}.yaml")
     outside.buckets(wrong, files, list(conf.s3), root / "conf" / f"{env}.yaml")
     sinks = {name: sink for name, sink in sinks.items() if not _is_off(sink, conf)}
@@ -165,7 +169,7 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     wrong.check()
     ordered = {name: tables[name] for name in order}
     digest = _digest(root)
-    return Project(root, env, conf, topics, ordered, alerts, sinks, references, suites, digest, files)
+    return Project(root, env, conf, topics, ordered, alerts, sinks, references, suites, digest, files, asked)
 
 
 def _digest(root: Path) -> str:

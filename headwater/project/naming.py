@@ -12,7 +12,7 @@ from dataclasses import replace
 from headwater.errors import ProjectError
 from headwater.errors.several import Collected
 from headwater.project.cdc.said import CHANGES
-from headwater.project.definitions import Alert, Declaration, Files, Query, Table, Topic, View
+from headwater.project.definitions import Alert, Declaration, Files, Lookup, Query, Table, Topic, View
 
 FINAL = "_final"  # of a table that is corrected as rows come, the one of its windows that are over
 _PIPELINE = "live."  # what Databricks' older texts write before the name of a table of the same pipeline
@@ -68,10 +68,11 @@ def resolved(
         wrong: where errors are collected.
     """
     names = Names([*_readable(declared), *references])
+    lookups = Names(one.name for one in declared if isinstance(one, Lookup))
     found = []
     for one in declared:
         with wrong.each():
-            found.append(_resolved(one, names))
+            found.append(_resolved(one, names, lookups))
     return found
 
 
@@ -85,11 +86,13 @@ def _readable(declared: Sequence[Declaration]) -> list[str]:
     return [*known, *(f"{one.name}{FINAL}" for one in tables), *(f"{name}{CHANGES}" for name in fed)]
 
 
-def _resolved(one: Declaration, names: Names) -> Declaration:
+def _resolved(one: Declaration, names: Names, lookups: Names) -> Declaration:
     if isinstance(one, Alert):
         return replace(one, source=names.of(one.source, one))
     if isinstance(one, Table) and one.into:
         one = replace(one, into=names.of(one.into, one))
+    if isinstance(one, Table) and one.lookup:
+        one = replace(one, lookup=lookups.of(one.lookup, one))
     if isinstance(one, Table | View):
         reads = tuple(names.of(name, one) for name in one.inputs)
         return replace(one, sources=tuple(dict.fromkeys(reads)), reads=reads, sql=_streams(one, names))

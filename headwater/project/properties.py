@@ -29,6 +29,7 @@ KNOWN = (
     "headwater.emit",
     "headwater.idle_timeout",
     "headwater.keys",
+    "headwater.lookup",
     "headwater.max_rows_per_batch",
     "headwater.opensearch",
     "headwater.opensearch.on",
@@ -64,6 +65,7 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
         idle_timeout=properties.get("headwater.idle_timeout", table.idle_timeout),
         sinks=tuple(_sinks(table, properties)),
         decode=_decode(where, properties),
+        lookup=properties.get("headwater.lookup", ""),
         limits=_limits(where, properties),
         properties={k: v for k, v in properties.items() if k.startswith("delta.")},
     )

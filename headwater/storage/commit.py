@@ -43,6 +43,7 @@ class Built:
         appended: the targets to which files are added as they are, though their rows are otherwise merged.
         newest: what the build found to be `Identity.newest`, where that was not known before.
         shares: what the build found to be `Identity.shares`.
+        reached: what the build found to be `Identity.reached`.
         account: what it made of the batch's rows.
     """
 
@@ -50,6 +51,7 @@ class Built:
     appended: Sequence[str] = ()
     newest: int | None = None
     shares: Shares = field(default_factory=dict)
+    reached: dict[str, int] = field(default_factory=dict)
     account: Account = field(default_factory=Account)
 
 
@@ -136,6 +138,7 @@ class Committer:
                     intent,
                     newest=built.newest or intent.newest,
                     shares=built.shares,
+                    reached=built.reached,
                     appended=list(built.appended),
                 )
                 parts, account = dict(built.parts), built.account

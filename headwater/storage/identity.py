@@ -27,6 +27,7 @@ class Identity:
         rows: how many rows of its input the batch reads, where the input's log says.
         clock: the time of the batch, UTC, ISO 8601: what every "now" in it means.
         topics: {topic of Kafka that it reads → Kafka's id of it}, where known.
+        reached: of a table with a lookup, {partition → the last offset of which rows were told something}.
         definition: of a view, by which definition its rows are: the definition's fingerprint.
     """
 
@@ -40,6 +41,7 @@ class Identity:
     rows: int = 0
     clock: str = ""
     topics: dict[str, str] = field(default_factory=dict)
+    reached: dict[str, int] = field(default_factory=dict)
     definition: str = ""
 
 
@@ -54,7 +56,7 @@ def recorded(flows: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
     pinned = mine.pop("clock")
     if identity.rows and pinned:
         mine["seconds"] = round((times.now() - datetime.fromisoformat(pinned)).total_seconds(), 3)
-    for rare in ("shares", "event_time", "rows", "topics", "definition"):
+    for rare in ("shares", "event_time", "rows", "topics", "reached", "definition"):
         if not mine[rare]:
             del mine[rare]
     return {**flows, identity.flow: mine}

@@ -27,6 +27,11 @@ def state_name(table: str) -> str:
     return f"{table}__state"
 
 
+def lookup_name(table: str) -> str:
+    """The table of what the rows of a table were told by its lookup."""
+    return f"{table}__lookup"
+
+
 def stage_name(table: str) -> str:
     """The table of what the inner part of a view gives."""
     return f"{table}__1"
@@ -60,6 +65,7 @@ def beside(table: str) -> dict[str, str]:
         late_name(table): "late",
         state_name(table): "state",
         stage_name(table): "state",
+        lookup_name(table): "lookup",
         ledger_name(table): "ledger",
         gaps_name(table): "gaps",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame
 from headwater.errors import HeadwaterError, ProjectError
 from headwater.flows import bisect
 from headwater.flows.applied import Applied as Definition
+from headwater.flows.context import Context
 from headwater.flows.judged import FewJudged
 from headwater.flows.references import References
 from headwater.flows.rows import FewRows
@@ -48,7 +50,8 @@ def apply(project: Project, name: str, rows: Given | Mapping[str, Given]) -> App
         project: whose definitions they are; its lake and what lies there play no part.
         name: the table, or one of the flows into it.
         rows: of a table that decodes, records as `Project.send` takes them; else {column → value}. Of a view,
-            a join or a process of several tables {table → rows}; reference tables are read as they are.
+            a join or a process of several tables {table → rows}; reference tables are read as they are. With
+            a lookup {table → rows, lookup → its answers}: it is asked itself where they are not given.
 
     Raises:
         FlowError: a row fails a rule whose action is `fail`.
@@ -63,7 +66,9 @@ def apply(project: Project, name: str, rows: Given | Mapping[str, Given]) -> App
         plain = {name: [dict(row) for row in of_stream] for name, of_stream in streams.items()}
         return Applied(drive(definition, plain).rows)
     found = {each: _rows(project, definition, each, given.get(each, ())) for each in sources}
-    return _computed(project, definition, found) if definition.view else _judged(project, definition, found)
+    if definition.view:
+        return _computed(project, definition, found)
+    return _judged(project, definition, found, given.get(definition.lookup) if definition.lookup else None)
 
 
 def _definition(project: Project, name: str) -> Table:
@@ -96,11 +101,24 @@ def _rows(project: Project, definition: Table, source: str, rows: Given) -> pa.T
     return bronze(rows, topic=raw.topic, cluster=cluster, now=now, ends={}).rows
 
 
-def _judged(project: Project, definition: Table, given: Mapping[str, pa.Table]) -> Applied:
+def _answering(context: Context, definition: Table, answers: Given | None) -> Context:
+    """The run, in which a table's lookup gives these answers."""
+    if answers is None:
+        return context
+    known, name = [*_plain(answers)], definition.lookup
+    lookups = {**context.project.lookups}
+    lookups[name] = dataclasses.replace(lookups[name], fetch=lambda keys: known)
+    return dataclasses.replace(context, project=dataclasses.replace(context.project, lookups=lookups))
+
+
+def _judged(
+    project: Project, definition: Table, given: Mapping[str, pa.Table], answers: Given | None
+) -> Applied:
     """What a batch of these rows would become."""
-    applied = Definition(project.context, definition)
+    context = _answering(project.context, definition, answers)
+    applied = Definition(context, definition)
     versions = applied.references.pinnable()
-    work = applied.work(versions, None)
+    work = applied.work(versions, None, applied.answers(None, context.clock()))
     if applied.analysed.joins is not None:
         tables = project.context.tables
         frames = {

@@ -16,15 +16,14 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from headwater.connectors import postgres
+from headwater.connectors.postgres_types import WIDER, column_type, sender
 from headwater.connectors.sinks import CHANGE, DELETE, PIECE, PROGRESS, Changes, Position, Published, Sink
-from headwater.connectors.sinks.postgres_types import WIDER, column_type, sender
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.project.conf import PostgresOptions
 
 OLDEST = 150000  # as `server_version` says it: UNIQUE NULLS NOT DISTINCT, since keys may be NULL
-_DEFAULTS: PostgresOptions = {"connect_timeout": 10, "application_name": "headwater"}
 _BATCH, _NUMBER = "headwater_batch", "_number"
-_PASSING = ("starting up", "shutting down", "recovery", "too many", "connection slots")
 _LOCK = 4_872_231  # of the one who makes a table
 
 
@@ -39,7 +38,7 @@ class PostgresTable(Sink):
     atomic = True
 
     def __init__(self, connection: PostgresOptions, into: str) -> None:
-        self._options = {**_DEFAULTS, **connection}
+        self._options = {**postgres.DEFAULTS, **connection}
         self._schema, _, self._name = into.rpartition(".")
         self._schema = self._schema or "public"
         self._into = sql.Identifier(self._schema, self._name)
@@ -100,8 +99,8 @@ class PostgresTable(Sink):
         try:
             yield
         except psycopg.Error as e:
-            said = e.diag.message_primary or (str(e).splitlines() or [type(e).__name__])[0]
-            if isinstance(e, psycopg.OperationalError | psycopg.InterfaceError) and not _refused(e):
+            said = postgres.said(e)
+            if postgres.may_pass(e):
                 raise SinkUnavailable(
                     f"{self._table.sink}: {said}", code="SINK_UNAVAILABLE", table=self._table.name
                 ) from None
@@ -264,10 +263,3 @@ class PostgresTable(Sink):
             table=self._table.name,
             hint=f"mend it, or let it be made anew: DROP TABLE {named}",
         )
-
-
-def _refused(error: psycopg.Error) -> bool:
-    """Whether the server said no (a password, a database, a right), which waiting does not mend."""
-    if error.sqlstate is None:  # it was not let in: then there is a text and no state
-        return "FATAL: " in str(error) and not any(passing in str(error) for passing in _PASSING)
-    return error.sqlstate.startswith(("28", "3D", "42"))

@@ -17,6 +17,8 @@ Definitions = Literal[
     "WRONG_FOLDER",
     "TABLE_NAME_INVALID",
     "UNKNOWN_PROPERTY",
+    "LOOKUP_COLUMNS_INVALID",
+    "LOOKUP_NOT_OF_ROWS",
     "PROPERTY_INVALID",
     "OTHER_CLUSTER",
     "UNKNOWN_SOURCE",
@@ -77,6 +79,16 @@ MEANINGS: dict[Definitions, Meaning] = {
     ),
     "UNKNOWN_PROPERTY": Meaning(
         "ProjectError", "A table property is unknown.", "Take one of those that the message lists."
+    ),
+    "LOOKUP_COLUMNS_INVALID": Meaning(
+        "ProjectError",
+        "A lookup asks by columns that the stream has not, or gives one that it has.",
+        "Name its keys as the stream's columns are called, and its own otherwise.",
+    ),
+    "LOOKUP_NOT_OF_ROWS": Meaning(
+        "ProjectError",
+        "A table names a lookup, and is no table whose rows follow from one row each of one stream.",
+        "Look it up in a table that only adds the columns, and read that one.",
     ),
     "PROPERTY_INVALID": Meaning(
         "ProjectError",

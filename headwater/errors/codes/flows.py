@@ -29,6 +29,9 @@ Flows = Literal[
     "PROCESS_ROW_INVALID",
     "SUM_OUTGROWS_TYPE",
     "BATCH_NOT_REPEATED",
+    "LOOKUP_UNAVAILABLE",
+    "LOOKUP_REFUSED",
+    "LOOKUP_ANSWER_INVALID",
     "STORE_UNAVAILABLE",
     "STORE_REFUSES",
     "TABLE_EMPTY",
@@ -140,6 +143,21 @@ MEANINGS: dict[Flows, Meaning] = {
     ),
     "BATCH_NOT_REPEATED": Meaning(
         "CommitError", "A batch that was done again gave other rows.", "That is a defect; please report it."
+    ),
+    "LOOKUP_UNAVAILABLE": Meaning(
+        "LookupUnavailable",
+        "What a lookup asks gave no answer; it is asked again by itself, and the table waits.",
+        "See that it runs; where `fetch` itself is wrong, mend it and start the run again.",
+    ),
+    "LOOKUP_REFUSED": Meaning(
+        "FlowError",
+        "PostgreSQL refuses what a lookup asks: no such table or column, or no right to it.",
+        "Mend what the message names, and run again.",
+    ),
+    "LOOKUP_ANSWER_INVALID": Meaning(
+        "FlowError",
+        "The function of a lookup gave rows that are not as it declares them, or two of one key.",
+        "Mend the function or the lookup's columns, and run again.",
     ),
     "STORE_UNAVAILABLE": Meaning(
         "StoreUnavailable",

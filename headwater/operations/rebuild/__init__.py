@@ -74,6 +74,7 @@ def rebuild(
     since: str = "",
     verify: bool = False,
     swap: bool = True,
+    fresh_lookups: bool = False,
     progress: Progress | None = None,
     notices: Board | None = None,
 ) -> Rebuilt:
@@ -85,6 +86,7 @@ def rebuild(
         since: from when on the history is read, see `headwater.operations.rebuild.since`; "": all of it.
         verify: whether to compare old and new rows; with a difference nothing is swapped.
         swap: whether the new generations shall be the live ones; else the next call goes on.
+        fresh_lookups: whether lookups are asked anew; else rows are told what they were told.
         progress: told how far it is.
         notices: where a person is told of what happens.
 
@@ -96,13 +98,13 @@ def rebuild(
     """
     lake = Lake(project.conf.lake)
     lake.finish()
-    plan = _planned(project, lake, tables, since, verify)
+    plan = _planned(project, lake, tables, since, verify, fresh_lookups)
     names = [name for name in project.names() if name in plan.tables]
     shadow = Shadow(lake, plan)
     board = notices or Board()
     with held(shadow, names):
         failpoints.reach("planned", "rebuild")
-        builder = Builder(project, shadow, names, board, progress)
+        builder = Builder(project, shadow, names, board, progress, told=None if plan.fresh_lookups else lake)
         for name in names if plan.begin else ():
             builder.begin(name, begin_of(project, name, plan.begin))
         seconds, found, notes = 0.0, list[Difference](), list[str]()
@@ -213,7 +215,9 @@ def held(lake: Lake, names: Iterable[str]) -> Iterator[None]:
         yield
 
 
-def _planned(project: Project, lake: Lake, tables: Sequence[str], since: str, verify: bool) -> Plan:
+def _planned(
+    project: Project, lake: Lake, tables: Sequence[str], since: str, verify: bool, fresh: bool
+) -> Plan:
     """The rebuild that is asked for: the one that is under way, or a new one."""
     for name in tables:
         project.definition(name)
@@ -237,7 +241,14 @@ def _planned(project: Project, lake: Lake, tables: Sequence[str], since: str, ve
         begin = positions(project, lake, names, history, since)
         every = [each for name in names for each in (name, *beside(name))]
         cut = choose(project, lake, [name for name in project.names() if name in names]) if verify else None
-        plan = Plan(generations(lake, every), project.digest, cut=cut, since=since, begin=begin)
+        plan = Plan(
+            generations(lake, every),
+            project.digest,
+            cut=cut,
+            since=since,
+            begin=begin,
+            fresh_lookups=fresh,
+        )
         store.of(lake.root).make(lake.root)
         plan.write(lake)
         return plan
@@ -255,9 +266,10 @@ def _planned(project: Project, lake: Lake, tables: Sequence[str], since: str, ve
             code="REBUILD_UNDER_WAY",
             hint="end that one first (headwater rebuild --abort removes what it built)",
         )
-    if under_way.since != since:
+    if under_way.since != since or under_way.fresh_lookups != fresh:
+        anew = ", with lookups asked anew" if under_way.fresh_lookups else ""
         raise ProjectError(
-            f"a rebuild of {', '.join(before)} is under way, from {under_way.since or 'the start'} on",
+            f"a rebuild of {', '.join(before)} is under way, from {under_way.since or 'the start'} on{anew}",
             code="REBUILD_UNDER_WAY",
             hint="end that one first (headwater rebuild --abort removes what it built)",
         )

@@ -11,7 +11,7 @@ from headwater.common.progress import Board
 from headwater.errors import FlowError
 from headwater.errors.causes import data_of, describe
 from headwater.errors.codes import Code
-from headwater.flows.bounds import Bounds
+from headwater.flows.bounds import Answered, Bounds
 from headwater.flows.context import Context
 from headwater.flows.declared import Flow, flow_of
 from headwater.operations.rebuild.versions import is_at, positions
@@ -81,10 +81,14 @@ class Now(Bounds):
 
 
 class _Bounds(Bounds):
-    """Those of the pass that runs."""
+    """Those of the pass that runs.
 
-    def __init__(self) -> None:
-        self.now = Bounds()
+    Args:
+        told: the live lake, whose rows were told what they are told again; None: lookups are asked anew.
+    """
+
+    def __init__(self, told: Lake | None) -> None:
+        self.now, self._told = Bounds(), told
 
     def upto(self, table: str, flow: str, stream: str) -> Position | None:
         return self.now.upto(table, flow, stream)
@@ -94,6 +98,9 @@ class _Bounds(Bounds):
 
     def references(self, table: str) -> dict[str, str] | None:
         return self.now.references(table)
+
+    def answered(self, table: str) -> Answered | None:
+        return Answered.of(self._told.places(), table) if self._told else None
 
     def closed(self, table: str) -> EventTime | None:
         return self.now.closed(table)
@@ -109,6 +116,7 @@ class Builder:
         board: where the flows say what they do.
         progress: told how far they are.
         tables: the definitions, analysed, where they are already.
+        told: the live lake, whose rows were told what they are told again; None: lookups are asked anew.
     """
 
     def __init__(
@@ -119,9 +127,10 @@ class Builder:
         board: Board,
         progress: Progress | None = None,
         tables: dict[str, Analysed] | None = None,
+        told: Lake | None = None,
     ) -> None:
         self._lake, self.names, self._board, self._progress = lake, names, board, progress
-        self._bounds = _Bounds()
+        self._bounds = _Bounds(told)
         spark = sessions.start(project.conf)
         analysed = tables or analysis.analyse(spark, project)
         self.context = Context(project, analysed, spark, lake, board, bounds=self._bounds)

@@ -153,7 +153,7 @@ class _Reconciling:
         self._places = self._all_places()
         self._part = part
         self._cut = Cut(project, lake, trial, trial.plan.cut or {}, part.wants if part else None)
-        self._builder = Builder(project, trial, [name], Board(), progress, tables)
+        self._builder = Builder(project, trial, [name], Board(), progress, tables, lake)
         self._of_rows = self._analysed.appended and self._analysed.kind == "rows"
 
     def __call__(self, since_last: bool, limit: int) -> Reconciled:

@@ -26,6 +26,7 @@ class Plan:
         cut: {table → the live version that it is compared with}; None where nothing is compared.
         savepoint: the one that is restored into them; "" where they are rebuilt.
         since: from when on it was asked to read; "" where it was not asked.
+        fresh_lookups: whether lookups are asked anew.
         begin: {input → where reading it begins}, of those inputs that are not read from their start.
     """
 
@@ -35,6 +36,7 @@ class Plan:
     savepoint: str = ""
     since: str = ""
     begin: dict[str, dict[str, int]] = field(default_factory=dict)
+    fresh_lookups: bool = False
 
     @classmethod
     def read(cls, lake: Lake) -> Plan | None:

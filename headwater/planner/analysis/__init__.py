@@ -14,18 +14,28 @@ from headwater.errors import HeadwaterError, ProjectError
 from headwater.errors.causes import asked_at, describe, first_line, raised_at
 from headwater.errors.several import Collected
 from headwater.planner import dependencies, joins
-from headwater.planner.analysis import checks, hidden, processes, streaming, views, warnings
+from headwater.planner.analysis import checks, hidden, looked_up, processes, streaming, views, warnings
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.project import windows
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Files, Table, Topic, View
 from headwater.project.load import Project
+from headwater.project.lookups import not_of_rows
 from headwater.project.suite import of_whole_table
 from headwater.runtime import in_memory
 from headwater.storage import stored
 
-__all__ = ["BRONZE", "Analysed", "analyse", "apply", "fingerprint", "input_columns", "of_raw"]
+__all__ = [
+    "BRONZE",
+    "Analysed",
+    "analyse",
+    "apply",
+    "decoded_columns",
+    "fingerprint",
+    "input_columns",
+    "of_raw",
+]
 
 
 _KNOWN: dict[str, dict[str, Analysed]] = {}  # by all that an analysis depends on
@@ -161,11 +171,19 @@ def _computed(spark: SparkSession, definition: Table | View, known: Mapping[str,
         ) from e
 
 
+def decoded_columns(table: Table, source: StructType) -> StructType:
+    """The source's columns, or the decoder's."""
+    return decode.columns(decode.fields(table.decode, table.where), BRONZE) if table.decode else source
+
+
 def input_columns(project: Project, table: Table, source: Analysed) -> StructType:
-    """What the function sees of its stream: the source's columns, or the decoder's."""
-    if table.decode is None:
-        return source.columns
-    return decode.columns(decode.fields(table.decode, table.where), BRONZE)
+    """What the function sees of its stream: the source's columns, or the decoder's, and its lookup's.
+
+    Raises:
+        ProjectError: the lookup asks by other columns than the stream has, or gives what it has.
+    """
+    columns = decoded_columns(table, source.columns)
+    return looked_up.columns(project.lookups[table.lookup], table, columns) if table.lookup else columns
 
 
 def _analyse(
@@ -198,6 +216,8 @@ def _analyse(
         frames.append(in_memory.empty(spark, columns))
     result = apply(spark, table, frames)
     judged = _judged(project, table, found, frames, result, suite)
+    if table.lookup and judged.kind != "rows":
+        raise not_of_rows(table)
     if judged.kind == "view" and table.refresh == "full":
         judged = replace(judged, anew="headwater.refresh is full")
     elif judged.kind in ("view", "joined rows"):

@@ -15,7 +15,14 @@ from headwater.query import inspect
 from headwater.runtime import cache, catalyst, jvm
 from headwater.storage import summary
 from headwater.storage.lake import Lake, Place
-from headwater.storage.names import gaps_name, late_name, ledger_name, quarantine_name, state_name
+from headwater.storage.names import (
+    gaps_name,
+    late_name,
+    ledger_name,
+    lookup_name,
+    quarantine_name,
+    state_name,
+)
 from headwater.storage.summary import Summary
 
 
@@ -113,6 +120,7 @@ def _of_beside(name: str, owner: str | None) -> str:
         quarantine_name(owner): f"Rows that {owner} could not take, with the reason",
         late_name(owner): f"Rows that came too late for {owner}, with the watermark that they missed",
         state_name(owner): f"What {owner} keeps between batches",
+        lookup_name(owner): f"What the rows of {owner} were told by its lookup, and from which record on",
         ledger_name(owner): f"Files that {owner} was fed from, and what came of each",
         gaps_name(owner): f"Records that Kafka let go of before {owner} had read them",
     }.get(name, f"What became of the records in {quarantine_name(owner)}")
