@@ -24,6 +24,8 @@ from headwater.operations.maintain.compact import compact
 from headwater.operations.rebuild import rebuild
 from headwater.operations.rebuild.reconcile import reconcile
 from headwater.operations.replay import resolve
+from headwater.planner import explained
+from headwater.planner.changes import plan
 from headwater.testing import Project, Record, apply
 
 SHOPS = ("Bern", "Oslo", "Rome", "Zug")
@@ -360,3 +362,20 @@ def test_a_lookup_in_postgresql(
     off = {**files, "conf/local.yaml": "kafka: embedded\npostgres: {warehouse: off}\n"}
     assert project.write(off).step().rows("silver.orders", "nr, kind")[-1] == (5, None)
     assert len(project.rows("silver.orders__lookup")) == 3
+
+
+def test_a_plan_says_what_another_lookup_means(interpreted: SparkSession, tmp_path: Path) -> None:
+    project = Project(FILES, tmp_path, spark=interpreted)
+    shops = Shops(project)
+    shops.say(Bern=BERN)
+    project.send("orders", [order(0, "Bern")]).step()
+    context = project.context
+    assert explained.explain(context.spark, context.project, ["silver.orders"])[0].lookup == (
+        "asks silver.shops by shop, again after 10 minutes"
+    )
+    project.change("silver/shops.py", "10 minutes", "1 hour")
+    found = plan(project.definitions, ["silver.orders"])[-1]
+    assert found.verdict.effect == "unchanged"
+    project.change("silver/shops.py", "size INT", "size INT, city STRING")
+    found = plan(project.definitions, ["silver.orders"])[-1]
+    assert found.verdict.effect == "rebuild" and "city STRING" in found.verdict.why[0]

@@ -55,7 +55,8 @@ class Lookups:
         self.lookup = context.project.lookups[table.lookup]
         self.columns = lookups.columns(self.lookup)
         self.schema = schema(stream, self.lookup.keys, self.columns)
-        self._context, self._name = context, table.name
+        self._context, self._name, self._file = context, table.name, table.file
+        self._target: Target | None = None
         self._types = [self.schema.field(name).type for name in self.lookup.keys]
         self._asker = lookups.asker(self.lookup, self._types, context.project.conf)
         self._ttl = interval(self.lookup.ttl)
@@ -69,9 +70,12 @@ class Lookups:
 
     def target(self, table: Place) -> Target:
         """The table of its answers beside a table: made if it is missing."""
-        name = lookup_name(table.name)
-        comment = f"What {self.lookup.name} said of the rows of {table.name}, and from which record on"
-        return self._context.open_beside(table.name, name, self.schema, comment)
+        if self._target is None:
+            name = lookup_name(table.name)
+            comment = f"What {self.lookup.name} said of the rows of {table.name}, and from which record on"
+            self._target = self._context.open_beside(table.name, name, self.schema, comment)
+            self._target.require(self.schema, self._file)
+        return self._target
 
     def told_before(self, table: Target) -> tuple[dict[str, int], list[Near]]:
         """How far rows of a table were told something, see `Identity.reached`; and where that stands: in its

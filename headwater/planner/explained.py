@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from headwater.planner import analysis, joins
 from headwater.planner.analysis import Analysed
 from headwater.planner.reach import Reach, Touch
-from headwater.project.definitions import Table
+from headwater.project.definitions import Lookup, Table
 from headwater.project.load import Project
 from headwater.storage.names import stage_name, state_name
 
@@ -53,6 +53,7 @@ class Explained:
             reading of an input.
         beside: {table that is kept beside it → what it holds}.
         joins: of streams that are joined, what new rows of one read of the others, each in a line.
+        lookup: what is asked of another system as rows come; "": nothing is.
     """
 
     table: str
@@ -61,6 +62,7 @@ class Explained:
     touched: tuple[Touched, ...] = ()
     beside: dict[str, str] = field(default_factory=dict)
     joins: tuple[str, ...] = ()
+    lookup: str = ""
 
 
 def explain(spark: SparkSession, project: Project, names: Sequence[str]) -> list[Explained]:
@@ -73,18 +75,19 @@ def explain(spark: SparkSession, project: Project, names: Sequence[str]) -> list
         project.definition(name)
     analysed = analysis.analyse(spark, project, names)
     return [
-        _explained(project.tables[name], analysed)
+        _explained(project, project.tables[name], analysed)
         for name in names or project.tables
         if name in project.tables
     ]
 
 
-def _explained(table: Table, found: Mapping[str, Analysed]) -> Explained:
+def _explained(project: Project, table: Table, found: Mapping[str, Analysed]) -> Explained:
     analysed = found[table.name]
     if analysed.kind != "view":
         joined = [found[flow.name].joins for flow in table.flows or (table,)]
         lines = tuple(line for each in joined if each for line in joins.lines(each))
-        return Explained(table.name, _WAYS[analysed.kind], joins=lines)
+        asked = _asked(project.lookups[table.lookup]) if table.lookup else ""
+        return Explained(table.name, _WAYS[analysed.kind], joins=lines, lookup=asked)
     stage, kept = analysed.stage, analysed.groups
     reach = stage.reach if stage else analysed.reach
     touched = tuple(_touched(reach, read, touch) for read, touch in reach.touches.items()) if reach else ()
@@ -102,6 +105,11 @@ def _explained(table: Table, found: Mapping[str, Analysed]) -> Explained:
     if reach is None:
         return Explained(table.name, "all of it is computed anew", analysed.anew)
     return Explained(table.name, "the rows that changes touch are computed anew", touched=touched)
+
+
+def _asked(lookup: Lookup) -> str:
+    """What is asked of a lookup, in a line."""
+    return f"asks {lookup.name} by {', '.join(lookup.keys)}, again after {lookup.ttl}"
 
 
 def _touched(reach: Reach, read: int, touch: Touch) -> Touched:

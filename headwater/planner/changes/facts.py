@@ -37,6 +37,7 @@ def facts(project: Project, name: str, outline: Outline) -> Facts:
         "keys": ", ".join(outline.keys),
         "definition": _text(definition),
         "fields": "" if definition.decode is None else repr(definition.decode),
+        "lookup": _lookup(project, definition),
         "event time": definition.event_time or "",
         "delay": definition.delay or "",
         "allowed lateness": definition.allowed_lateness or "",
@@ -95,6 +96,12 @@ def columns_of(text: str) -> dict[str, str]:
             found[name] = kind
             begin = at + 1
     return found
+
+
+def _lookup(project: Project, table: Table) -> str:
+    """By what a table's lookup is asked, and what it gives."""
+    lookup = project.lookups.get(table.lookup)
+    return f"{lookup.name}: {lookup.columns} by {', '.join(lookup.keys)}" if lookup else ""
 
 
 def _columns(schema: pa.Schema) -> str:

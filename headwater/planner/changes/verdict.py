@@ -60,6 +60,8 @@ def judge(before: Facts, now: Facts) -> Verdict:
     of_rows = now["kind"] == before["kind"] and now["kind"] in ("rows", "joined rows")
     evolved = _evolved(before, now) if of_rows and "columns" in changed else ()
     free = _FROM_HERE_ON | (_OF_ROWS if of_rows else set()) | ({"columns"} if evolved else set())
+    if not ("lookup" in before and "lookup" in now):  # what rows were told stands in columns of its own
+        free.add("lookup")
     stuck = [what for what in changed if what not in free]
     if stuck:
         return Verdict("rebuild", tuple(_said(what, before, now) for what in stuck))
