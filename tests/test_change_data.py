@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from raising import raises_code
 from headwater.errors.codes import Code
 from headwater.flows import computed
 from headwater.query import inspect
-from headwater.testing import Project
+from headwater.testing import Project, Record
 
 CHANGES = """CREATE STREAMING TABLE changes TBLPROPERTIES (
   'headwater.decode' = 'json', 'headwater.schema' = 'id INT, seq INT, op STRING, a INT, b STRING, of INT'
@@ -367,3 +368,48 @@ def test_ls_calls_them_changes_and_a_view(interpreted: SparkSession, tmp_path: P
     project = Project({**FILES, "gold/t.sql": SHORT}, tmp_path, spark=interpreted)
     kinds = {name: inspect.kind(project.definitions, name) for name in ("gold.t_changes", "gold.t")}
     assert kinds == {"gold.t_changes": "changes", "gold.t": "view"}
+
+
+KEYED = "'headwater.schema' = 'id STRING, a STRING, at TIMESTAMP', 'headwater.tombstones' = 'id'"
+FLOW = "FLOW AUTO CDC FROM STREAM bronze.changes KEYS (id) SEQUENCE BY coalesce(at, sent) COLUMNS (id, a)"
+
+
+def test_tombstones_of_a_compacted_topic_are_deletes(interpreted: SparkSession, tmp_path: Path) -> None:
+    with_ = f"TBLPROPERTIES ('headwater.decode' = 'json', {KEYED}, 'headwater.timestamp' = 'sent')"
+    latest = """
+import headwater as hw
+
+latest = hw.auto_cdc(
+    source="bronze.changes",
+    keys=["id"],
+    sequence_by="coalesce(at, sent)",
+    column_list=["id", "a"],
+    decode=hw.json("id STRING, a STRING, at TIMESTAMP", timestamp="sent", tombstones="id"),
+)
+"""
+    files = {
+        "conf/local.yaml": "kafka: embedded\n",
+        "bronze/raw.py": 'import headwater as hw\nchanges = hw.topic("changes", compacted=True)\n',
+        "silver/latest.py": latest,
+        "silver/history.sql": f"CREATE STREAMING TABLE history {with_} {FLOW} STORED AS SCD TYPE 2",
+    }
+    project = Project(files, tmp_path, spark=interpreted)
+
+    def at(second: int) -> datetime:
+        return datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
+
+    def change(key: str, a: str, second: int) -> Record:
+        return Record({"id": key, "a": a, "at": at(second).isoformat()}, key=key, timestamp=at(59))
+
+    gone = [Record(None, key=key, timestamp=at(second)) for key, second in (("x", 20), ("y", 5))]
+    records = [change("x", "one", 10), gone[1], change("y", "two", 10), gone[0], change("x", "late", 15)]
+    for part in (records[:3], records[3:], records):  # the last is all of it once more
+        project.send("changes", part).step()
+    assert project.rows("silver.latest") == [("y", "two")]
+    assert sorted(project.rows("silver.history"), key=str) == [
+        ("x", "late", at(15), at(20)),
+        ("x", "one", at(10), at(15)),
+        ("y", "two", at(10), None),
+    ]
+    project.send("changes", [Record(None, timestamp=at(1))]).step()  # of no key
+    assert len(project.rows("quarantine.silver_latest_changes")) == 1

@@ -8,7 +8,7 @@ import random
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -689,3 +689,53 @@ def test_each_row_is_parsed_once(spark: SparkSession) -> None:
 def test_time_zone_is_utc_whatever_the_session_says(spark: SparkSession) -> None:
     row = parse("at TIMESTAMP", [b'{"at":"1969-12-31T23:59:59.999999"}'])[0][0]
     assert row["at"] == datetime(1970, 1, 1, tzinfo=UTC) - timedelta(microseconds=1)
+
+
+def _keyed(spark: SparkSession, *records: tuple[bytes | None, bytes | None]) -> DataFrame:
+    """(key, value) of each as a row of a bronze table."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [
+        (k and bytearray(k), v and bytearray(v), "t", 0, n, at, None, "main", at)
+        for n, (k, v) in enumerate(records)
+    ]
+    return spark.createDataFrame(rows, BRONZE)
+
+
+@pytest.mark.parametrize("contract", get_args(Contract))
+@pytest.mark.parametrize(
+    ("ddl", "columns", "key", "read", "broken"),
+    [
+        ("id STRING, n INT", ("id",), b'a"b', {"id": 'a"b', "n": None}, b"\xff"),
+        ("id INT, n STRING", ("id",), b"12", {"id": 12, "n": None}, b"twelve"),
+        (
+            "id INT, s STRUCT<x: INT>, n STRING",
+            ("id", "n"),
+            b'{"id":1,"n":"m","o":2}',
+            {"id": 1, "n": "m"},
+            b'{"id":1}',
+        ),
+    ],
+    ids=["text", "number", "several"],
+)
+def test_a_record_without_a_value_deletes_its_key(
+    spark: SparkSession,
+    contract: Contract,
+    ddl: str,
+    columns: tuple[str, ...],
+    key: bytes,
+    read: dict[str, Any],
+    broken: bytes,
+) -> None:
+    taken = decode.fields(Json(ddl, contract, "sent_at", columns), NOWHERE)
+    raw = _keyed(spark, (key, None), (None, None), (broken, None), (key, b"{"))
+    here, reasons = decode.decoded_here(raw.toArrow(), taken)
+    there = decode.decoded(raw, taken).toArrow()
+    for rows in (there, here.append_column("_malformed", reasons)):
+        first, *others = rows.to_pylist()
+        assert {name: first[name] for name in read} == read
+        assert (first["_tombstone"], first["_malformed"]) == (True, None)
+        assert all(row["_malformed"] for row in others)
+    assert here.schema.names == decode.columns(taken, BRONZE).names == there.schema.names[:-1]
+    assert sorted(row["offset"] for row in decode.rejected(raw, taken).collect()) == [1, 2, 3]
+    (marked,) = decode.decoded(_keyed(spark, (key, b'{"id":7,"n":null,"s":{"x":1}}')), taken).collect()
+    assert marked["_tombstone"] is False

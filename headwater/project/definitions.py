@@ -36,11 +36,13 @@ class Json:
         schema: the fields to take, as Spark DDL (`hostname STRING, usage DOUBLE`).
         contract: what becomes of a record whose fields are others; see `json`.
         timestamp: the column that gets Kafka's timestamp; None: none does.
+        tombstones: the fields that a record's key has, where one without a value deletes that key.
     """
 
     schema: str
     contract: Contract = "evolve"
     timestamp: str | None = None
+    tombstones: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,13 @@ def debezium(row: str) -> Debezium:
     return Debezium(f"{event}, payload STRUCT<{event}>", row=row)
 
 
-def json(schema: str, contract: Contract = "evolve", *, timestamp: str | None = None) -> Json:
+def json(
+    schema: str,
+    contract: Contract = "evolve",
+    *,
+    timestamp: str | None = None,
+    tombstones: str | Sequence[str] = (),
+) -> Json:
     """Decode each value as one JSON object with the fields of `schema` (Spark DDL).
 
     A row that is not one well-formed object of these types goes to the quarantine, never to the table:
@@ -87,8 +95,13 @@ def json(schema: str, contract: Contract = "evolve", *, timestamp: str | None = 
     Alerts have no `_rescued`, whatever the contract, and take such records as `evolve` does.
 
     `timestamp` names a column for Kafka's timestamp of the record (UTC), where that is to tell the time.
+
+    `tombstones` names the fields that a record's key has: its text is the field, or of several it is a JSON
+    object. A record without a value, which deletes its key in a topic that Kafka compacts, is then a row of
+    these fields, all others NULL, and `_tombstone` (BOOLEAN) says so; else it goes to the quarantine. To
+    `auto_cdc` it is a delete, unless that says otherwise. Alerts leave it out.
     """
-    return Json(schema, contract, timestamp)
+    return Json(schema, contract, timestamp, _names(tombstones))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,9 +41,16 @@ KNOWN = (
     "headwater.refresh",
     "headwater.schema",
     "headwater.timestamp",
+    "headwater.tombstones",
     "headwater.trigger",
 )
-_OF_DECODERS = ("headwater.decode", "headwater.schema", "headwater.contract", "headwater.timestamp")
+_OF_DECODERS = (
+    "headwater.decode",
+    "headwater.schema",
+    "headwater.contract",
+    "headwater.timestamp",
+    "headwater.tombstones",
+)
 _OF_TOPICS = ("headwater.max_rows_per_batch", "headwater.parallelism", "headwater.trigger")
 
 
@@ -126,7 +133,10 @@ def _decode(where: Where, properties: Mapping[str, str]) -> Json | None:
         )
     if said["headwater.decode"] == "debezium":
         return debezium(said["headwater.schema"])
-    return Json(said["headwater.schema"], cast(Contract, contract), said.get("headwater.timestamp"))
+    tombstones = _columns(said, "headwater.tombstones")
+    return Json(
+        said["headwater.schema"], cast(Contract, contract), said.get("headwater.timestamp"), tombstones
+    )
 
 
 def _sinks(table: Table, properties: Mapping[str, str]) -> Iterator[Sink]:

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headwater.connectors.decode import strict
+from headwater.connectors.decode import strict, tombstones
 from headwater.connectors.decode.contract import RESCUED, Fields
 from headwater.connectors.decode.parser import parser
 from headwater.errors import ProjectError, Where
@@ -38,6 +38,7 @@ from headwater.runtime import catalyst, jvm
 from headwater.storage.places import PLACE
 
 MALFORMED = "_malformed"
+TOMBSTONE = "_tombstone"  # of a decoder that takes them: whether the record had no value
 SOURCE = "_source"
 RAW = ("cluster", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "ingested_at")
 
@@ -73,7 +74,14 @@ def fields(decoder: Json, where: Where) -> Fields:
             code="DDL_INVALID",
             where=where,
         ) from None
-    taken = Fields(schema, decoder.contract, where, decoder.timestamp, enveloped)
+    taken = Fields(schema, decoder.contract, where, decoder.timestamp, decoder.tombstones, enveloped)
+    if lacking := [name for name in decoder.tombstones if name not in schema.names]:
+        raise ProjectError(
+            f"{where}: hw.json has tombstones='{', '.join(lacking)}', which is no field of it",
+            code="PROPERTY_INVALID",
+            where=where,
+            hint="name the fields that a record's key has",
+        )
     own = [StructField(decoder.timestamp, TimestampType())] if decoder.timestamp else []
     if decoder.timestamp and decoder.timestamp.lower() in map(str.lower, schema.names):
         raise ProjectError(
@@ -83,7 +91,7 @@ def fields(decoder: Json, where: Where) -> Fields:
             hint="take another for one of them",
         )
     for field in [*schema, *own]:
-        if field.name.lower() in (*_CARRIED, MALFORMED, RESCUED):
+        if field.name.lower() in (*_CARRIED, MALFORMED, RESCUED, TOMBSTONE):
             raise ProjectError(
                 f"{where}: hw.json field '{field.name}' is the name of a column that every row has",
                 code="COLUMN_RESERVED",
@@ -96,7 +104,7 @@ def fields(decoder: Json, where: Where) -> Fields:
 
 def columns(taken: Fields, bronze: StructType) -> StructType:
     """The columns of decoded rows: the decoder's, `_source` (where in Kafka a row came from), `ingested_at`
-    (UTC), and Kafka's timestamp (UTC) where it is asked for.
+    (UTC), and Kafka's timestamp (UTC) and `_tombstone` (BOOLEAN) where they are asked for.
 
     Args:
         taken: the decoder's fields, as `fields` gives them.
@@ -104,7 +112,8 @@ def columns(taken: Fields, bronze: StructType) -> StructType:
     """
     source = StructType([bronze[name] for name in PLACE])
     found = StructType([*taken.schema, StructField(SOURCE, source), bronze["ingested_at"]])
-    return found.add(taken.timestamp, TimestampType()) if taken.timestamp else found
+    found = found.add(taken.timestamp, TimestampType()) if taken.timestamp else found
+    return found.add(TOMBSTONE, BooleanType()) if taken.tombstones else found
 
 
 def decoded(raw: DataFrame, taken: Fields) -> DataFrame:
@@ -114,7 +123,8 @@ def decoded(raw: DataFrame, taken: Fields) -> DataFrame:
     columns are NULL.
     """
     timestamp = [F.col("timestamp").alias(taken.timestamp)] if taken.timestamp else []
-    picked = raw.select("value", F.struct(*PLACE).alias(SOURCE), "ingested_at", *timestamp)
+    key = ["key"] if taken.tombstones else []
+    picked = raw.select("value", *key, F.struct(*PLACE).alias(SOURCE), "ingested_at", *timestamp)
     flat = columns(taken, raw.schema).add(MALFORMED, StringType())
     return picked.mapInArrow(partial(_decode_batches, taken), flat)
 
@@ -122,10 +132,14 @@ def decoded(raw: DataFrame, taken: Fields) -> DataFrame:
 def decoded_here(raw: pa.Table, taken: Fields) -> tuple[pa.Table, pa.Array]:
     """Rows of a bronze table, decoded in this process: the columns of `columns`, and `_malformed`."""
     source = pa.StructArray.from_arrays([raw[name].combine_chunks() for name in PLACE], list(PLACE))
-    table, reasons = parser(taken)(raw["value"].combine_chunks())
+    values = raw["value"].combine_chunks()
+    read = tombstones.filled(values, raw["key"].combine_chunks(), taken) if taken.tombstones else values
+    table, reasons = parser(taken)(read)
     table = table.append_column(SOURCE, source).append_column("ingested_at", raw["ingested_at"])
     if taken.timestamp:
         table = table.append_column(taken.timestamp, raw["timestamp"])
+    if taken.tombstones:
+        table = table.append_column(TOMBSTONE, tombstones.marks(values))
     return table, reasons
 
 
@@ -174,9 +188,16 @@ def rejected(raw: DataFrame, taken: Fields) -> DataFrame:
         for values in batches:
             yield parse(values)[1]
 
-    reason = arrow_udf(reasons, StringType())  # type: ignore[call-overload]  # which kind its hints say
+    def reasons_with_keys(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
+        parse = parser(taken)
+        for values, keys in batches:
+            yield parse(tombstones.filled(values, keys, taken))[1]
+
+    said = reasons_with_keys if taken.tombstones else reasons
+    reason = arrow_udf(said, StringType())  # type: ignore[call-overload]  # which kind its hints say
     once = reason.asNondeterministic()  # else Spark would compute it for the filter, and again
-    return raw.select(*RAW, once("value").alias("reason")).where(F.col("reason").isNotNull())
+    columns = ["value", "key"] if taken.tombstones else ["value"]
+    return raw.select(*RAW, once(*columns).alias("reason")).where(F.col("reason").isNotNull())
 
 
 def native(raw: DataFrame, decoder: Json, where: Where) -> DataFrame:
@@ -215,9 +236,13 @@ def _decode_batches(taken: Fields, batches: Iterator[pa.RecordBatch]) -> Iterato
     parse = parser(taken)
     carried = (*_CARRIED, taken.timestamp) if taken.timestamp else _CARRIED
     for batch in batches:
-        table, reasons = parse(batch.column("value"))
+        values = batch.column("value")
+        read = tombstones.filled(values, batch.column("key"), taken) if taken.tombstones else values
+        table, reasons = parse(read)
         columns = {name: table[name] for name in table.column_names}
         columns.update({name: batch.column(name) for name in carried})
+        if taken.tombstones:
+            columns[TOMBSTONE] = tombstones.marks(values)
         columns[MALFORMED] = reasons
         yield from pa.table(columns).combine_chunks().to_batches()
 

@@ -29,6 +29,7 @@ class Fields:
         contract: what becomes of a record whose fields are others.
         where: file and table, for errors.
         timestamp: the column that gets Kafka's timestamp; None: none does.
+        tombstones: the columns of the key, where a record without a value deletes it; (): it is malformed.
         enveloped: whether values are Debezium's: tombstones among them, and what else an event says is not
             looked at.
     """
@@ -37,6 +38,7 @@ class Fields:
     contract: Contract = "evolve"
     where: Where = NOWHERE
     timestamp: str | None = None
+    tombstones: tuple[str, ...] = ()
     enveloped: bool = False
 
     @property

@@ -5,7 +5,7 @@ neighbours. It stops at an unknown field, so a part of a batch that has none cos
 records of the others are looked at one by one (`headwater.connectors.decode.contract`). Well-formed is what
 Spark's `from_json` reads without loss, times and dates in ISO 8601; malformed is:
 
-- no value (NULL), an empty one, or bytes that are not UTF-8
+- no value (NULL, which is no tombstone that is asked for), an empty one, or bytes that are not UTF-8
 - anything but exactly one JSON object: truncated, an array, trailing text, NaN or Infinity literals
 - a declared field of another type, with a number too large for its type, or that comes twice
 - an object that nests deeper than 1,000

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _OWN = (SEQUENCE, DELETED, TRUNCATED)
 _ERA, _ORDER, _NEXT, _BEFORE, _BEGINS = "__era", "__order", "__next", "__before", "__begins"
 _FLOOR = "__floor"
+_ABOUT = (*carried.COLUMNS, *EVENT, "_tombstone")  # what says of a change how it came
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ def _before(window: WindowSpec) -> WindowSpec:
 def _content(cdc: Cdc, names: Sequence[str]) -> list[str]:
     """The columns that a table has: what says of a change how it came only where it is asked for."""
     chosen = cdc.columns.of([name for name in names if name not in _OWN])
-    return [name for name in chosen if cdc.columns.only is not None or name not in (*carried.COLUMNS, *EVENT)]
+    return [name for name in chosen if cdc.columns.only is not None or name not in _ABOUT]
 
 
 def _has_map(kind: DataType) -> bool:

@@ -14,6 +14,7 @@ from headwater.project.definitions import Debezium, Function, Table
 from headwater.project.rule import Action, Rule, expected, unless
 
 _DELETED = "_op = 'd'"  # of an event of Debezium's
+_TOMBSTONE = "_tombstone"  # of a decoder that takes them, see `headwater.project.definitions.json`
 SEQUENCED = "sequenced"  # the rule of a change that says of which row it is, and when
 
 
@@ -122,6 +123,8 @@ def _changes(flow: Table) -> Table:
     if isinstance(flow.decode, Debezium):
         cdc = cdc if cdc.deletes else replace(cdc, deletes=_DELETED)
         changes = Unwrapped(Changes(cdc, _where(flow)))
+    elif flow.decode is not None and flow.decode.tombstones and cdc.deletes is None:
+        changes = Changes(replace(cdc, deletes=_TOMBSTONE), _where(flow))
     return replace(
         flow,
         sql=None,
