@@ -11,6 +11,7 @@ from headwater.project.definitions import (
     Contract,
     Emit,
     Json,
+    KafkaSink,
     Limits,
     Refresh,
     Sink,
@@ -38,6 +39,7 @@ KNOWN = (
     "headwater.postgres.on",
     "headwater.publish",
     "headwater.publish.on",
+    "headwater.publish.partitions",
     "headwater.refresh",
     "headwater.schema",
     "headwater.timestamp",
@@ -143,7 +145,9 @@ def _sinks(table: Table, properties: Mapping[str, str]) -> Iterator[Sink]:
     for key, declare in _SINKS.items():
         on = _emit(table.where, properties, f"{key}.on")
         if key in properties:
-            yield declare(table.name, properties[key], on)
+            sink = declare(table.name, properties[key], on)
+            partitions = _whole(table.where, properties, f"{key}.partitions")
+            yield replace(sink, partitions=partitions) if partitions and isinstance(sink, KafkaSink) else sink
 
 
 def _to_topic(table: str, topic: str, on: Emit) -> Sink:

@@ -52,6 +52,16 @@ BUSES = (
     "quality/*.silent_*",
 )
 WEB = ("bronze/web.py", "silver/web.py", "gold/web_*", "gold/page_*", "quality/*.web_*", "quality/*.page_*")
+LEDGER = (
+    "bronze/ledger.py",
+    "silver/ledger.py",
+    "silver/settled.py",
+    "silver/trans*",
+    *(f"gold/{name}*" for name in ("account_", "customer_", "segment_", "debits", "credits", "movements")),
+    "gold/transfers.py",
+    *(f"quality/*.{name}*" for name in ("trans", "settled", "account", "customer", "segment")),
+    *(f"quality/gold.{name}.json" for name in ("debits", "credits", "movements")),
+)
 RIDES = ("bronze/rides.py", "silver/rides.py", "gold/lift_*", "quality/*.lift_*")
 SALES_SUITES = ("quality/*.purchases*", "quality/*.item_*", "quality/*.top_*")
 # The files of each system of the reference project; conf/, queries/ and generators/ are for all.
@@ -61,6 +71,7 @@ FILES = {
     "rides": RIDES,
     "web": WEB,
     "buses": BUSES,
+    "ledger": LEDGER,
 }
 
 
@@ -115,7 +126,7 @@ class Project:
         for path in (root / "gold").glob("*.sql"):
             idle = "TBLPROPERTIES ('headwater.idle_timeout' = '1 day', "
             path.write_text(path.read_text().replace("TBLPROPERTIES (", idle))
-        for path in (root / "gold").glob("*.py"):
+        for path in [*(root / "silver").glob("*.py"), *(root / "gold").glob("*.py")]:
             idle = '@hw.process(\n    idle_timeout="1 day",'
             path.write_text(path.read_text().replace("@hw.process(", idle))
         for path in root.glob("*/*"):

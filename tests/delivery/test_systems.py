@@ -1,7 +1,7 @@
 """Each system of the reference project holds what plain Python makes of its records, whatever is killed.
 
-`make test` drains sales, rides, web and buses together in one project; `make torture` also kills that at
-random, and each of them by itself, more often. The system `iot` is that of the tests beside this one.
+`make test` drains sales, rides, web, buses and the ledger together in one project; `make torture` also kills
+that at random, and each of them by itself, more often. The system `iot` is that of the tests beside this one.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import random
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from banking import assert_ledger, assert_ledger_ended, assert_sent, merchants
 from confluent_kafka import Producer
 from harness import SEED, Project, assert_same, once_each
 from oracles import (
@@ -27,14 +27,12 @@ from oracles import (
     assert_visits_ended,
     assert_web,
 )
+from postgres import PASSWORD, Server
 from pyspark.sql import SparkSession
 
 from headwater.connectors.produce import Faults, Record
 from headwater.storage import log
 from headwater.storage.lake import Lake
-
-sys.path.append(str(Path(__file__).parents[1]))
-from postgres import PASSWORD, Server
 
 FAULTS = Faults(late=0.04, duplicate=0.02, malformed=0.01, invalid=0.01)
 REPORTS, SILENT = "gold.bus_reports", "gold.silent_buses"
@@ -44,14 +42,24 @@ FLOWS = {
     "rides": ("silver.lift_rides", "gold.lift_ride_counts", "gold.lift_rides_10m"),
     "web": ("silver.page_views", SESSIONS, "gold.page_views_1m"),
     "buses": ("silver.bus_positions", REPORTS, POSITIONS, SILENT, "gold.bus_silences"),
+    "ledger": (
+        *("silver.transaction_events", "silver.accounts_changes", "silver.customers_history"),
+        *("silver.transactions", "silver.settled_transactions", "silver.transfer_legs"),
+        *("gold.account_balances", "gold.customer_spend", "gold.segment_spend", "gold.movements"),
+    ),
 }
 OPEN: dict[str, Callable[[Project], None]] = {
     "sales": assert_sales,
     "rides": assert_rides,
     "web": assert_web,
     "buses": assert_buses,
+    "ledger": assert_ledger,
 }
-CLOSED: dict[str, Callable[[Project], None]] = {"web": assert_visits_ended, "buses": assert_silences}
+CLOSED: dict[str, Callable[[Project], None]] = {
+    "web": assert_visits_ended,
+    "buses": assert_silences,
+    "ledger": assert_ledger_ended,
+}
 EACH = 20_000  # records of a system
 
 
@@ -74,6 +82,8 @@ def project(
     connection = {**server.options, "password": "env:WAREHOUSE_PASSWORD"}
     root, postgres = tmp_path / "project", {"warehouse": connection}
     project = Project(root, *systems, broker=broker, faults=FAULTS, postgres=postgres)
+    if "ledger" in systems:
+        server.rows(merchants(project.of("ledger").generator))
     view = project.root / "gold" / "bus_positions.sql"
     if view.exists():
         view.write_text(view.read_text().replace("'30s'", "'1s'"))
@@ -83,7 +93,8 @@ def project(
 @pytest.mark.parametrize(
     ("systems", "kills"),
     [
-        pytest.param(tuple(FLOWS), 0, id="together", marks=pytest.mark.timeout(300)),
+        pytest.param(tuple(FLOWS)[:-1], 0, id="together", marks=pytest.mark.timeout(300)),
+        pytest.param(("ledger",), 0, id="ledger-drained", marks=pytest.mark.timeout(300)),
         pytest.param(tuple(FLOWS), 1, id="together-killed", marks=pytest.mark.torture),
         *(pytest.param((name,), 10, id=name, marks=pytest.mark.torture) for name in FLOWS),
     ],
@@ -121,6 +132,8 @@ def test_equal_the_oracle_after_kills(
         project.once(close=True)
         for system in ended:
             CLOSED[system](project.of(system))
+    if "ledger" in systems:
+        assert_sent(project.of("ledger"), server)
     if "buses" in systems:
         assert_silent(project.of("buses"))
 
