@@ -14,6 +14,7 @@ from bench import (
     joins,
     ladder,
     late,
+    ledger,
     nexmark,
     rebuilding,
     views,
@@ -27,13 +28,14 @@ PARTS = {
     "late": late.measure,
     "demo": first_minute.measure,
 }
-LONG = {  # 10, 12, 70, 5, 10 and 5 minutes, so only when asked for
+LONG = {  # 10, 12, 70, 5, 10, 5 and 3 minutes, so only when asked for
     "rebuild": rebuilding.measure,
     "architectures": architectures.measure,
     "flat": flat.measure,
     "views": views.measure,
     "nexmark": nexmark.measure,
     "joins": joins.measure,
+    "ledger": ledger.measure,
 }
 
 

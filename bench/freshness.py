@@ -65,7 +65,7 @@ def measure(seconds: float = SECONDS, rate: int = RATE) -> dict[str, Any]:
             probe.join()
     run.stop()
     runner.join()
-    return {name: _summary(samples) for name, samples in found.items()}
+    return {name: summary(samples) for name, samples in found.items()}
 
 
 def _reader(folder: Path) -> Callable[[str], Any]:
@@ -95,7 +95,8 @@ def _alerts(client: dict[str, Any], samples: list[float], done: threading.Event)
     consumer.close()
 
 
-def _summary(samples: list[float]) -> dict[str, float]:
+def summary(samples: list[float]) -> dict[str, float]:
+    """Percentiles of samples, and how many there are."""
     ordered = sorted(samples)
     if not ordered:
         return {"samples": 0}
