@@ -14,6 +14,7 @@ LEG = ("transaction_id", "account_id", "event_time")
     keys=["transfer_id"],
     event_time="event_time",
     delay="30 seconds",
+    trigger="2s",
     state="type STRING, amount DECIMAL(18, 2), transaction_id STRING, account_id STRING, "
     "event_time TIMESTAMP",
     columns="transfer_id STRING, amount DECIMAL(18, 2), debit_id STRING, debit_account STRING, "

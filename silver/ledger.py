@@ -42,6 +42,7 @@ customers = hw.auto_cdc(
     sequence_by=CHANGED,
     column_list=["customer_id", "name", "segment", "city"],
     decode=CUSTOMER,
+    trigger="5s",
 )
 customers_history = hw.auto_cdc(
     source="bronze.customers",
@@ -49,6 +50,7 @@ customers_history = hw.auto_cdc(
     sequence_by=CHANGED,
     column_list=["customer_id", "name", "segment", "city"],
     decode=CUSTOMER,
+    trigger="5s",
     scd=2,
 )
 accounts = hw.auto_cdc(
@@ -57,6 +59,7 @@ accounts = hw.auto_cdc(
     sequence_by=CHANGED,
     column_list=["account_id", "customer_id", "kind", "status"],
     decode=ACCOUNT,
+    trigger="5s",
 )
 accounts_history = hw.auto_cdc(
     source="bronze.accounts",
@@ -64,5 +67,6 @@ accounts_history = hw.auto_cdc(
     sequence_by=CHANGED,
     column_list=["account_id", "customer_id", "kind", "status"],
     decode=ACCOUNT,
+    trigger="5s",
     scd=2,
 )

@@ -27,6 +27,7 @@ FIELDS = (
     keys=["account_id"],
     event_time={"account": "_sequence", "transaction": "event_time"},
     delay="30 seconds",
+    trigger="2s",
     state=f"account STRUCT<kind STRING, status STRING>, waiting ARRAY<STRUCT<{FIELDS}>>",
     columns=f"account_id STRING, {FIELDS}, account_kind STRING, account_status STRING, _matched BOOLEAN",
 )
