@@ -77,21 +77,47 @@ class Answers:
         self._others: dict[tuple[Key, Partition, int], dict[str, Any]] = {}  # lines of the live table's
         self._now: dict[Key, Answer] = {}
 
-    def __call__(self, stream: DataFrame) -> DataFrame:
-        """Rows of the batch with the columns of the answers.
+    def few(self, rows: pa.Table, columns: StructType) -> tuple[pa.Table, StructType]:
+        """Rows of the batch in memory, and what they are to Spark, with the columns of the answers.
 
         Raises:
             LookupUnavailable, FlowError: see `Lookups.now`.
         """
+        given = self._lookups.columns
+        told: list[Answer] = [None] * len(rows)
+        if not self._lookups.is_off:
+            keys = list(zip(*(rows[name].to_pylist() for name in self._keys), strict=True))
+            places = [tuple(source.values()) for source in rows[SOURCE].to_pylist()]
+            some = [at for at, key in enumerate(keys) if None not in key]
+            ends: dict[tuple[Key, Partition], list[int]] = {}
+            for at in some:
+                (*partition, offset) = places[at]
+                ends.setdefault((keys[at], tuple(partition)), []).append(offset)
+            self._know([_Group(*each, min(found), max(found)) for each, found in ends.items()])
+            for at in some:
+                (*partition, offset) = places[at]
+                lines = self._known[keys[at], tuple(partition)]
+                told[at] = self._until(lines, offset)[-1][1]
+        for at, field in enumerate(stored.schema(given)):
+            values = [answer[at] if answer is not None else None for answer in told]
+            rows = rows.append_column(field, pa.array(values, field.type))
+        return rows, StructType([*columns, *given])
+
+    def many(self, stream: DataFrame) -> DataFrame:
+        """The same of rows in Spark."""
         if self._lookups.is_off:
             return stream.withColumns({f.name: F.lit(None).cast(f.dataType) for f in self._lookups.columns})
         groups = self._groups(stream)
+        self._know(groups)
+        return self._joined(stream, groups)
+
+    def _know(self, groups: list[_Group]) -> None:
+        """Get to know what rows are told."""
         self._read(groups)
         lacking = dict.fromkeys(g.key for g in groups if g.key not in self._now and self._is_open(g))
         self._now |= self._lookups.now(lacking)
         for group in groups:
             self._tell(group)
-        return self._joined(stream, groups)
 
     def parts(self, table: Place, batch: str) -> dict[str, Part]:
         """What is new of `<table>__lookup`, written as files of it; nothing where nothing is."""

@@ -63,16 +63,12 @@ class Applied:
             table: the table that it is for; None: an empty one.
             answers: what its rows are told.
         """
-
-        def function(stream: DataFrame) -> DataFrame:
-            told = answers(stream) if answers is not None else stream
-            return self.rows({self.stream: told}, references)
-
         return Work(
             spark=self._spark,
             columns=self.columns,
             schema=self._decoded,
-            function=function,
+            function=lambda stream: self.rows({self.stream: stream}, references),
+            answers=answers,
             gate=self.analysed.gate,
             written=table.files if table else list,
             near=table.near if table else None,

@@ -27,7 +27,6 @@ from headwater.flows.judged import FewJudged, ManyJudged, places
 from headwater.flows.work import Counts, Work
 from headwater.quality.gate import HASH, ROW
 from headwater.quality.quarantine import ERROR_RULE, MALFORMED_RULE
-from headwater.runtime import in_memory
 from headwater.storage import stored
 from headwater.storage.places import PLACE, place_of, without
 from headwater.storage.target import Target
@@ -97,8 +96,7 @@ class FewRows(FewJudged):
             rows, self._reasons = decode.decoded_here(self._raw, work.schema)
             rows = rows.filter(pc.is_null(self._reasons))
             columns = decode.columns(work.schema, columns)
-        made = work.function(in_memory.frame(work.spark, rows, columns).coalesce(1))
-        super().__init__(work, made, len(raw))
+        super().__init__(work, work.of_few(rows, columns), len(raw))
 
     def counts(self) -> Counts:
         """What the batch came to."""
@@ -165,7 +163,7 @@ class ManyRows(ManyJudged):
             found = decode.decoded(self._raw, work.schema)
             found = found.observe(self._decoded, F.count("*").alias("all"), *decode.found())
             well_formed = found.where(F.col(MALFORMED).isNull()).drop(MALFORMED)
-        super().__init__(work, work.function(well_formed), rows)
+        super().__init__(work, work.of_many(well_formed), rows)
 
     def counts(self) -> Counts:
         """What the batch came to; known once `passed` is written."""
@@ -217,7 +215,7 @@ class ManyRows(ManyJudged):
         found = pa.Table.from_pylist([dict(zip(kinds.names, line, strict=True)) for line in lines], kinds)
         raw = decode.at(self._raw, found.select(list(PLACE)).group_by(list(PLACE)).aggregate([]))
         well_formed = decode.decoded(raw, work.schema).where(F.col(MALFORMED).isNull()).drop(MALFORMED)
-        rows = work.function(well_formed).select(*places(), gate.whole)
+        rows = work.of_many(well_formed).select(*places(), gate.whole)
         told = F.broadcast(work.spark.createDataFrame(found))
         rows = rows.withColumn(HASH, F.xxhash64(ROW))
         equal = Window.partitionBy(*PLACE, HASH).orderBy(ROW)

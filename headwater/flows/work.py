@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headwater.connectors.decode.contract import Fields
+from headwater.flows.answers import Answers
 from headwater.quality.gate import Gate, Tally
 from headwater.quality.known import KeyIndex
 from headwater.quality.quarantine import ERROR_RULE, MALFORMED_RULE
@@ -30,6 +31,7 @@ class Work:
         columns: what the input's files hold.
         schema: what the decoder takes of `value`; None where there is nothing to decode.
         function: the table's definition.
+        answers: what the rows are told by a lookup before the function sees them; None: nothing.
         gate: judges the rows that the function returns; None where nothing is expected of them.
         written: the files that the table holds; rules about keys look at them.
         near: those of them that may hold rows whose values lie in certain places, see `Target.near`; None:
@@ -42,6 +44,7 @@ class Work:
     columns: StructType
     schema: Fields | None
     function: Callable[[DataFrame], DataFrame]
+    answers: Answers | None = None
     gate: Gate | None = None
     written: Callable[[], Sequence[str]] = list
     near: Callable[..., Sequence[str]] | None = None
@@ -67,6 +70,16 @@ class Work:
             parts.setdefault((2 * end - size) * tasks // (2 * total), []).append(file)
         read = self.spark.read.schema(self.columns)
         return reduce(DataFrame.union, (read.parquet(*part).coalesce(1) for part in parts.values()))
+
+    def of_few(self, rows: pa.Table, columns: StructType) -> DataFrame:
+        """What the function makes of rows in memory, by what they are to Spark."""
+        if self.answers is not None:
+            rows, columns = self.answers.few(rows, columns)
+        return self.function(in_memory.frame(self.spark, rows, columns).coalesce(1))
+
+    def of_many(self, rows: DataFrame) -> DataFrame:
+        """What it makes of rows in Spark."""
+        return self.function(self.answers.many(rows) if self.answers is not None else rows)
 
     def judge(self, rows: DataFrame) -> DataFrame:
         """The rows that the function returned with what the gate knows of each."""
