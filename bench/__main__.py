@@ -8,6 +8,7 @@ import sys
 
 from bench import (
     architectures,
+    change_data,
     first_minute,
     flat,
     freshness,
@@ -28,7 +29,7 @@ PARTS = {
     "late": late.measure,
     "demo": first_minute.measure,
 }
-LONG = {  # 10, 12, 70, 5, 10, 5 and 3 minutes, so only when asked for
+LONG = {  # 10, 12, 70, 5, 10, 5, 3 and 5 minutes, so only when asked for
     "rebuild": rebuilding.measure,
     "architectures": architectures.measure,
     "flat": flat.measure,
@@ -36,6 +37,7 @@ LONG = {  # 10, 12, 70, 5, 10, 5 and 3 minutes, so only when asked for
     "nexmark": nexmark.measure,
     "joins": joins.measure,
     "ledger": ledger.measure,
+    "changes": change_data.measure,
 }
 
 
