@@ -183,7 +183,6 @@ NOT_APPENDED: list[tuple[str, Code, str]] = [
         "JOIN_REPEATS_ROWS",
         "RightOuter",
     ),
-    ("SELECT o.nr FROM STREAM silver.orders o JOIN silver.parcels p USING (id)", "STREAM_MISSING", "parcels"),
     ("SELECT o.nr FROM STREAM silver.orders o JOIN STREAM gold.n USING (id)", "INPUT_ROWS_CHANGE", "gold.n"),
 ]
 

@@ -38,6 +38,7 @@ def explain(
         lines = [one.way + (f": {one.why}" if one.why else "")]
         lines += [f"{table}: {what}" for table, what in one.beside.items()]
         lines += one.joins
+        lines += one.snapshots
         lines += [one.lookup] if one.lookup else []
         for touched in one.touched:
             through = f", by {', then '.join(touched.through)}" if touched.through else ""

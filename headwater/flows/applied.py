@@ -30,7 +30,7 @@ class Applied:
     def __init__(self, context: Context, table: Table) -> None:
         self.table = table
         self.analysed = context.tables[table.name]
-        self.stream = next(s for s in table.sources if s not in context.project.references)
+        self.stream = context.project.streams(table)[0]
         self.columns = context.tables[self.stream].columns
         self._context = context
         decoder = table.decode

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from headwater.flows.context import Context
 from headwater.flows.inputs import Input
 from headwater.flows.references import References
-from headwater.flows.rows import are_few, read
 from headwater.planner import analysis, group_by
 from headwater.planner.group_by import Taken
 from headwater.project.definitions import Table
@@ -59,10 +58,4 @@ class Query:
         return analysis.apply(self.spark, self._definition, [*map(frame, self._definition.sources)])
 
     def _frame(self, name: str, found: Input) -> DataFrame:
-        columns = self._context.tables[name].columns
-        if not found.files:
-            return in_memory.empty(self.spark, columns)
-        if found.rows is not None and are_few([*found.files], found.rows):
-            rows = read([*found.files], columns).combine_chunks()
-            return in_memory.frame(self.spark, rows, columns).coalesce(1)
-        return self.spark.read.schema(columns).parquet(*found.files)
+        return found.frame(self.spark, self._context.tables[name].columns)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
+from headwater.flows.rows import are_few, read
+from headwater.runtime import in_memory
 from headwater.storage import delta, pruning
 from headwater.storage.lake import Place
 
@@ -39,3 +43,12 @@ class Input:
     def is_at_most(self, rows: int) -> bool:
         """Whether it has no more rows than that, as far as is known."""
         return self.rows is not None and self.rows <= rows
+
+    def frame(self, spark: SparkSession, columns: StructType) -> DataFrame:
+        """Its rows, in memory where they are few."""
+        if not self.files:
+            return in_memory.empty(spark, columns)
+        if self.rows is not None and are_few([*self.files], self.rows):
+            rows = read([*self.files], columns).combine_chunks()
+            return in_memory.frame(spark, rows, columns).coalesce(1)
+        return spark.read.schema(columns).parquet(*self.files)

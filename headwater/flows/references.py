@@ -1,15 +1,22 @@
-"""The reference tables of one definition, each read once per version."""
+"""What a definition reads as it is: reference tables and, of one that streams, tables of the lake; each read
+once per version."""
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.flows.context import Context
+from headwater.flows.inputs import Input
 from headwater.project.definitions import Table
+from headwater.runtime import in_memory
+from headwater.storage import log
+from headwater.storage.lake import Place
+from headwater.storage.ranges import Position
 
 
 class References:
-    """The reference tables that a table's definition names.
+    """The reference tables that a table's definition names, and the tables that it reads as they are.
 
     Args:
         context: the run.
@@ -20,12 +27,13 @@ class References:
     def __init__(self, context: Context, table: Table, spark: SparkSession) -> None:
         known = context.project.references
         self._tables = {name: known[name] for name in table.sources if name in known}
-        self._lake, self._now = context.lake.root, context.now
-        self._spark = spark
+        self._context, self._spark = context, spark
+        self._snapshots = table.snapshots
+        self._given: dict[str, DataFrame] = {}
         self._read: dict[tuple[str, str], DataFrame] = {}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._tables
+        return name in self._tables or name in self._snapshots
 
     def pinnable(self) -> dict[str, str]:
         """The version of each, read before it is pinned.
@@ -33,15 +41,43 @@ class References:
         A pinned batch is done again from what it pinned: a broken file must not get that far, or mending
         it would not help.
         """
-        found = {name: table.version(self._lake, self._now()) for name, table in self._tables.items()}
+        root, now = self._context.lake.root, self._context.now()
+        found = {name: table.version(root, now) for name, table in self._tables.items()}
+        places = self._context.lake.places()
+        for name in self._snapshots:
+            place = places.get(name)
+            at = Position(place.generation, log.head(place.path)) if place else Position(generation=0)
+            found[name] = f"{at.generation}:{at.version}"
         for name, version in found.items():
             self.read(name, version)
         return found
 
+    def give(self, name: str, rows: pa.Table) -> None:
+        """Let a table have these rows, whatever there is of it."""
+        columns = self._context.tables[name].columns
+        self._given[name] = in_memory.frame(self._spark, rows, columns)
+
     def read(self, name: str, version: str) -> DataFrame:
         """The rows of one at a version."""
+        if name in self._given:
+            return self._given[name]
         if (name, version) not in self._read:
-            rows = self._tables[name].read(self._spark, self._lake, version)
+            if name in self._tables:
+                rows = self._tables[name].read(self._spark, self._context.lake.root, version)
+            else:
+                rows = self._snapshot(name, version)
             self._read = {key: kept for key, kept in self._read.items() if key[0] != name}
             self._read[name, version] = rows
         return self._read[name, version]
+
+    def _snapshot(self, name: str, version: str) -> DataFrame:
+        """The rows of a table of the lake at a version of one of its generations; none of one that is not
+        there yet."""
+        generation, number = map(int, version.split(":"))
+        columns = self._context.tables[name].columns
+        if not generation:
+            return in_memory.empty(self._spark, columns)
+        place = self._context.lake.places().get(name)
+        if place is None or place.generation != generation:  # it was swapped since that was pinned
+            place = Place(name, generation, self._context.lake.at(name, generation), "")
+        return Input.at(place, number).frame(self._spark, columns)

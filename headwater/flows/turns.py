@@ -12,16 +12,22 @@ from headwater.storage.commit import Committer
 
 
 def take_turns(
-    context: Context, flow: str, inputs: Sequence[str], step: Callable[[], bool], apart: float = 0.0
+    context: Context,
+    flow: str,
+    inputs: Sequence[str],
+    step: Callable[[], bool],
+    apart: float = 0.0,
+    after: Sequence[str] = (),
 ) -> None:
     """Call `step` as long as it finds something to do, and again after each commit, until the run ends.
 
     Args:
         context: the run.
         flow: the flow's name.
-        inputs: the tables that it reads. With `once`, the flow ends when they have, and nothing is left.
+        inputs: the tables that it follows. With `once`, the flow ends when they have, and nothing is left.
         step: does one batch; whether there was anything to do.
         apart: the least time from the beginning of one batch to that of the next, in seconds.
+        after: the tables that it reads as they are. With `once`, it begins when they have ended.
 
     Raises:
         FlowError: something refused the table; and what `step` raises.
@@ -30,6 +36,9 @@ def take_turns(
     while not context.stop.is_set():
         beat, began = heads.beat(), time.monotonic()
         ended = all(map(heads.ended, inputs))
+        if context.once and not all(map(heads.ended, after)):
+            heads.wait(beat)
+            continue
         with context.turn(flow) as mine:
             worked = mine and step()
         if worked:
@@ -54,7 +63,8 @@ class TableFlow:
     def __init__(self, context: Context, table: Table) -> None:
         self.name = table.name
         self._context = context
-        self._inputs = [name for name in table.sources if name not in context.project.references]
+        self._inputs = [*context.project.streams(table)]
+        self._after = [name for flow in table.flows or (table,) for name in flow.snapshots]
         self._apart = interval(table.limits.trigger or "0s").total_seconds()
 
     def run(self) -> None:
@@ -66,7 +76,7 @@ class TableFlow:
         with self._context.turn(self.name) as mine:
             if mine:
                 self.recover()
-        take_turns(self._context, self.name, self._inputs, self._turn, self._apart)
+        take_turns(self._context, self.name, self._inputs, self._turn, self._apart, self._after)
 
     def recover(self) -> None:
         """Do what a killed process left half done."""

@@ -87,8 +87,8 @@ class Upstream:
             }
         found: dict[str, int] = {}
         definition = project.tables[table]
-        ways = [(flow, source) for flow in definition.flows or (definition,) for source in flow.sources]
-        ways = [(flow, source) for flow, source in ways if source not in project.references]
+        flows_in = definition.flows or (definition,)
+        ways = [(flow, source) for flow in flows_in for source in project.streams(flow)]
         for flow, source in ways:
             consumed, come = flows.get(flow.name, {}).get("consumed", {}), dict[str, int]()
             if source in consumed:  # else nothing has come this way yet

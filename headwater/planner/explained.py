@@ -53,6 +53,7 @@ class Explained:
             reading of an input.
         beside: {table that is kept beside it → what it holds}.
         joins: of streams that are joined, what new rows of one read of the others, each in a line.
+        snapshots: what is read as it is, each in a line.
         lookup: what is asked of another system as rows come; "": nothing is.
     """
 
@@ -63,6 +64,7 @@ class Explained:
     beside: dict[str, str] = field(default_factory=dict)
     joins: tuple[str, ...] = ()
     lookup: str = ""
+    snapshots: tuple[str, ...] = ()
 
 
 def explain(spark: SparkSession, project: Project, names: Sequence[str]) -> list[Explained]:
@@ -87,7 +89,11 @@ def _explained(project: Project, table: Table, found: Mapping[str, Analysed]) ->
         joined = [found[flow.name].joins for flow in table.flows or (table,)]
         lines = tuple(line for each in joined if each for line in joins.lines(each))
         asked = _asked(project.lookups[table.lookup]) if table.lookup else ""
-        return Explained(table.name, _WAYS[analysed.kind], joins=lines, lookup=asked)
+        read = dict.fromkeys(name for flow in table.flows or (table,) for name in flow.snapshots)
+        whole = tuple(
+            f"{name} as it is when a batch is begun: what changes later corrects nothing" for name in read
+        )
+        return Explained(table.name, _WAYS[analysed.kind], joins=lines, lookup=asked, snapshots=whole)
     stage, kept = analysed.stage, analysed.groups
     reach = stage.reach if stage else analysed.reach
     touched = tuple(_touched(reach, read, touch) for read, touch in reach.touches.items()) if reach else ()

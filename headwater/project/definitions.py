@@ -170,8 +170,10 @@ class Table(Declaration):
     """A table that a function or a SQL query derives from others.
 
     Attributes:
-        sources: what feeds it. Exactly one is a stream; the others are reference tables. A view gets whole
-            tables, as many as it likes.
+        sources: what feeds it: streams, reference tables, and tables as they are. A view gets whole tables,
+            as many as it likes.
+        snapshots: of a table that streams, those of its sources that are read as they are when a batch is
+            begun, like reference tables.
         reads: what the function or query gets, one DataFrame each, in this order: sources, and `views`. None
             are said: the sources.
         views: the project's named queries between it and its sources, each after those that it reads.
@@ -213,6 +215,7 @@ class Table(Declaration):
     """
 
     sources: tuple[str, ...]
+    snapshots: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     views: tuple[View, ...] = ()
     decode: Json | None = None
@@ -540,6 +543,7 @@ def _names(source: str | Sequence[str]) -> tuple[str, ...]:
 def table(
     *,
     source: str | Sequence[str],
+    snapshots: str | Sequence[str] = (),
     decode: Json | None = None,
     lookup: str = "",
     keys: Sequence[str] = (),
@@ -557,15 +561,18 @@ def table(
 
     The table's name is `<folder>.<function>`, its comment the function's docstring. The function is
     pure: what it returns depends on its arguments alone. It keeps the column `_source`, which says
-    where in Kafka a row came from.
+    where in Kafka a row came from. `snapshots` names tables that it gets as they are when a batch is begun,
+    behind its sources.
     """
-    sources = _names(source)
+    whole = _names(snapshots)
+    sources = (*_names(source), *whole)
 
     def declare(function: Function) -> Table:
         return Table(
             name=function.__name__,
             comment=(function.__doc__ or "").strip(),
             sources=sources,
+            snapshots=whole,
             decode=decode,
             lookup=lookup,
             function=function,

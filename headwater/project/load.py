@@ -32,7 +32,7 @@ from headwater.project.paths import find_project, make_private
 from headwater.project.reference import Clock, Reference, find_references
 from headwater.project.suite import Suite, joined, of_whole_table
 from headwater.project.suite import read as read_suite
-from headwater.project.views import expanded
+from headwater.project.views import expanded, with_snapshots
 from headwater.runtime import jvm
 from headwater.storage.file_system import refuse_remote
 
@@ -67,8 +67,12 @@ class Project:
         return [*self.raw, *self.tables]
 
     def streams(self, table: Table) -> tuple[str, ...]:
-        """The tables that a table, or a flow into one, reads; its other sources are reference tables."""
-        return tuple(name for name in table.sources if name not in self.references)
+        """The tables that a table, or a flow into one, follows: of its sources those that are no reference
+        tables, and are not read as they are."""
+        if table.flows:
+            return tuple(dict.fromkeys(name for flow in table.flows for name in self.streams(flow)))
+        aside = {*self.references, *table.snapshots}
+        return tuple(name for name in table.sources if name not in aside)
 
     def definition(self, name: str) -> Topic | Files | Table:
         """The definition of the table `name`.
@@ -135,7 +139,7 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     tables = {}
     for table in (d for d in declared if isinstance(d, Table)):
         with wrong.each():
-            tables[table.name] = expanded(table, views, references)
+            tables[table.name] = with_snapshots(expanded(table, views, references), references)
     topics = {d.name: d for d in declared if isinstance(d, Topic)}
     files = {d.name: d for d in declared if isinstance(d, Files)}
     alerts = {d.name: d for d in declared if isinstance(d, Alert)}

@@ -95,6 +95,8 @@ def _resolved(one: Declaration, names: Names, lookups: Names) -> Declaration:
         one = replace(one, lookup=lookups.of(one.lookup, one))
     if isinstance(one, Table | View):
         reads = tuple(names.of(name, one) for name in one.inputs)
+        if isinstance(one, Table):
+            one = replace(one, snapshots=tuple(names.of(name, one) for name in one.snapshots))
         return replace(one, sources=tuple(dict.fromkeys(reads)), reads=reads, sql=_streams(one, names))
     return one
 

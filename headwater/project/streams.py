@@ -21,7 +21,7 @@ def check(table: Table, raw: Mapping[str, Topic | Files], references: Mapping[st
     Raises:
         ProjectError: it can't.
     """
-    streams = [s for s in table.sources if s not in references]
+    streams = [s for s in table.sources if s not in references and s not in table.snapshots]
     if table.view and not table.corrected:
         _check_view(table, streams)
         return

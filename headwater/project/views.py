@@ -9,6 +9,17 @@ from headwater.errors import ProjectError
 from headwater.project.definitions import Table, View
 
 
+def with_snapshots(table: Table, references: Collection[str]) -> Table:
+    """A table that streams, which knows which of its sources it reads as they are: of a query those without
+    STREAM, where another has it."""
+    if table.view or table.process is not None:
+        return replace(table, snapshots=())
+    said = table.snapshots
+    if table.sql is not None and table.sql.streams:
+        said = tuple(name for name in table.sources if name not in table.sql.streams)
+    return replace(table, snapshots=tuple(name for name in said if name not in references))
+
+
 def expanded(table: Table, views: Mapping[str, View], references: Collection[str]) -> Table:
     """A table with the views between it and its sources, which then are tables and reference tables alone.
 

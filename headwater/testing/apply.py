@@ -50,8 +50,9 @@ def apply(project: Project, name: str, rows: Given | Mapping[str, Given]) -> App
         project: whose definitions they are; its lake and what lies there play no part.
         name: the table, or one of the flows into it.
         rows: of a table that decodes, records as `Project.send` takes them; else {column → value}. Of a view,
-            a join or a process of several tables {table → rows}; reference tables are read as they are. With
-            a lookup {table → rows, lookup → its answers}: it is asked itself where they are not given.
+            a join or a process of several tables {table → rows}, tables that are read as they are too;
+            reference tables are those that there are. With a lookup {table → rows, lookup → its answers}: it
+            is asked itself where they are not given.
 
     Raises:
         FlowError: a row fails a rule whose action is `fail`.
@@ -59,7 +60,7 @@ def apply(project: Project, name: str, rows: Given | Mapping[str, Given]) -> App
         Exception: the definition fails, on no single record.
     """
     definition = _definition(project, name)
-    sources = [each for each in definition.sources if each not in project.context.project.references]
+    sources = project.context.project.streams(definition)
     given: Mapping[str, Given] = rows if isinstance(rows, Mapping) else {sources[0]: rows}
     if definition.process is not None:
         streams = {definition.stream(each).name: _plain(given.get(each, ())) for each in sources}
@@ -68,7 +69,12 @@ def apply(project: Project, name: str, rows: Given | Mapping[str, Given]) -> App
     found = {each: _rows(project, definition, each, given.get(each, ())) for each in sources}
     if definition.view:
         return _computed(project, definition, found)
-    return _judged(project, definition, found, given.get(definition.lookup) if definition.lookup else None)
+    beside = {
+        each: table(_plain(given.get(each, ())), project.tables[each].stored, each)
+        for each in definition.snapshots
+    }
+    answers = given.get(definition.lookup) if definition.lookup else None
+    return _judged(project, definition, found, beside, answers)
 
 
 def _definition(project: Project, name: str) -> Table:
@@ -112,11 +118,17 @@ def _answering(context: Context, definition: Table, answers: Given | None) -> Co
 
 
 def _judged(
-    project: Project, definition: Table, given: Mapping[str, pa.Table], answers: Given | None
+    project: Project,
+    definition: Table,
+    given: Mapping[str, pa.Table],
+    beside: Mapping[str, pa.Table],
+    answers: Given | None,
 ) -> Applied:
-    """What a batch of these rows would become."""
+    """What a batch of these rows would become, beside tables that are read as they are."""
     context = _answering(project.context, definition, answers)
     applied = Definition(context, definition)
+    for name, rows_of in beside.items():
+        applied.references.give(name, rows_of)
     versions = applied.references.pinnable()
     work = applied.work(versions, None, applied.answers(None, context.clock()))
     if applied.analysed.joins is not None:

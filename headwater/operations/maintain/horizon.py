@@ -11,6 +11,7 @@ from headwater.flows.publish import begun, sent
 from headwater.operations.rebuild.shadow import Plan, Shadow, Trial
 from headwater.operations.savepoints.kept import all_of, folder_of
 from headwater.operations.savepoints.restoring import read_of_bronze
+from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.storage import log, ranges
 from headwater.storage.intent import IntentFile
@@ -88,6 +89,7 @@ def _of_flows(project: Project, lake: Lake, name: str) -> Iterator[Hold]:
     table, place = project.tables[name], lake.places().get(name)
     committed = log.flows(place.path) if place is not None else {}
     for flow in table.flows or (table,):
+        yield from _pinned(lake, flow, name)
         if flow.name in committed:
             yield from _inputs(project, lake, committed[flow.name]["consumed"], flow.name)
             continue
@@ -96,6 +98,15 @@ def _of_flows(project: Project, lake: Lake, name: str) -> Iterator[Hold]:
         for source in (lake.places()[each] for each in flow.sources if each in lake.places()):
             if is_begun or (place is not None and log.first(source.path) == 0):
                 yield Hold(source.name, source.generation, -1, flow.name)
+
+
+def _pinned(lake: Lake, flow: Table, name: str) -> Iterator[Hold]:
+    """What a batch that is not done reads of tables as they were when it was pinned."""
+    intent = IntentFile(lake.flow_folder(flow.name, name)).read() if flow.snapshots else None
+    for source in flow.snapshots if intent is not None and not intent.sealed else ():
+        assert intent is not None
+        generation, version = map(int, intent.references.get(source, "0:0").split(":"))
+        yield Hold(source, generation, version, flow.name)
 
 
 def _inputs(project: Project, lake: Lake, consumed: dict[str, dict[str, int]], who: str) -> Iterator[Hold]:

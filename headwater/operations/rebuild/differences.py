@@ -78,7 +78,7 @@ def unprovable(
                 f"{name}: of rows with equal keys in different partitions of Kafka the first that was read "
                 "has passed its rules, which may be another one now"
             )
-        read = [source for source in table.sources if source in project.references]
+        read = [s for s in table.sources if s in project.references or s in table.snapshots]
         if why := proofs.unprovable(table):
             found.append(f"{name} {why}")
         others = [source for source in read if source != CLOCK]

@@ -71,12 +71,9 @@ def positions(project: Project, name: str, commit: log.Commit) -> dict[tuple[str
 
 
 def inputs(project: Project, name: str) -> dict[str, list[str]]:
-    """{flow into the table `name` → the tables that it reads, reference tables aside}."""
+    """{flow into the table `name` → the tables that it follows}."""
     table = project.tables[name]
-    return {
-        flow.name: [source for source in flow.sources if source not in project.references]
-        for flow in table.flows or (table,)
-    }
+    return {flow.name: [*project.streams(flow)] for flow in table.flows or (table,)}
 
 
 def is_at(table: Path, at: Position, upto: Position) -> bool:

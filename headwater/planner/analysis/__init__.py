@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType, StructField, StructType
 
 from headwater.connectors import decode
 from headwater.errors import HeadwaterError, ProjectError
@@ -23,7 +23,7 @@ from headwater.project.definitions import Files, Table, Topic, View
 from headwater.project.load import Project
 from headwater.project.lookups import not_of_rows
 from headwater.project.suite import of_whole_table
-from headwater.runtime import in_memory
+from headwater.runtime import catalyst, in_memory
 from headwater.storage import stored
 
 __all__ = [
@@ -207,13 +207,14 @@ def _analyse(
         sources = {name: found[name].columns for name in table.sources}
         one = processes.analyse(table, table.process, sources, fingerprint(project, table))
         return _ordered(table, found, one)
+    streams = {name: input_columns(project, table, found[name]) for name in project.streams(table)}
     frames = []
     for name in table.sources:
-        if name in project.references:
-            columns = project.references[name].schema(spark)
-        else:
-            columns = input_columns(project, table, found[name])
-        frames.append(in_memory.empty(spark, columns))
+        if name in streams:
+            frames.append(in_memory.empty(spark, streams[name]))
+            continue
+        whole = project.references[name].schema(spark) if name in project.references else found[name].columns
+        frames.append(_told_apart(in_memory.empty(spark, _longer(whole, [*streams.values()])), whole))
     result = apply(spark, table, frames)
     judged = _judged(project, table, found, frames, result, suite)
     if table.lookup and judged.kind != "rows":
@@ -229,6 +230,22 @@ def _analyse(
             judged = replace(judged, joins=found_by)
     judged = _ordered(table, found, judged)
     return replace(judged, warnings=warnings.of(project, table, result))
+
+
+def _longer(columns: StructType, others: Sequence[StructType]) -> StructType:
+    """Columns with so many more that Spark does not take an empty table of them for one of others: it goes by
+    their types."""
+    known = [[field.dataType for field in other] for other in others]
+    while [field.dataType for field in columns] in known:
+        columns = StructType([*columns, StructField(f"_{len(columns)}", BooleanType())])
+    return columns
+
+
+def _told_apart(frame: DataFrame, columns: StructType) -> DataFrame:
+    """The columns of a frame that `_longer` has not added."""
+    if len(frame.columns) == len(columns):
+        return frame
+    return frame.select(*map(catalyst.named, columns.names))
 
 
 def _ordered(table: Table, found: Mapping[str, Analysed], analysed: Analysed) -> Analysed:

@@ -31,7 +31,8 @@ def facts(project: Project, name: str, outline: Outline) -> Facts:
         return {"kind": "files", "files": definition.pattern, "format": definition.format}
     found = {
         "kind": outline.kind,
-        "sources": ", ".join(name for name in definition.sources if name not in project.references),
+        "sources": ", ".join(project.streams(definition)),
+        "tables as they are": ", ".join(definition.snapshots),
         "reference tables": ", ".join(name for name in definition.sources if name in project.references),
         "columns": _columns(outline.stored),
         "keys": ", ".join(outline.keys),

@@ -13,6 +13,7 @@ Effect = Literal["new", "unchanged", "resumes", "rebuild", "loses", "gone", "bro
 # What may change while a table goes on: rows from here on follow the new definition, those before the former.
 _FROM_HERE_ON = {
     "reference tables",
+    "tables as they are",
     "delay",
     "allowed lateness",
     "skew",

@@ -149,6 +149,7 @@ def _of_function(
     yield replace(
         table,
         sources=reads,
+        snapshots=tuple(name for name in reads if streams and name not in streams),
         reads=reads,
         function=called,
         view=output.kind == "materialized_view" or (output.kind == "table" and not streams),

@@ -220,7 +220,7 @@ def lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> int
     committed, rows = log.flows(places[name].path), 0
     for flow in table.flows or (table,):
         read = committed.get(flow.name, {}).get("consumed", {})
-        for stream in (each for each in flow.sources if each not in project.references):
+        for stream in project.streams(flow):
             if stream not in places:
                 return None
             start = Position.parse(read[stream]) if stream in read else Position(generation=1)
