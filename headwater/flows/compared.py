@@ -14,10 +14,12 @@ from headwater.common.diff import differ, same
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError, Where
 from headwater.flows.inputs import Input
+from headwater.storage import pruning
 from headwater.storage.commit import Part
 from headwater.storage.identity import Identity
 from headwater.storage.target import GONE, Target
 
+_UNTIL, _HERE = "_until", "_here"  # of a row that changes: until when it held, and whether it is there
 FEW = 100_000  # rows of each input, and of the table, that this process takes
 
 
@@ -30,12 +32,15 @@ class Compared:
         columns: its columns, as they are stored.
         keys: what tells its rows apart.
         where: what errors name.
+        until: of a history, the column that says until when a row holds, NULL where it still does; "": it is
+            none.
     """
 
     target: Target
     columns: pa.Schema
     keys: Sequence[str]
     where: Where
+    until: str = ""
 
     def whole(self, result: DataFrame, batch: str, *, few: bool) -> tuple[Part, int]:
         """What has to change for the table to hold a result, and how many rows that are.
@@ -76,7 +81,11 @@ class Compared:
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
-        return target.change(rows, self.keys, identity)
+        if not self.until:
+            return target.change(rows, self.keys, identity)
+        until = rows.filter(rows[_HERE])[_UNTIL]
+        rows = rows.drop_columns([_UNTIL, _HERE])
+        return target.change(rows, self.keys, identity, pruning.not_over(self.until, until))
 
     def difference(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
         """What has to change in the rows `held`, for them to be the rows `new`: the table's columns, and
@@ -88,12 +97,19 @@ class Compared:
         self._are_told_apart(connection)
         on_same = f"ON {same('new', 'old', map(quoted, self.keys))}"
         columns = [quoted(name) for name in self.columns.names]
+        found = self.columns.append(pa.field(GONE, pa.bool_()))
+        known = ""
+        if self.until:
+            known = f", old.{quoted(self.until)} AS {_UNTIL}, old.{_HERE}"
+            found = found.append(pa.field(_UNTIL, self.columns.field(self.until).type))
+            found = found.append(pa.field(_HERE, pa.bool_()))
+        held = f"(SELECT *, true AS {_HERE} FROM held) old"
         changes = connection.execute(
-            f"SELECT new.*, false AS {GONE} FROM new LEFT JOIN (SELECT *, true AS _here FROM held) old "
-            f"{on_same} WHERE old._here IS NULL OR {differ('new', 'old', columns)} "
-            f"UNION ALL SELECT old.*, true FROM held old ANTI JOIN new {on_same}"
+            f"SELECT new.*, false AS {GONE}{known} FROM new LEFT JOIN {held} {on_same} "
+            f"WHERE old.{_HERE} IS NULL OR {differ('new', 'old', columns)} "
+            f"UNION ALL SELECT old.* EXCLUDE {_HERE}, true{known} FROM {held} ANTI JOIN new {on_same}"
         ).to_arrow_table()
-        return changes.cast(self.columns.append(pa.field(GONE, pa.bool_())))
+        return changes.cast(found)
 
     def _are_told_apart(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Check that no two of the rows `new` have the same keys."""

@@ -17,6 +17,7 @@ from headwater.errors import FlowError
 from headwater.flows.bounds import Bounds
 from headwater.planner import changes
 from headwater.planner.analysis import Analysed
+from headwater.project.cdc.said import END
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.storage import hold, pruning
@@ -90,7 +91,8 @@ class Context:
             target.add(analysed.stored)
         target.require(analysed.stored, table.file)
         if not analysed.appended:
-            target.cluster(table.cluster_by or _stand_together(table, analysed))
+            over = END if table.cdc and table.cdc.scd == 2 else ""
+            target.cluster(table.cluster_by or _stand_together(table, analysed), over)
         self.opened[table.name] = place.generation
         return target
 

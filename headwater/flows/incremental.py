@@ -27,6 +27,7 @@ from headwater.flows.compared import FEW, Compared
 from headwater.flows.context import Context
 from headwater.flows.grouped import Grouped
 from headwater.flows.inputs import Input
+from headwater.flows.suffix import Suffix
 from headwater.flows.touched import Source, Touched
 from headwater.planner import groups, stages
 from headwater.planner.reach import Reach
@@ -92,6 +93,8 @@ class Incremental:
     def __init__(self, context: Context, definition: Table, tables: Tables, query: Query) -> None:
         self._context, self._definition, self._tables, self._query = context, definition, tables, query
         self._analysed, self._where = context.tables[definition.name], definition.where
+        of_first = stored.schema(context.tables[definition.sources[0]].columns) if definition.cdc else None
+        self._is_history = of_first is not None and Suffix.fits(definition.cdc, of_first)
 
     def changes(
         self, intent: Intent, inputs: Mapping[str, Input], before: Mapping[str, Any]
@@ -106,6 +109,8 @@ class Incremental:
         Raises:
             FlowError: two rows have the same keys, or a sum is too large for its type.
         """
+        if self._is_history:
+            return self._of_history(intent, inputs, before)
         if self._tables.stage is not None:
             return self._of_stage(intent, inputs, before)
         if self._tables.state is not None:
@@ -129,6 +134,22 @@ class Incremental:
         except CommitError:  # the log was cleaned since
             return None
         return changed
+
+    def _of_history(
+        self, intent: Intent, inputs: Mapping[str, Input], before: Mapping[str, Any]
+    ) -> Changes | None:
+        """What changes in a history from the first of new changes on; None: these are many, or not known."""
+        (name,) = self._definition.sources
+        changed, cdc = self._changed(name, intent, before), self._definition.cdc
+        assert cdc is not None
+        if changed is None or sum(file.rows for file in changed) > FEW:
+            return None
+        columns = stored.schema(self._context.tables[name].columns)
+        place = self._context.lake.place(name)
+        new = stored.rows([file.path for file in changed], columns) if changed else columns.empty_table()
+        suffix = Suffix(cdc, self._tables.view, place, columns, self._query)
+        rows, read, files, keys = suffix.difference(intent, inputs[name], new)
+        return Changes({self._definition.name: rows}, len(rows), len(read), files, keys)
 
     def _of_rows(self, intent: Intent, before: Mapping[str, Any]) -> Changes | None:
         """What changes in the groups of a table's rows that have come and gone; None: these are many, or not

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 NEWEST = 1_000  # rows of the newest file; each older one has GROWTH times as many
 GROWTH = 8
@@ -36,6 +37,16 @@ def starts(times: pa.ChunkedArray, newest: int = NEWEST) -> list[int]:
         found.add(end)
         size *= GROWTH
     return sorted(found)
+
+
+def parts(rows: pa.Table, holding: pa.ChunkedArray | None) -> list[pa.Table]:
+    """Rows in parts of about `CLUSTER`, in their order; those that still hold apart from others."""
+    kinds = [rows] if holding is None else [rows.filter(holding), rows.filter(pc.invert(holding))]
+    found = []
+    for some in kinds:
+        size = -(-len(some) // max(1, len(some) // CLUSTER)) or 1
+        found += [some[at : at + size] for at in range(0, len(some), size)]
+    return found
 
 
 class Layers:

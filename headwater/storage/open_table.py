@@ -26,6 +26,7 @@ from headwater.storage.parquet import Files
 CHECKPOINT_EVERY = 20
 CHECKPOINT_SHARE = 20
 _CLUSTERED = "headwater.cluster_by"
+_OVER = "headwater.over"
 
 
 class OpenTable(Files):
@@ -123,14 +124,24 @@ class OpenTable(Files):
             known = self._kept.known(os.path.relpath(file, table) for file in files)
         checksums.compare(table, known)
 
-    def cluster(self, by: Sequence[str]) -> None:
+    def cluster(self, by: Sequence[str], over: str = "") -> None:
         """Have merges and compaction put rows together by these columns; by none: by a time, if there is one.
+
+        Args:
+            by: the columns.
+            over: of a history, the column that says when a row was over, NULL where it still holds: rows that
+                do stand apart, as it is these that change.
 
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
         if by or self.clustered:
-            self._set({_CLUSTERED: json.dumps(by)})
+            self._set({_CLUSTERED: json.dumps(by), **({_OVER: over} if over else {})})
+
+    @property
+    def over(self) -> str:
+        """The column that says when a row was over; "": there is none."""
+        return str(self._table.metadata().configuration.get(_OVER, ""))
 
     @property
     def clustered(self) -> list[str]:

@@ -116,6 +116,14 @@ class Files:
             str(self.place.path / unquote(path)): ends for path, ends in pruning.ends(adds, column).items()
         }
 
+    def without_nulls(self, column: str) -> set[str]:
+        """The absolute paths of those in which no value of a column is NULL, as far as their bounds say."""
+        adds = pa.table(self._table.get_add_actions(flatten=True))
+        name = f"null_count.{column}"
+        nulls = adds[name].to_pylist() if name in adds.column_names else [None] * len(adds)
+        found = zip(adds["path"].to_pylist(), nulls, strict=True)
+        return {str(self.place.path / unquote(path)) for path, count in found if count == 0}
+
     def held(self, columns: pa.Schema, wanted: Mapping[str, Reach] | None = None) -> pa.Table:
         """The rows of the newest version, in memory.
 

@@ -153,6 +153,14 @@ def conditions(rows: pa.Table, keys: Iterable[str]) -> list[str]:
     return found
 
 
+def not_over(column: str, until: pa.ChunkedArray) -> str:
+    """A condition on the table `t` that holds for rows whose column is NULL, or no less than one of these."""
+    name, least = f"t.{quoted(column)}", pc.min(until)
+    if not least.is_valid:
+        return f"{name} IS NULL"
+    return f"({name} IS NULL OR {name} >= {_literal(_comparable(least).as_py(), least.type, up=False)})"
+
+
 def _few(ranges: tuple[tuple[Any, Any], ...]) -> list[tuple[Any, Any]]:
     """Ranges that hold these, not too many: neighbours become one."""
     step = -(-len(ranges) // _RANGES) or 1

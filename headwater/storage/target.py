@@ -157,13 +157,16 @@ class Target(OpenTable):
 
         return self._merge(rows, keys, whens, identity)
 
-    def change(self, rows: pa.Table, keys: Sequence[str], identity: Identity) -> int:
+    def change(
+        self, rows: pa.Table, keys: Sequence[str], identity: Identity, within: str | None = None
+    ) -> int:
         """Change rows of the table by their keys; the new version.
 
         Args:
             rows: as they are to be, and in the column `GONE` whether a row is to go.
             keys: what tells rows apart.
             identity: whose commit it is.
+            within: a condition on the table `t`, true of each of its rows that is to be changed or to go.
 
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
@@ -174,7 +177,7 @@ class Target(OpenTable):
             merger = merger.when_matched_delete(f"s.{GONE}").when_matched_update(columns)
             return merger.when_not_matched_insert(columns, predicate=f"NOT s.{GONE}")
 
-        return self._merge(rows, tuple(keys), whens, identity)
+        return self._merge(rows, tuple(keys), whens, identity, [within] if within else [])
 
     def _merge(
         self,
@@ -182,6 +185,7 @@ class Target(OpenTable):
         keys: tuple[str, ...],
         whens: Callable[[TableMerger], TableMerger],
         identity: Identity,
+        within: Sequence[str] = (),
     ) -> int:
         if len(rows) == 0:
             return self.append([], identity)
@@ -191,7 +195,7 @@ class Target(OpenTable):
         def commit(properties: CommitProperties) -> None:
             merger = self._table.merge(
                 rows,
-                predicate=" AND ".join([*pruning.conditions(rows, keys), *same]) or "true",
+                predicate=" AND ".join([*within, *pruning.conditions(rows, keys), *same]) or "true",
                 source_alias="s",
                 target_alias="t",
                 commit_properties=properties,
@@ -231,17 +235,17 @@ class Target(OpenTable):
 
     def put_in_order(self, files: Sequence[str], by: Sequence[str], order: int) -> list[str]:
         """Let files of about `layers.CLUSTER` rows hold what these do, in the order of columns (of those that
-        have bounds). The paths of the new ones below the table; none where one of the old has gone.
+        have bounds), rows that still hold apart from those that are `over`. The paths of the new ones, below
+        the table; none where one of the old has gone.
 
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
-        columns = self.columns
+        columns, over = self.columns, self.over
         self.check(files)
         sorting = [(name, "ascending") for name in by if pruning.has_bounds(columns.field(name).type)]
         rows = pa.concat_tables(stored.read(file, columns) for file in files).sort_by(sorting)
-        size = -(-len(rows) // max(1, len(rows) // layers.CLUSTER))
-        parts = (rows[at : at + size] for at in range(0, len(rows), size))
+        parts = layers.parts(rows, rows[over].is_null() if over else None)
         written = [path for part in parts for path in self.put([part], "gathered")]
         if self.rewrite(files, written, order):
             return written

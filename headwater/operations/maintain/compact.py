@@ -52,10 +52,14 @@ def compact(
     files = target.data_files()
     if keys is not None:
         files = tuple(file for file in files if file.order / 1000 <= times.now().timestamp() - settled)
-    if by := target.clustered:
-        return _gathered(target, files, [*by, *(key for key in keys or () if key not in by)])
     size = size or (FILE if keys is None else CHANGING)
     part = within.total_seconds() * 1000 if within else float("inf")
+    if by := target.clustered:
+        over = target.without_nulls(target.over) if target.over else set[str]()
+        holding = [file for file in files if file.path not in over]
+        fewer = _gathered(target, holding, [*by, *(key for key in keys or () if key not in by)])
+        ended = [file for file in files if file.path in over]  # they stand in the order in which they ended
+        return fewer + sum(_together(target, run, None) for run in list(_runs(ended, size, part)))
     return sum(_together(target, run, keys) for run in list(_runs(files, size, part)))
 
 

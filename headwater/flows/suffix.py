@@ -1,0 +1,113 @@
+"""What changes in a history with new changes: of each key the versions from the first of these on, no others.
+
+Of a key the version that was valid just before its first new change says all that went before: with the
+changes from that one's time on, which stand in the newest files, its later versions are computed anew and
+compared with those that are there. So a batch reads what is valid still and what ended since, however long
+the history is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.common import scratch
+from headwater.common.diff import same
+from headwater.common.scratch import quoted
+from headwater.flows.asked import Query
+from headwater.flows.compared import Compared
+from headwater.flows.inputs import Input
+from headwater.project.cdc.said import DELETED, END, SEQUENCE, START, Cdc, Columns
+from headwater.storage import pruning
+from headwater.storage.intent import Intent
+from headwater.storage.lake import Place
+
+_FIRST = "_first"  # the sequence of a key's first new change
+
+
+@dataclass(frozen=True)
+class Suffix:
+    """The history of one table of changes.
+
+    Attributes:
+        cdc: what is said of it.
+        table: the history.
+        place: where the changes are.
+        changes: their columns.
+        query: gives the history of changes.
+    """
+
+    cdc: Cdc
+    table: Compared
+    place: Place
+    changes: pa.Schema
+    query: Query
+
+    @staticmethod
+    def fits(cdc: Cdc | None, changes: pa.Schema) -> bool:
+        """Whether it is a history, of which a version says all that went before it, in an order that the
+        bounds of files tell."""
+        if cdc is None or cdc.scd != 2 or cdc.tracked != Columns():
+            return False
+        kind = changes.field(SEQUENCE).type
+        return pruning.has_bounds(kind) and not pa.types.is_string(kind)
+
+    def difference(
+        self, intent: Intent, known: Input, new: pa.Table
+    ) -> tuple[pa.Table, pa.Table, Mapping[str, int], int]:
+        """What has to change in the history; what was computed anew of it; the files of changes that were
+        read, and how many keys were touched.
+
+        Args:
+            intent: the batch.
+            known: all changes, with the new ones.
+            new: these.
+
+        Raises:
+            FlowError: two versions have the same keys.
+        """
+        keys = [name for name in self.changes.names if name.lower() in {key.lower() for key in self.cdc.keys}]
+        with scratch.connection() as connection:
+            touched = self._touched(connection, keys, new)
+            since = {SEQUENCE: pruning.since(pc.min(touched[_FIRST]))}
+            reached = pruning.reaches(touched, keys)
+            files = pruning.near(self.place.path, known.adds, {**reached, **since}) if len(touched) else {}
+            valid = pruning.Reach(since[SEQUENCE].ranges, null=True)
+            near = self.table.target.near({**reached, END: valid}) if len(touched) else []
+            on_key = same("e", "k", map(quoted, keys))
+            scratch.load(connection, "there", self.table.columns, near)
+            connection.execute(
+                f"CREATE TEMP TABLE held AS SELECT e.* FROM there e JOIN touched k ON {on_key} "
+                f"WHERE e.{END} IS NULL OR e.{END} >= k.{_FIRST}"
+            )
+            scratch.load(connection, "events", self.changes, list(files))
+            listed = ", ".join(quoted(name) for name in self.table.columns.names if name not in (START, END))
+            given = connection.execute(
+                f"SELECT e.* FROM events e JOIN touched k ON {on_key} WHERE e.{SEQUENCE} >= k.{_FIRST} "
+                f"UNION ALL BY NAME SELECT {listed}, {START} AS {SEQUENCE}, false AS {DELETED} "
+                f"FROM (SELECT e.*, k.{_FIRST} FROM held e JOIN touched k ON {on_key}) "
+                f"WHERE {START} < {_FIRST}"
+            ).to_arrow_table()
+            given = given.select(self.changes.names).cast(self.changes)
+            made = self.query.of(intent, {self.place.name: given}).toArrow()
+            connection.register("new", made.cast(self.table.columns))
+            return self.table.difference(connection), given, files, len(touched)
+
+    def _touched(self, connection: duckdb.DuckDBPyConnection, keys: list[str], new: pa.Table) -> pa.Table:
+        """Make the table `touched` of the keys of new changes, each with the sequence of its first one."""
+        names = ", ".join(map(quoted, keys))
+        told = " AND ".join(f"{quoted(key)} IS NOT NULL" for key in [*keys, SEQUENCE])
+        connection.register("new_changes", new)
+        connection.execute(
+            f"CREATE TEMP TABLE touched AS SELECT {names}, min({SEQUENCE}) AS {_FIRST} FROM new_changes "
+            f"WHERE {told} GROUP BY {names}"
+        )
+        kinds = [
+            *(self.changes.field(key) for key in keys),
+            pa.field(_FIRST, self.changes.field(SEQUENCE).type),
+        ]
+        return connection.table("touched").to_arrow_table().cast(pa.schema(kinds))
