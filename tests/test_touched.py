@@ -240,6 +240,8 @@ def test_explain_says_how_tables_are_kept(interpreted: SparkSession, tmp_path: P
         "why": "LIMIT",
         "touched": [],
         "joins": [],
+        "lookup": "",
+        "snapshots": [],
         "beside": {},
     }
     of_a, of_few = said["gold.v_left"]["touched"]

@@ -59,6 +59,7 @@ class TableFlow:
     """
 
     committer: Committer
+    _after: Sequence[str] = ()
 
     def __init__(self, context: Context, table: Table) -> None:
         self.name = table.name

@@ -31,25 +31,25 @@ class Work:
         columns: what the input's files hold.
         schema: what the decoder takes of `value`; None where there is nothing to decode.
         function: the table's definition.
-        answers: what the rows are told by a lookup before the function sees them; None: nothing.
         gate: judges the rows that the function returns; None where nothing is expected of them.
         written: the files that the table holds; rules about keys look at them.
         near: those of them that may hold rows whose values lie in certain places, see `Target.near`; None:
             that is not known.
         ordered: whether rows are written in the order in which they came.
         indexes: of those files, by the keys of all such rules; none where a rule goes by more than keys.
+        answers: what the rows are told by a lookup before the function sees them; None: nothing.
     """
 
     spark: SparkSession
     columns: StructType
     schema: Fields | None
     function: Callable[[DataFrame], DataFrame]
-    answers: Answers | None = None
     gate: Gate | None = None
     written: Callable[[], Sequence[str]] = list
     near: Callable[..., Sequence[str]] | None = None
     ordered: bool = True
     indexes: Sequence[KeyIndex] = ()
+    answers: Answers | None = None
 
     @property
     def tasks(self) -> int:

@@ -66,6 +66,26 @@ HELPERS = {
                     ELSE patient_until + INTERVAL 30 SECONDS < low END
                AND (next IS NULL OR next > patient_until) AS silent
         FROM reports, low WHERE reached <= event_time + INTERVAL 30 SECONDS""",
+    "legs": """
+        SELECT *, max(event_time) OVER (PARTITION BY _source.partition ORDER BY _source."offset") AS reached
+        FROM silver.transfer_legs""",
+    "legs_on_time": """
+        WITH low AS (SELECT min(come) AS low FROM (
+                         SELECT max(event_time) AS come FROM legs GROUP BY _source.partition))
+        SELECT legs.*, event_time + INTERVAL 10 MINUTES AS patient_until,
+               getvariable('ended') OR event_time + INTERVAL 30 SECONDS < low AS taken,
+               taken AND CASE WHEN getvariable('ended')
+                              THEN patient_until <= (SELECT max(event_time) FROM legs)
+                              ELSE patient_until + INTERVAL 30 SECONDS < low END AS over
+        FROM legs, low WHERE reached <= event_time + INTERVAL 30 SECONDS""",
+    "pairs": """
+        SELECT d.transfer_id, d.amount, d.transaction_id AS debit_id, d.account_id AS debit_account,
+               d.event_time AS debited_at, c.transaction_id AS credit_id, c.account_id AS credit_account,
+               c.event_time AS credited_at, true AS _matched
+        FROM legs_on_time d JOIN legs_on_time c USING (transfer_id)
+        WHERE d.type = 'DEBIT' AND c.type = 'CREDIT' AND d.taken AND c.taken
+              AND abs(epoch_ms(d.event_time) - epoch_ms(c.event_time)) <= 600000""",
+    "single": "SELECT * FROM legs_on_time ANTI JOIN pairs USING (transfer_id)",
 }
 
 TABLES = {
@@ -181,4 +201,55 @@ TABLES = {
                arg_max(lat, event_time) AS lat, arg_max(lon, event_time) AS lon
         FROM silver.bus_positions GROUP BY bus_id
         HAVING max(event_time) < getvariable('now') - INTERVAL 2 MINUTES""",
+    "gold.account_balances": """
+        SELECT account_id, currency, sum(CASE type WHEN 'DEBIT' THEN -amount ELSE amount END) AS balance,
+               count(*) AS transactions
+        FROM silver.transaction_events GROUP BY ALL""",
+    "gold.account_balances_1h": """
+        SELECT time_bucket(INTERVAL 1 HOUR, event_time) AS window_start,
+               window_start + INTERVAL 1 HOUR AS window_end, account_id, currency,
+               sum(CASE type WHEN 'DEBIT' THEN -amount ELSE amount END) AS change, count(*) AS transactions
+        FROM silver.transaction_events GROUP BY ALL""",
+    "gold.customer_spend": """
+        SELECT time_bucket(INTERVAL 1 DAY, event_time) AS day, day + to_hours(hour) AS until, customer_id,
+               currency, sum(amount) AS spent, count(*) AS debits
+        FROM silver.transaction_events, range(1, 25) AS hours(hour)
+        WHERE type = 'DEBIT' AND time_bucket(INTERVAL 1 DAY, event_time) + to_hours(hour) > event_time
+        GROUP BY ALL""",
+    "gold.segment_spend": """
+        SELECT segment, category, currency, sum(amount) AS spent, count(*) AS debits
+        FROM silver.transaction_events t LEFT JOIN silver.customers_history c
+             ON c.customer_id = t.customer_id AND c.__START_AT <= t.event_time
+                AND (c.__END_AT IS NULL OR c.__END_AT > t.event_time)
+        WHERE type = 'DEBIT' GROUP BY ALL""",
+    "gold.debits": """
+        SELECT * EXCLUDE (type, transfer_id) FROM silver.settled_transactions WHERE type = 'DEBIT'""",
+    "gold.credits": """
+        SELECT * EXCLUDE (type, transfer_id) FROM silver.settled_transactions WHERE type = 'CREDIT'""",
+    "gold.movements": """
+        SELECT transaction_id, account_id, CASE type WHEN 'DEBIT' THEN -amount ELSE amount END AS amount,
+               currency, event_time
+        FROM silver.settled_transactions""",
+    "gold.transfers": """
+        FROM pairs UNION ALL BY NAME
+        SELECT transfer_id, amount, transaction_id AS debit_id, account_id AS debit_account,
+               event_time AS debited_at, false AS _matched
+        FROM single WHERE over AND type = 'DEBIT' UNION ALL BY NAME
+        SELECT transfer_id, amount, transaction_id AS credit_id, account_id AS credit_account,
+               event_time AS credited_at, false AS _matched
+        FROM single WHERE over AND type = 'CREDIT'""",
+    "gold.transfers__state": """
+        WITH last AS (SELECT * FROM single WHERE taken AND NOT over), later AS (
+            SELECT transfer_id, list(columns ORDER BY event_time) AS _waiting, min(event_time) AS first
+            FROM (SELECT r.transfer_id, r.event_time, s AS columns FROM legs_on_time r
+                  JOIN silver.transfer_legs s ON s._source = r._source WHERE NOT r.taken) GROUP BY transfer_id
+        )
+        SELECT transfer_id, CASE WHEN taken THEN struct_pack(
+                   type, amount, transaction_id, account_id, event_time) END AS _state,
+               patient_until AS _timer, event_time AS _touched, _waiting, least(patient_until, first) AS _due
+        FROM last FULL JOIN later USING (transfer_id)""",
+    "gold.transfers_late": """
+        SELECT * EXCLUDE (reached), reached - INTERVAL 30 SECONDS AS _watermark,
+               (epoch_us(_watermark) - epoch_us(event_time)) / 1e6 AS _lateness
+        FROM legs WHERE reached > event_time + INTERVAL 30 SECONDS""",
 }

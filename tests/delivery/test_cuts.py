@@ -50,6 +50,7 @@ from headwater.query import on_duckdb
 from headwater.run.supervisor import Options, Run
 from headwater.storage import log
 from headwater.storage.lake import Lake
+from headwater.storage.names import state_name
 
 
 class System(NamedTuple):
@@ -71,6 +72,7 @@ class System(NamedTuple):
 SYSTEMS = {
     "buses": System("reported_at", 10_000, 1_000),
     "iot": System("occurred_at", 10_000, 1_000, 2_500),
+    "ledger": System("transaction_time", 30_000, 1_000),
     "rides": System("ride_time", 10_000, 1_000),
     "sales": System("purchase_time", 10_000, 4_000),
     "web": System("viewed_at", 15_000, 300, 2_500),
@@ -213,7 +215,7 @@ class Twin:
                 elif name.startswith("silver."):
                     connection.execute(f"CREATE TABLE {name} AS {scan}")
                     found.shared[name] = rows(connection, scan, OWN)
-                elif name.startswith("gold."):
+                elif name.startswith("gold.") and name not in self.made_of():
                     found.held[name] = rows(connection, scan, PARTIAL)
                     found.shared[name] = rows(connection, scan, PARTIAL | OWN)
             for path in (ROOT / "conf" / "reference").glob("*.csv"):
@@ -229,6 +231,10 @@ class Twin:
                 connection.execute(f"CREATE TABLE {name} AS {query}")
             found.hand.update((name, rows(connection, f"FROM {name}")) for name in by_hand.TABLES)
         return found
+
+    def made_of(self) -> set[str]:
+        """What is kept of which the groups of views are made: each lake has its own way there."""
+        return {state_name(name) for name, table in self.project.tables.items() if table.view}
 
     def clocked(self) -> set[str]:
         """The views of the clock."""
@@ -309,8 +315,11 @@ def produced(system: str, seed: int, count: int, draw: random.Random) -> list[tu
 
     start = DEFAULT_START + timedelta(milliseconds=draw.randrange(86_400_000))
     found = list(islice(timed(start, seed, FAULTS), count))
-    quiet, upto = found[0][1].partition, draw.randrange(count // 2, count * 3 // 4)
-    found = [pair for at, pair in enumerate(found) if at < upto or pair[1].partition != quiet]
+    (_, first), upto = found[0], draw.randrange(count // 2, count * 3 // 4)
+    quiet = first.topic, first.partition
+    found = [
+        each for at, each in enumerate(found) if at < upto or (each[1].topic, each[1].partition) != quiet
+    ]
     if system == "buses":  # half of them report until four minutes from now, so that they are not silent
         present = timed(datetime.now(UTC) - timedelta(minutes=6), seed + 1, Faults())
         found += [pair for pair in islice(present, 600) if (pair[1].key or b" ")[-1] % 2]
@@ -333,20 +342,22 @@ def moved(records: list[tuple[int, Record]], system: System, draw: random.Random
     A record that is far behind may be late: the same ones come before it as did. The others are moved by less
     than would make them late.
     """
-    passed: dict[int | None, int] = defaultdict(int)
+    passed: dict[tuple[str, int | None], int] = defaultdict(int)
     found = defaultdict(list)
     for now, record in records:
-        at = event_time(record, system.time)
+        at, partition = event_time(record, system.time), (record.topic, record.partition)
         behind = 0 if at is None else now - at
         held = behind > system.delay - MOVED
-        passed[record.partition] += held
-        place = (passed[record.partition], 0 if held else now + draw.uniform(0, MOVED))
-        found[record.partition].append((place, record))
+        passed[partition] += held
+        place = (passed[partition], 0 if held else now + draw.uniform(0, MOVED))
+        found[partition].append((place, record))
     return [[record for _, record in sorted(pairs, key=lambda pair: pair[0])] for pairs in found.values()]
 
 
 def event_time(record: Record, field: str) -> int | None:
     """When a record says that it happened (epoch milliseconds); None where it can't be read."""
+    if record.timestamp_ms is not None:
+        return record.timestamp_ms
     try:
         value = json.loads(record.value or b"")[field]
     except (ValueError, TypeError, KeyError, RecursionError):

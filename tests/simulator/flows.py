@@ -108,6 +108,10 @@ class Project:
     def names(self) -> list[str]:
         return [BRONZE, *self.chain]
 
+    def streams(self, table: Table) -> tuple[str, ...]:
+        """What a derived table follows."""
+        return table.sources
+
     def definition(self, name: str) -> Table:
         """Of a derived table."""
         return self.tables[name]
@@ -138,6 +142,10 @@ class Applied:
         self.stream = table.sources[0]
         self.columns = context.tables[self.stream].columns
         self.references = SimpleNamespace(pinnable=dict)
+        self.lookups = None
+
+    def answers(self, table: Any, clock: str) -> None:
+        """It has no lookup."""
 
 
 class Woken(Heads):
