@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
+from test_final import seeded
 
 from headwater.errors.codes import Code
 from headwater.flows import computed
+from headwater.operations.maintain.compact import compact
 from headwater.query import inspect
+from headwater.storage import layers, stored
+from headwater.storage.target import Target
 from headwater.testing import Project, Record
 
 CHANGES = """CREATE STREAMING TABLE changes TBLPROPERTIES (
@@ -150,6 +156,34 @@ def test_every_order_of_changes_gives_the_same(
     project.step()
     check(project, dict(enumerate(orders)))
     assert all(project.batches(f"gold.{name}")[-1].rows_out == 0 for name in TABLES)
+
+
+def test_what_holds_stands_apart_from_what_is_over(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = seeded(random.randrange(2**32))
+    monkeypatch.setattr(computed, "WHOLE", -1)
+    monkeypatch.setattr(layers, "CLUSTER", 8)
+    monkeypatch.setattr(sys.modules[compact.__module__], "FEWEST", 3)
+    project = Project({**FILES, **definitions()}, tmp_path, spark=interpreted)
+    cases: dict[int, list[Change]] = {key: [] for key in range(60)}
+    for turn in range(10):
+        for key in draw.sample(range(60), 12):
+            late = turn - draw.choice([0, 0, 0, 1, 4, 9])
+            change = Change(late, draw.random() < 0.2, draw.choice([None, 1, 2]), draw.choice("xyz"))
+            cases[key].append(change)
+            project.send("changes", [change.record(key)])
+        project.step()
+        if turn % 3 == 2:
+            place = project.lake.place("gold.history")
+            compact(Target.shared(place), ["id", "__START_AT"], settled=0)
+        check(project, cases)
+    place = project.lake.place("gold.history")
+    over = Target.shared(place).without_nulls("__END_AT")
+    read, wanted = project.batches("gold.history")[-1].rows_in, sum(map(len, cases.values()))
+    assert over and read < wanted / 2
+    rows = pa.concat_tables(stored.whole(file) for file in over)
+    assert len(rows) > sum(end is not None for *_, end in project.rows("gold.history", "*")) / 2
 
 
 def one(project: Project, *records: dict[str, Any]) -> None:

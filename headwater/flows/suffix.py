@@ -21,7 +21,7 @@ from headwater.common.scratch import quoted
 from headwater.flows.asked import Query
 from headwater.flows.compared import Compared
 from headwater.flows.inputs import Input
-from headwater.project.cdc.said import DELETED, END, SEQUENCE, START, Cdc, Columns
+from headwater.project.cdc.said import DELETED, END, SEQUENCE, START, Cdc
 from headwater.storage import pruning
 from headwater.storage.intent import Intent
 from headwater.storage.lake import Place
@@ -51,7 +51,7 @@ class Suffix:
     def fits(cdc: Cdc | None, changes: pa.Schema) -> bool:
         """Whether it is a history, of which a version says all that went before it, in an order that the
         bounds of files tell."""
-        if cdc is None or cdc.scd != 2 or cdc.tracked != Columns():
+        if cdc is None or not cdc.is_told_by_versions:
             return False
         kind = changes.field(SEQUENCE).type
         return pruning.has_bounds(kind) and not pa.types.is_string(kind)

@@ -108,6 +108,9 @@ def _explained(project: Project, table: Table, found: Mapping[str, Analysed]) ->
             } | beside
         way = f"what new rows of {of} add to their groups, and rows that went take from them"
         return Explained(table.name, way, touched=touched, beside=beside)
+    if table.cdc is not None and table.cdc.is_told_by_versions:
+        way = "of each key that has new changes the versions from the first of these on are computed anew"
+        return Explained(table.name, way)
     if reach is None:
         return Explained(table.name, "all of it is computed anew", analysed.anew)
     return Explained(table.name, "the rows that changes touch are computed anew", touched=touched)

@@ -68,6 +68,11 @@ class Cdc:
     tracked: Columns = Columns()
     line: int = field(default=0, compare=False, repr=False)
 
+    @property
+    def is_told_by_versions(self) -> bool:
+        """Whether it is a history, each version of which says all that went before it."""
+        return self.scd == 2 and self.tracked == Columns()
+
 
 def of_arguments(
     *,
