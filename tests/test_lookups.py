@@ -19,7 +19,7 @@ from test_final import seeded
 
 from headwater.errors import FlowError, LookupUnavailable
 from headwater.flows import ranged
-from headwater.operations import maintain
+from headwater.operations import erase, maintain, savepoints
 from headwater.operations.maintain.compact import compact
 from headwater.operations.rebuild import rebuild
 from headwater.operations.rebuild.reconcile import reconcile
@@ -379,3 +379,35 @@ def test_a_plan_says_what_another_lookup_means(interpreted: SparkSession, tmp_pa
     project.change("silver/shops.py", "size INT", "size INT, city STRING")
     found = plan(project.definitions, ["silver.orders"])[-1]
     assert found.verdict.effect == "rebuild" and "city STRING" in found.verdict.why[0]
+
+
+def test_answers_are_kept_like_other_tables(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Maintenance puts their files together; they come back from a savepoint; those of erased records go."""
+    monkeypatch.setattr(sys.modules[compact.__module__], "FEWEST", 2)
+    files = {**FILES, "conf/local.yaml": "kafka: embedded\nmaintain: {keep: 0s}\n"}
+    project = Project(files, tmp_path, spark=interpreted)
+    shops = Shops(project)
+    for turn in range(4):
+        shops.say(Bern={"kind": f"k{turn}", "size": 1}, Oslo=OSLO)
+        project.send("orders", [order(2 * turn, "Bern"), order(2 * turn + 1, "Oslo")]).step()
+        project.clock.advance("11 minutes")
+    maintain.maintain(project.definitions)
+    was = told(project.restart())
+    assert was == {nr: ("mall", 9) if nr % 2 else (f"k{nr // 2}", 1) for nr in range(8)}
+    savepoints.create(project.definitions, "before")
+    shops.say(Bern=OSLO)
+    project.send("orders", [order(8, "Bern"), order(9, "Zug")]).step()
+    after = told(project)
+    savepoints.restore(project.definitions, "before")
+    assert told(project.restart()) == was
+    shops.asked()
+    assert told(project.step()) == after and shops.asked() == ["Bern", "Zug"]
+    savepoints.drop(project.lake, "before")
+    definitions = project.definitions
+    erase.erase(definitions, erase.look(definitions, "silver.orders", "shop = 'Bern'"))
+    project.restart().step()
+    assert told(project) == {nr: known for nr, known in after.items() if nr % 2}
+    assert {*project.rows("silver.orders__lookup", "shop")} == {("Oslo",), ("Zug",)}
+    assert shops.asked() == []

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from headwater.planner.event_time import EventTime
-from headwater.storage import delta, log
+from headwater.storage import delta, log, pruning
 from headwater.storage.lake import Place
 from headwater.storage.names import lookup_name
 from headwater.storage.pruning import Reach
@@ -33,9 +35,12 @@ class Answered:
         reached = log.flows(places[table].path).get(table, {}).get("reached", {})  # read before the answers
         return cls(places.get(lookup_name(table)), reached)
 
-    def files(self, _: Mapping[str, Reach]) -> Sequence[str]:
-        """The files of its answers."""
-        return delta.files(self.place.path, log.head(self.place.path)) if self.place else []
+    def files(self, wanted: Mapping[str, Reach]) -> Sequence[str]:
+        """The files that may hold answers whose keys lie where they are wanted."""
+        if self.place is None:
+            return []
+        adds = pa.table(delta.opened(self.place.path).get_add_actions(flatten=True))
+        return list(pruning.near(self.place.path, adds, wanted)) if len(adds) else []
 
 
 class Bounds:
