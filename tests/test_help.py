@@ -44,7 +44,7 @@ def test_help_imports_nothing_that_works() -> None:
 @pytest.mark.parametrize(
     ("command", "argument", "begun", "wanted"),
     [
-        ("history", "table", "silver.c", ["silver.cpu_metrics"]),
+        ("history", "table", "silver.cp", ["silver.cpu_metrics"]),
         ("run", "tables", "bronze.iot", ["bronze.iot_metrics"]),
         ("query", "sql", "busiest_l", ["busiest_lifts"]),
         ("produce", "name", "io", ["iot"]),

@@ -56,7 +56,7 @@ def _files(root: Path) -> Iterator[Path]:
 def _imported() -> Iterator[Path]:
     """The files of modules that are neither Python's own, nor a package's, nor the engine's."""
     known = _known()
-    for module in list(sys.modules.values()):
+    for module in sys.modules.copy().values():
         file = getattr(module, "__file__", None) or ""
         if file.endswith(".py") and not file.startswith(known) and os.path.isfile(file):
             yield Path(file)

@@ -50,7 +50,7 @@ def ship(root: Path) -> None:
     """Have functions of the project's modules sent to Spark's workers whole: these can't import them."""
     from pyspark import cloudpickle  # takes long, and who loads a generator does without Spark
 
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         file = getattr(module, "__file__", None) or ""
         ours = name.partition(".")[0] == "headwater" or "site-packages" in file
         if file.startswith(f"{root}{os.sep}") and not ours and module.__name__ == name:
