@@ -22,7 +22,7 @@ from headwater.connectors.produce import Faults, Record, Topic
 from headwater.connectors.produce.events import MALFORMED, Draw, Events, Fields, reached
 
 TRANSACTIONS, CUSTOMERS, ACCOUNTS = "transactions", "customers", "accounts"
-OPEN, CHANGES = 300, 0.03  # accounts in the end, and the share of records that change one or its customer
+OPEN, CHANGES = 300, 0.01  # accounts in the end, and the share of records that change one or its customer
 LIMIT_MS, DELAY_MS, HOUR_MS, DAY_MS = 600_000, 30_000, 3_600_000, 86_400_000
 MERCHANTS = tuple(f"merchant-{n:02d}" for n in range(40))
 PARTITIONS = 4

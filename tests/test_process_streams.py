@@ -439,3 +439,32 @@ def test_a_failure_says_on_which_row_of_which_stream(interpreted: SparkSession, 
     case.add("bid", [(0, 7, "ann", 1, EPOCH)])
     with raises_code("PROCESS_FAILED", table=LOTS, match="offset': 7} of bid: KeyError"):
         case.end(LOTS)
+
+
+TWO_TOPICS = {
+    **FILES,
+    "bronze/raw.py": "import headwater as hw\nlots, offers = hw.topic('lots'), hw.topic('offers')\n",
+    "silver/market.py": FILES["silver/market.py"]
+    .replace("bronze.raw", "bronze.lots", 1)
+    .replace("bronze.raw", "bronze.offers"),
+    "gold/lots.py": PROCESS,
+}
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_stream_that_bronze_has_nothing_of_yet_is_waited_for(
+    interpreted: SparkSession, tmp_path: Path, once: bool
+) -> None:
+    """One topic is read before the other: what Kafka has of that is not late."""
+    project = Project(TWO_TOPICS, tmp_path, spark=interpreted)
+    ends = {"lots": {0: 2}, "offers": {0: 1}}
+    project.send("lots", [{"id": "a", "at": at} for at in (0, 1_000)])
+    project.step(AUCTIONS, BIDS)
+    flow = project.flow(LOTS, ends=lambda topic: ends[topic], once=once)
+    assert flow.step()
+    project.send("offers", [{"auction": "a", "price": 7, "at": 3}])
+    project.step(BIDS)
+    assert flow.step()
+    assert project.rows(LATE) == []
+    project.end(LOTS)
+    assert ("a", 3, "bid", 2, 7) in project.rows(LOTS, COLUMNS)

@@ -36,11 +36,13 @@ class Upstream:
 
     def known(self) -> set[str]:
         """The partitions that are reckoned with: those that have had records, whether bronze has them by now
-        or Kafka alone. A live run reckons with the empty ones of its topics too: their first records may be
+        or Kafka alone, as of a topic that bronze has not begun with. A live run reckons with the empty ones of its topics too: their first records may be
         on their way when those of others have come."""
         arrived = self._arrived()
         begun = {partition for partition, offset in arrived.items() if offset > 0}
-        if begun < arrived.keys():
+        topics = {partition.rpartition("/")[0] for partition in arrived}
+        unread = [topic for topic in self._topics if self._partition(topic.topic, 0)[:-2] not in topics]
+        if unread or begun < arrived.keys():
             with suppress(BrokerError):
                 ends = self._end_offsets()
                 if not self._context.once:
