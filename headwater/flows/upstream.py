@@ -36,7 +36,7 @@ class Upstream:
 
     def known(self) -> set[str]:
         """The partitions that are reckoned with: those that have had records, whether bronze has them by now
-        or Kafka alone, as of a topic that bronze has not begun with. A live run reckons with the empty ones of
+        or Kafka alone, as of a topic that bronze has not begun with. A live run reckons with empty ones of
         its topics too: their first records may be on their way when those of others have come."""
         arrived = self._arrived()
         begun = {partition for partition, offset in arrived.items() if offset > 0}
