@@ -36,37 +36,23 @@ def transaction_events(transactions: DataFrame) -> DataFrame:
     return transactions.withColumn("event_time", F.timestamp_millis("transaction_time"))
 
 
-customers = hw.auto_cdc(
-    source="bronze.customers",
-    keys=["customer_id"],
-    sequence_by=CHANGED,
-    column_list=["customer_id", "name", "segment", "city"],
-    decode=CUSTOMER,
-    trigger="5s",
-)
-customers_history = hw.auto_cdc(
-    source="bronze.customers",
-    keys=["customer_id"],
-    sequence_by=CHANGED,
-    column_list=["customer_id", "name", "segment", "city"],
-    decode=CUSTOMER,
-    trigger="5s",
-    scd=2,
-)
-accounts = hw.auto_cdc(
-    source="bronze.accounts",
-    keys=["account_id"],
-    sequence_by=CHANGED,
-    column_list=["account_id", "customer_id", "kind", "status"],
-    decode=ACCOUNT,
-    trigger="5s",
-)
-accounts_history = hw.auto_cdc(
-    source="bronze.accounts",
-    keys=["account_id"],
-    sequence_by=CHANGED,
-    column_list=["account_id", "customer_id", "kind", "status"],
-    decode=ACCOUNT,
-    trigger="5s",
-    scd=2,
-)
+CUSTOMERS = {
+    "source": "bronze.customers",
+    "keys": ["customer_id"],
+    "sequence_by": CHANGED,
+    "column_list": ["customer_id", "name", "segment", "city"],
+    "decode": CUSTOMER,
+    "trigger": "5s",
+}
+ACCOUNTS = {
+    "source": "bronze.accounts",
+    "keys": ["account_id"],
+    "sequence_by": CHANGED,
+    "column_list": ["account_id", "customer_id", "kind", "status"],
+    "decode": ACCOUNT,
+    "trigger": "5s",
+}
+customers = hw.auto_cdc(**CUSTOMERS)
+customers_history = hw.auto_cdc(**CUSTOMERS, scd=2)
+accounts = hw.auto_cdc(**ACCOUNTS)
+accounts_history = hw.auto_cdc(**ACCOUNTS, scd=2)

@@ -32,15 +32,12 @@ class Compared:
         columns: its columns, as they are stored.
         keys: what tells its rows apart.
         where: what errors name.
-        until: of a history, the column that says until when a row holds, NULL where it still does; "": it is
-            none.
     """
 
     target: Target
     columns: pa.Schema
     keys: Sequence[str]
     where: Where
-    until: str = ""
 
     def whole(self, result: DataFrame, batch: str, *, few: bool) -> tuple[Part, int]:
         """What has to change for the table to hold a result, and how many rows that are.
@@ -81,11 +78,11 @@ class Compared:
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
-        if not self.until:
+        if not target.over:
             return target.change(rows, self.keys, identity)
         until = rows.filter(rows[_HERE])[_UNTIL]
         rows = rows.drop_columns([_UNTIL, _HERE])
-        return target.change(rows, self.keys, identity, pruning.not_over(self.until, until))
+        return target.change(rows, self.keys, identity, pruning.not_over(target.over, until))
 
     def difference(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
         """What has to change in the rows `held`, for them to be the rows `new`: the table's columns, and
@@ -99,9 +96,9 @@ class Compared:
         columns = [quoted(name) for name in self.columns.names]
         found = self.columns.append(pa.field(GONE, pa.bool_()))
         known = ""
-        if self.until:
-            known = f", old.{quoted(self.until)} AS {_UNTIL}, old.{_HERE}"
-            found = found.append(pa.field(_UNTIL, self.columns.field(self.until).type))
+        if over := self.target.over:
+            known = f", old.{quoted(over)} AS {_UNTIL}, old.{_HERE}"
+            found = found.append(pa.field(_UNTIL, self.columns.field(over).type))
             found = found.append(pa.field(_HERE, pa.bool_()))
         held = f"(SELECT *, true AS {_HERE} FROM held) old"
         changes = connection.execute(

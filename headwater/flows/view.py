@@ -28,7 +28,6 @@ from headwater.flows.inputs import Input
 from headwater.flows.references import References
 from headwater.flows.reporting import Reporting
 from headwater.flows.turns import TableFlow
-from headwater.project.cdc.said import END
 from headwater.project.definitions import Table
 from headwater.project.reference import CLOCK
 from headwater.runtime import sessions
@@ -195,9 +194,7 @@ class ViewFlow(TableFlow):
         What is kept by another definition is made anew, or goes: all of the view is then computed.
         """
         analysed, lake = self._analysed, self._context.lake
-        where, cdc = self._definition.where, self._definition.cdc
-        until = END if cdc and cdc.scd == 2 else ""
-        found = {self.name: Compared(self._table, analysed.stored, analysed.keys, where, until)}
+        found = {self.name: Compared(self._table, analysed.stored, analysed.keys, self._definition.where)}
         kept: dict[str, tuple[pa.Schema, Sequence[str], str]] = {}
         if analysed.groups is not None:
             made_of = f"What the groups of {self.name} are made of"

@@ -135,7 +135,7 @@ class OpenTable(Files):
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
-        if by or self.clustered:
+        if by or over or self.clustered:
             self._set({_CLUSTERED: json.dumps(by), **({_OVER: over} if over else {})})
 
     @property

@@ -33,12 +33,12 @@ from headwater.connectors.decode import strict, tombstones
 from headwater.connectors.decode.contract import RESCUED, Fields
 from headwater.connectors.decode.parser import parser
 from headwater.errors import ProjectError, Where
+from headwater.project.cdc.said import TOMBSTONE
 from headwater.project.definitions import Contract, Debezium, Json
 from headwater.runtime import catalyst, jvm
 from headwater.storage.places import PLACE
 
 MALFORMED = "_malformed"
-TOMBSTONE = "_tombstone"  # of a decoder that takes them: whether the record had no value
 SOURCE = "_source"
 RAW = ("cluster", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "ingested_at")
 

@@ -18,7 +18,17 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from headwater.errors import ProjectError, Where
 from headwater.errors.causes import first_line
 from headwater.project import carried
-from headwater.project.cdc.said import DELETED, END, EVENT, SEQUENCE, START, TRUNCATED, Cdc, Columns
+from headwater.project.cdc.said import (
+    DELETED,
+    END,
+    EVENT,
+    SEQUENCE,
+    START,
+    TOMBSTONE,
+    TRUNCATED,
+    Cdc,
+    Columns,
+)
 from headwater.runtime.catalyst import named
 
 if TYPE_CHECKING:
@@ -27,7 +37,7 @@ if TYPE_CHECKING:
 _OWN = (SEQUENCE, DELETED, TRUNCATED)
 _ERA, _ORDER, _NEXT, _BEFORE, _BEGINS = "__era", "__order", "__next", "__before", "__begins"
 _FLOOR = "__floor"
-_ABOUT = (*carried.COLUMNS, *EVENT, "_tombstone")  # what says of a change how it came
+_ABOUT = (*carried.COLUMNS, *EVENT, TOMBSTONE)  # what says of a change how it came
 
 
 @dataclass(frozen=True)

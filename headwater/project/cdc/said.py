@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 CHANGES = "_changes"  # behind a table's name: the changes that it follows from
 SEQUENCE, DELETED, TRUNCATED = "_sequence", "_deleted", "_truncated"  # columns of these
+TOMBSTONE = "_tombstone"  # of a decoder that takes them: whether the record had no value
 EVENT = ("_op", "_lsn", "_file", "_pos", "_row", "_ts_ms")  # columns of Debezium's events
 START, END = "__START_AT", "__END_AT"  # columns of a history, as Lakeflow calls them
 

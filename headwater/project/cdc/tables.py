@@ -9,12 +9,11 @@ from headwater.errors import ProjectError, Where
 from headwater.errors.several import Collected
 from headwater.project import carried
 from headwater.project.cdc.rows import Changes, History, Latest, Unwrapped
-from headwater.project.cdc.said import CHANGES, DELETED, SEQUENCE, START, TRUNCATED, Cdc
+from headwater.project.cdc.said import CHANGES, DELETED, SEQUENCE, START, TOMBSTONE, TRUNCATED, Cdc
 from headwater.project.definitions import Debezium, Function, Table
 from headwater.project.rule import Action, Rule, expected, unless
 
 _DELETED = "_op = 'd'"  # of an event of Debezium's
-_TOMBSTONE = "_tombstone"  # of a decoder that takes them, see `headwater.project.definitions.json`
 SEQUENCED = "sequenced"  # the rule of a change that says of which row it is, and when
 
 
@@ -124,7 +123,7 @@ def _changes(flow: Table) -> Table:
         cdc = cdc if cdc.deletes else replace(cdc, deletes=_DELETED)
         changes = Unwrapped(Changes(cdc, _where(flow)))
     elif flow.decode is not None and flow.decode.tombstones and cdc.deletes is None:
-        changes = Changes(replace(cdc, deletes=_TOMBSTONE), _where(flow))
+        changes = Changes(replace(cdc, deletes=TOMBSTONE), _where(flow))
     return replace(
         flow,
         sql=None,
