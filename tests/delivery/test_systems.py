@@ -138,6 +138,21 @@ def test_equal_the_oracle_after_kills(
         assert_silent(project.of("buses"))
 
 
+@pytest.mark.parametrize("systems", [("ledger",)])
+def test_without_its_lookup_a_table_waits_and_others_go_on(project: Project, server: Server) -> None:
+    events = FLOWS["ledger"][0]
+    server.stop()
+    project.produce(3_000)
+    with project.live() as run:
+        run.until(lambda: "asks PostgreSQL for ledger.merchants" in run.said(), f"{events} waits")
+        run.until(lambda: project.rows("silver.accounts", "1"), "a batch of the accounts")
+        assert not project.rows(events, "1")
+        server.start()
+        run.until(lambda: project.rows(events, "1"), f"{events} goes on")
+    project.once()
+    assert_ledger(project)
+
+
 def assert_postgres(project: Project, server: Server) -> None:
     """The visits in PostgreSQL are those of the lake."""
     columns = "user_id, {} session_start{}, {} session_end{}, views"
