@@ -487,9 +487,8 @@ def test_a_project_of_such_texts_runs(interpreted: SparkSession, tmp_path: Path)
     )
     assert outcome.observed_value == "1"
     warned = {line.table: line.warnings for line in plan(case.definitions) if line.warnings}
-    assert list(warned) == ["silver.guessed"] and "from_json makes NULL of a record of bronze.other" in str(
-        warned
-    )
+    said = "silver/orders.sql:12: from_json makes NULL of a record of bronze.other"
+    assert list(warned) == ["silver.guessed"] and said in str(warned)
 
 
 def test_what_is_wrong_with_a_query_has_the_line_of_the_file(

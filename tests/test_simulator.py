@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import pytest
 from simulator.schedule import Wrong, run
 
 SCHEDULES, SLICES = 500, 5  # in `make test`
 MANY, OF_EACH = 20, 500  # in `make torture`
+OPENED = {("headwater.common.scratch", "_open")}  # by who first needs it, for all
 
 
 def several(first: int, count: int) -> None:
@@ -45,3 +47,18 @@ def test_nothing_is_lost_doubled_or_seen_half_in_many_schedules(part: int) -> No
 @pytest.mark.parametrize("seed", [1, 7, 78])
 def test_a_seed_is_a_schedule(seed: int) -> None:
     assert run(seed).trace() == run(seed).trace()
+
+
+def test_what_comes_after_a_schedule_meets_the_engine_as_it_was() -> None:
+    run(1)  # what loads modules
+    before = held()
+    run(2)
+    after = held()
+    assert after.keys() == before.keys()
+    assert not [name for name, each in after.items() if each is not before[name] and name not in OPENED]
+
+
+def held() -> dict[tuple[str, str], object]:
+    """What each module of the engine calls by which name."""
+    engine = [(name, each) for name, each in sys.modules.items() if name.startswith("headwater.")]
+    return {(name, attribute): value for name, each in engine for attribute, value in vars(each).items()}

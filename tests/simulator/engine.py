@@ -17,7 +17,7 @@ from headwater.common import times
 from headwater.flows import derived, ranged
 from headwater.operations import replay as replaying
 from headwater.runtime import failpoints
-from headwater.storage import lease, log, open_table, store
+from headwater.storage import lake, lease, log, open_table, store, target
 from headwater.storage.lake import Lake
 
 from . import flows
@@ -57,10 +57,13 @@ def simulated(world: World) -> Iterator[Medium]:
     gc_was_on = gc.isenabled()
     gc.disable()
     flows.tries = flows.Tries()
-    heads, log._heads = log._heads, {}
     try:
         with (
             patch.object(times, "clock", world),
+            patch.object(log, "_heads", {}),  # these four are another process's with each turn
+            patch.object(target, "_OPEN", target._OPEN),
+            patch.object(target, "_OPENING", target._OPENING),
+            patch.object(lake, "_LOCK", lake._LOCK),
             patch.object(failpoints, "reach", reach),
             patch.object(ranged, "Applied", Applied),
             patch.object(derived, "Replay", Replayed),
@@ -79,6 +82,5 @@ def simulated(world: World) -> Iterator[Medium]:
             yield medium
     finally:
         store.use(before)
-        log._heads = heads
         if gc_was_on:
             gc.enable()

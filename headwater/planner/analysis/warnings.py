@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import DataFrame
 
 from headwater.project.definitions import Table
@@ -18,19 +20,31 @@ def of(project: Project, table: Table, result: DataFrame) -> tuple[str, ...]:
     if not raw or table.decode is not None:
         return ()
     found = dict.fromkeys(
-        _SILENT[catalyst.kind(expression)]
+        (_SILENT[catalyst.kind(expression)], _place(table, expression))
         for node in catalyst.nodes(catalyst.analysed(result))
         for expression in catalyst.expressions(node)
         if catalyst.kind(expression) in _SILENT and not _fails_fast(expression)
     )
     return tuple(
-        f"{name} makes NULL of a record of {raw[0]} that is no JSON, and nobody is told: decode it, by "
-        "TBLPROPERTIES ('headwater.decode' = 'json', 'headwater.schema' = '…'), and it is quarantined"
-        for name in found
+        f"{place}: {name} makes NULL of a record of {raw[0]} that is no JSON, and nobody is told: decode it, "
+        "by TBLPROPERTIES ('headwater.decode' = 'json', 'headwater.schema' = '…'), and it is quarantined"
+        for name, place in found
     )
 
 
-def _fails_fast(expression: object) -> bool:
+def _place(table: Table, expression: Any) -> str:
+    """The file that says an expression, of a table or a view that it reads; with the line, if that is SQL."""
+    origin = expression.origin()
+    if not origin.line().isDefined():
+        return str(table.file)
+    text = origin.sqlText().get()
+    asked = (
+        one for one in table.views if one.sql and one.sql.of([f"`_{name}`" for name in one.inputs]) == text
+    )
+    return f"{next(asked, table).file}:{origin.line().get()}"
+
+
+def _fails_fast(expression: Any) -> bool:
     options = getattr(expression, "options", None)
     if catalyst.kind(expression) != "JsonToStructs" or options is None:
         return False
