@@ -11,8 +11,8 @@ Each lake is compared with the queries of `by_hand.py` over its own silver table
 before and after the end of the input (`--close`). Doubles are equal at 1e-9 relative. A view of the clock is
 compared with its query alone, at the clock of its last commit: each lake has its own.
 
-The seed says records, order and parts, but for half of the buses, which report in the present, for the view of
-the silent ones; time says which of them a live run takes when.
+The seed says records, order and parts, but for half of the buses, which report in the present, for the view
+of the silent ones; time says which of them a live run takes when.
 """
 
 from __future__ import annotations
