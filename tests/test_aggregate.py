@@ -20,6 +20,7 @@ from raising import raises_code
 
 from headwater.errors import Where
 from headwater.errors.codes import Code
+from headwater.flows.few import Few, Frames, Here
 from headwater.planner import aggregate
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.planner.partials import computed, merge, regrouped
@@ -503,7 +504,16 @@ def partials(
     interpreted: SparkSession, sql: str, batches: list[list[tuple[Any, ...]]], stored: pa.Schema
 ) -> Iterator[pa.Table]:
     """Each batch's partial result, computed when it is its turn."""
-    return (computed(query(interpreted, sql, batch), WHERE).cast(stored) for batch in batches)
+    here, columns = Here(interpreted), jvm.ddl(DDL)
+
+    def asked(frames: Frames) -> DataFrame:
+        frames["rows"].createOrReplaceTempView("rows")
+        return interpreted.sql(sql)
+
+    for batch in batches:
+        rows = interpreted.createDataFrame(batch, columns).toArrow()
+        batch_of = Few(here, (), [{"rows": here.given(rows, columns)}], asked)
+        yield computed(lambda name, then, few=batch_of: few.then(name, then).rows, WHERE).cast(stored)
 
 
 def merged_here(

@@ -26,9 +26,10 @@ from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Json
 from headwater.project.rule import Rule
 from headwater.project.suite import Suite
-from headwater.quality.gate import Gate, Tally
+from headwater.quality.gate import Gate
 from headwater.quality.measure import Findings
 from headwater.quality.quarantine import HELD
+from headwater.quality.tally import Tally
 from headwater.runtime import jvm
 from headwater.storage import stored
 from headwater.storage.identity import Identity

@@ -16,8 +16,9 @@ from raising import raises_code
 from headwater.errors.codes import Code
 from headwater.project import suite
 from headwater.quality import measure
-from headwater.quality.gate import Gate, Tally
+from headwater.quality.gate import Gate
 from headwater.quality.measure import Findings
+from headwater.quality.tally import Tally
 
 CLOCK = "2026-01-02T03:00:00.000000+00:00"
 DDL = "n BIGINT, d DOUBLE, s STRING, at TIMESTAMP"

@@ -93,7 +93,9 @@ def both(
 def written(target: Target, rows: Rows, sequence: int) -> tuple[list[str], pa.Table]:
     """What a batch writes: its files, and its rows as Spark reads them."""
     files = target.write(rows.passed(), str(sequence))
-    read = rows.result.sparkSession.read.schema(rows.result.schema)
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    read = session.read.schema(rows.result.schema)
     return files, read.parquet(*[str(target.place.path / f) for f in files]).toArrow()
 
 

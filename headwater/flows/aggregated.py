@@ -13,10 +13,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
 from headwater.flows.context import Context
-from headwater.flows.rows import Rows, are_few
+from headwater.flows.rows import Rows
 from headwater.flows.timed import TimedFlow
 from headwater.flows.work import Work
 from headwater.planner import aggregate, partials
@@ -62,32 +61,34 @@ class AggregateFlow(TimedFlow):
     def _fresh(self, rows: Rows, intent: Intent, *, bounds: bool) -> tuple[pa.Table, dict[str, Part], int]:
         """The partial result of the rows that are on time; the late table's part, if it gets any; and how
         many rows are late, once for each window."""
-        result, lateness = rows.result, self._lateness
+        lateness = self._lateness
         if lateness is None or not self._may_be_late(intent):
-            fresh = partials.computed(result, self._where, bounds=bounds)
+            fresh = partials.computed(rows.through, self._where, bounds=bounds)
             return fresh.cast(self._partial), {}, 0
-        found = partials.computed(result, self._where, lateness.marked, bounds=bounds)
+        found = partials.computed(rows.through, self._where, lateness.marked, bounds=bounds)
         count = int(pc.sum(found.filter(found[LATE])[ROWS], min_count=0).as_py())
         fresh = found.filter(pc.invert(found[LATE])).drop_columns([LATE, ROWS]).cast(self._partial)
         if not count:
             return fresh, {}, 0
-        late = lateness.late(lateness.marked(aggregate.rows(result, self._where)))
-        few = are_few(intent.files, intent.rows)
+        assert self._analysed.late is not None
+        late = rows.through(
+            "late", lambda result: lateness.late(lateness.marked(aggregate.rows(result, self._where)))
+        )
         name = late_name(self.name)
-        written = self.committer.target(name).write(self._late_rows(late, few), intent.batch)
+        written = self.committer.target(name).write(late.cast(self._analysed.late), intent.batch)
         return fresh, {name: written}, count
 
     def _work(self, intent: Intent) -> Work:
         work, lateness = replace(super()._work(intent), ordered=False), self._lateness
         if lateness is None or not self._may_be_late(intent):
             return work
-        before = self._event_time()
-        return replace(work, function=lambda stream: work.function(lateness.told(stream, before)))
-
-    def _late_rows(self, late: DataFrame, few: bool) -> pa.Table | DataFrame:
-        """The late rows, in memory where the batch is."""
-        assert self._analysed.late is not None
-        return late.toArrow().cast(self._analysed.late) if few else late.coalesce(1)
+        before, few = self._event_time(), work.few
+        assert few is not None
+        return replace(
+            work,
+            function=lambda stream: work.function(lateness.told(stream, before)),
+            few=lambda rows, columns: few(*lateness.told_few(rows, columns, before)),
+        )
 
     def _regrouped(self, fresh: pa.Table) -> pa.Table:
         """What changes in the table's groups with the partial result of new rows."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
 from headwater.flows.answers import Answers
 from headwater.flows.context import Context
+from headwater.flows.few import Few, Given, Here
 from headwater.flows.lookups import Lookups
 from headwater.flows.references import References
 from headwater.flows.work import Work
@@ -37,6 +40,7 @@ class Applied:
         self._decoded = decode.fields(decoder, table.where) if decoder else None
         parallelism = table.limits.parallelism or context.project.conf.parallelism
         self._spark = sessions.child(context.spark, parallelism=parallelism)
+        self._here = Here(self._spark)
         self.references = References(context, table, self._spark)
         self.lookups = (
             Lookups(context, table, analysis.decoded_columns(table, self.columns)) if table.lookup else None
@@ -68,7 +72,9 @@ class Applied:
             columns=self.columns,
             schema=self._decoded,
             function=lambda stream: self.rows({self.stream: stream}, references),
+            few=lambda rows, columns: self.few([{self.stream: self._here.given(rows, columns)}], references),
             answers=answers,
+            here=self._here,
             gate=self.analysed.gate,
             written=table.files if table else list,
             near=table.near if table else None,
@@ -82,11 +88,24 @@ class Applied:
             streams: {stream → rows of it}.
             versions: {reference table → at which version}.
         """
-        frames = [
-            self.references.read(name, versions[name]) if name in self.references else streams[name]
-            for name in self.table.sources
-        ]
-        rows = analysis.apply(self._spark, self.table, frames)
+        read = {name: self.references.read(name, versions[name]) for name in self._as_they_are}
+        return self._made({**streams, **read})
+
+    def few(self, streams: Sequence[Mapping[str, Given]], versions: Mapping[str, str]) -> Few:
+        """The same of few rows: of each set of them by itself."""
+        read = {name: self.references.given(name, versions[name]) for name in self._as_they_are}
+        return Few(self._here, (), [{**each, **read} for each in streams], self._made)
+
+    def given(self, rows: pa.Table, columns: StructType) -> Given:
+        """Rows in memory."""
+        return self._here.given(rows, columns)
+
+    @property
+    def _as_they_are(self) -> list[str]:
+        return [name for name in self.table.sources if name in self.references]
+
+    def _made(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        rows = analysis.apply(self._spark, self.table, [frames[name] for name in self.table.sources])
         return (
             rows.select(*map(catalyst.named, self.analysed.columns.fieldNames())) if self.table.into else rows
         )

@@ -8,12 +8,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.flows.context import Context
+from headwater.flows.few import Few, Here
 from headwater.flows.inputs import Input
 from headwater.flows.references import References
-from headwater.planner import analysis, group_by
+from headwater.planner import analysis, group_by, stages
 from headwater.planner.group_by import Taken
 from headwater.project.definitions import Table
-from headwater.runtime import in_memory
 from headwater.storage.intent import Intent
 
 
@@ -31,31 +31,39 @@ class Query:
         self, context: Context, definition: Table, spark: SparkSession, references: References
     ) -> None:
         self._context, self._definition, self._references = context, definition, references
-        self.spark = spark
+        self.spark, self.here = spark, Here(spark)
 
-    def of_all(self, intent: Intent, inputs: Mapping[str, Input]) -> DataFrame:
-        """What it gives of whole inputs."""
-        return self._applied(intent, {name: self._frame(name, each) for name, each in inputs.items()})
+    def of_all(self, intent: Intent, inputs: Mapping[str, Input], *, few: bool) -> Few | DataFrame:
+        """What it gives of whole inputs, which have few rows or many."""
+        tables = self._context.tables
+        if few:
+            return self.of(intent, {name: each.read(tables[name].columns) for name, each in inputs.items()})
+        frames = {name: each.frame(self.spark, tables[name].columns) for name, each in inputs.items()}
+        read = {name: self._references.read(name, intent.references[name]) for name in self._as_they_are}
+        return self._made({**frames, **read})
 
-    def of(self, intent: Intent, rows: Mapping[str, pa.Table]) -> DataFrame:
+    def of(self, intent: Intent, rows: Mapping[str, pa.Table]) -> Few:
         """What it gives of some rows of each input."""
         tables = self._context.tables
-        frames = {
-            name: in_memory.frame(self.spark, some, tables[name].columns) for name, some in rows.items()
-        }
-        return self._applied(intent, {name: frame.coalesce(1) for name, frame in frames.items()})
+        some = {name: self.here.given(each, tables[name].columns) for name, each in rows.items()}
+        read = {name: self._references.given(name, intent.references[name]) for name in self._as_they_are}
+        return Few(self.here, (), [{**some, **read}], self._made)
 
     def taken(self, result: DataFrame) -> Taken:
         """An aggregate that it gave, taken apart."""
         return group_by.take(result, self._definition.where)
 
-    def _applied(self, intent: Intent, frames: Mapping[str, DataFrame]) -> DataFrame:
-        def frame(name: str) -> DataFrame:
-            if name in self._references:
-                return self._references.read(name, intent.references[name])
-            return frames[name]
+    def inner(self, result: DataFrame) -> tuple[Taken, stages.Inner]:
+        """The same, and its inner part, which it is known to have."""
+        taken = self.taken(result)
+        part = stages.inner(taken)
+        assert part is not None
+        return taken, part
 
-        return analysis.apply(self.spark, self._definition, [*map(frame, self._definition.sources)])
+    @property
+    def _as_they_are(self) -> list[str]:
+        return [name for name in self._definition.sources if name in self._references]
 
-    def _frame(self, name: str, found: Input) -> DataFrame:
-        return found.frame(self.spark, self._context.tables[name].columns)
+    def _made(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        sources = self._definition.sources
+        return analysis.apply(self.spark, self._definition, [frames[name] for name in sources])

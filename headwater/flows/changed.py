@@ -40,7 +40,7 @@ class ChangedFlow(RangedFlow):
         changed = self._last(intent.files)
         there = changed.filter(pc.invert(changed[GONE])).drop_columns([GONE])
         there = there if len(there) else there.schema.empty_table()  # Spark wants a chunk of each column
-        made = FewRows(self._work(intent), there).result.toArrow().cast(self._analysed.stored)
+        made = FewRows(self._work(intent), there).result.rows.cast(self._analysed.stored)
         changes = self._changes(changed, made)
         account = self._account(intent, Counts(intent.rows), len(changes))
         return Built({self.name: changes}, account=account)

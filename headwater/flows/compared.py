@@ -13,6 +13,7 @@ from headwater.common import scratch
 from headwater.common.diff import differ, same
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError, Where
+from headwater.flows.few import Few
 from headwater.flows.inputs import Input
 from headwater.storage import pruning
 from headwater.storage.commit import Part
@@ -39,7 +40,7 @@ class Compared:
     keys: Sequence[str]
     where: Where
 
-    def whole(self, result: DataFrame, batch: str, *, few: bool) -> tuple[Part, int]:
+    def whole(self, result: Few | DataFrame, batch: str) -> tuple[Part, int]:
         """What has to change for the table to hold a result, and how many rows that are.
 
         Where the result may be large, Spark writes it as files below the table. These are the table's first,
@@ -48,18 +49,18 @@ class Compared:
         Args:
             result: what it is to hold.
             batch: the batch that asks; see `Intent.batch`.
-            few: whether all that the result is made of is few rows.
 
         Raises:
             FlowError: two rows have the same keys.
         """
         with scratch.connection() as connection:
-            held = Input.at(self.target.place, self.target.version)
-            if few and held.is_at_most(FEW):
-                connection.register("new", result.toArrow().cast(self.columns))
-                connection.register("held", self.target.held(self.columns))
-                changes = self.difference(connection)
-                return changes, len(changes)
+            if isinstance(result, Few):
+                if Input.at(self.target.place, self.target.version).is_at_most(FEW):
+                    connection.register("new", result.rows.cast(self.columns))
+                    connection.register("held", self.target.held(self.columns))
+                    changes = self.difference(connection)
+                    return changes, len(changes)
+                result = result.frame
             files = self.target.write(result, f"{batch}-whole")
             scratch.load(
                 connection, "new", self.columns, [str(self.target.place.path / file) for file in files]

@@ -7,16 +7,17 @@ stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from headwater.flows.asked import Query
 from headwater.flows.compared import FEW, Compared
+from headwater.flows.few import Few
 from headwater.flows.incremental import Changes, Incremental, Tables
 from headwater.flows.inputs import Input
-from headwater.planner import groups, stages
+from headwater.planner import groups
 from headwater.storage.commit import Part
 from headwater.storage.intent import Intent
 
@@ -56,18 +57,19 @@ class Computed:
 
     def of_all(self, intent: Intent, inputs: Mapping[str, Input]) -> Changes:
         """What changes in the table, of which all is computed anew."""
-        result, parts = self._query.of_all(intent, inputs), dict[str, Part]()
-        few = all(each.is_at_most(FEW) for each in inputs.values())
+        query, parts, tables = self._query, dict[str, Part](), self._tables
+        result = query.of_all(intent, inputs, few=all(each.is_at_most(FEW) for each in inputs.values()))
 
-        def keep(table: Compared, frame: DataFrame) -> int:
-            parts[table.target.place.name], rows = table.whole(frame, intent.batch, few=few)
+        def keep(table: Compared, name: str, made_of: Callable[[DataFrame], DataFrame]) -> int:
+            made = result.then(name, made_of) if isinstance(result, Few) else made_of(result)
+            parts[table.target.place.name], rows = table.whole(made, intent.batch)
             return rows
 
-        if self._tables.stage is not None and (inner := stages.inner(self._query.taken(result))):
-            keep(self._tables.stage, inner.rows(self._query.spark))
-        if self._tables.state is not None:
-            keep(self._tables.state, groups.whole(self._query.spark, self._query.taken(result)))
-        rows = keep(self._tables.view, result)
+        if tables.stage is not None:
+            keep(tables.stage, "inner", lambda whole: query.inner(whole)[1].rows(query.spark))
+        if tables.state is not None:
+            keep(tables.state, "state", lambda whole: groups.whole(query.spark, query.taken(whole)))
+        rows = keep(tables.view, "", lambda whole: whole)
         every = {path: size for each in inputs.values() for path, size in each.files.items()}
         return Changes(parts, rows, sum(each.rows or 0 for each in inputs.values()), every)
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from headwater.common import scratch
 from headwater.common.diff import same
@@ -25,14 +23,14 @@ from headwater.errors import CommitError
 from headwater.flows.asked import Query
 from headwater.flows.compared import FEW, Compared
 from headwater.flows.context import Context
+from headwater.flows.few import Few, Frames
 from headwater.flows.grouped import Grouped
 from headwater.flows.inputs import Input
 from headwater.flows.suffix import Suffix
 from headwater.flows.touched import Source, Touched
-from headwater.planner import groups, stages
+from headwater.planner import groups
 from headwater.planner.reach import Reach
 from headwater.project.definitions import Table
-from headwater.runtime import in_memory
 from headwater.storage import feed, log, pruning, ranges, stored
 from headwater.storage.commit import Part
 from headwater.storage.feed import SIGN
@@ -162,8 +160,11 @@ class Incremental:
         signed = [feed.signed(file.path, stored.schema(columns)) for file in changed]
         none = stored.schema(columns).append(pa.field(SIGN, pa.int64())).empty_table()
 
-        def rows_of(some: pa.Table) -> DataFrame:
-            return groups.rows(self._query.spark, self._query.taken(self._query.of(intent, {name: some})))
+        def grouped(result: DataFrame) -> DataFrame:
+            return groups.rows(self._query.spark, self._query.taken(result))
+
+        def rows_of(some: pa.Table) -> pa.Table:
+            return self._query.of(intent, {name: some}).then("grouped", grouped).rows
 
         parts, keys = self._of_groups(pa.concat_tables(signed) if signed else none, rows_of)
         files = {file.path: file.size for file in changed}
@@ -181,16 +182,20 @@ class Incremental:
             if touched is None:
                 return None
             given = {name: touched.rows(name) for name in {*touched.sources}}
-            taken = self._query.taken(self._query.of(intent, given))
-            part = stages.inner(taken)
-            assert part is not None
-            made = part.rows(self._query.spark).toArrow()
+            result = self._query.of(intent, given)
+            made = result.then(
+                "inner", lambda whole: self._query.inner(whole)[1].rows(self._query.spark)
+            ).rows
             changes = self._differs(connection, stage, touched, made)
             signed = self._signed(connection, stage, changes)
 
-        def rows_of(some: pa.Table) -> DataFrame:
-            frame = in_memory.frame(self._query.spark, some, inner.columns)
-            return groups.rows(self._query.spark, part.over(taken, frame))
+        def outer(frames: Frames) -> DataFrame:
+            taken, part = self._query.inner(result.frame)
+            return groups.rows(self._query.spark, part.over(taken, frames[stage.target.place.name]))
+
+        def rows_of(some: pa.Table) -> pa.Table:
+            known = {stage.target.place.name: self._query.here.given(some, inner.columns)}
+            return Few(self._query.here, ("outer",), [known], outer).rows
 
         parts, _ = self._of_groups(signed, rows_of)
         parts = {stage.target.place.name: changes, **parts}
@@ -198,7 +203,7 @@ class Incremental:
         return Changes(parts, len(parts[self._definition.name]), read, touched.files, touched.keys)
 
     def _of_groups(
-        self, changed: pa.Table, rows_of: Callable[[pa.Table], DataFrame]
+        self, changed: pa.Table, rows_of: Callable[[pa.Table], pa.Table]
     ) -> tuple[dict[str, pa.Table], int]:
         """What changes in the groups of rows that have come and gone, and in what they are made of; how many
         groups these are.
@@ -213,8 +218,9 @@ class Incremental:
         for sign in (1, -1):
             some = changed.filter(pc.equal(changed[SIGN], sign)).drop_columns([SIGN])
             if len(some) or sign > 0:
-                found.append(rows_of(some).withColumn(SIGN, F.lit(sign)))
-        rows = reduce(DataFrame.unionAll, found).toArrow()
+                rows = rows_of(some)
+                found.append(rows.append_column(SIGN, pa.repeat(pa.scalar(sign, pa.int32()), len(rows))))
+        rows = pa.concat_tables(found)
         keys = self._tables.view.keys
         with scratch.connection() as connection:
             grouped = Grouped(kept, state.target, self._tables.view.columns, self._where)
@@ -242,7 +248,7 @@ class Incremental:
             if touched is None:
                 return None
             given = {name: touched.rows(name) for name in {*touched.sources}}
-            made = self._query.of(intent, given).toArrow()
+            made = self._query.of(intent, given).rows
             changes = self._differs(connection, self._tables.view, touched, made)
         read = sum(map(len, given.values()))
         return Changes({self._definition.name: changes}, len(changes), read, touched.files, touched.keys)

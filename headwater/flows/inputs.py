@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from headwater.flows.rows import are_few, read
 from headwater.runtime import in_memory
-from headwater.storage import delta, pruning
+from headwater.storage import delta, pruning, stored
 from headwater.storage.lake import Place
 
 
@@ -44,11 +44,14 @@ class Input:
         """Whether it has no more rows than that, as far as is known."""
         return self.rows is not None and self.rows <= rows
 
+    def read(self, columns: StructType) -> pa.Table:
+        """Its rows, in memory."""
+        return read([*self.files], columns) if self.files else stored.schema(columns).empty_table()
+
     def frame(self, spark: SparkSession, columns: StructType) -> DataFrame:
         """Its rows, in memory where they are few."""
         if not self.files:
             return in_memory.empty(spark, columns)
         if self.rows is not None and are_few([*self.files], self.rows):
-            rows = read([*self.files], columns).combine_chunks()
-            return in_memory.frame(spark, rows, columns).coalesce(1)
+            return in_memory.frame(spark, self.read(columns).combine_chunks(), columns).coalesce(1)
         return spark.read.schema(columns).parquet(*self.files)

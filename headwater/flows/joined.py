@@ -24,6 +24,7 @@ from headwater.common.report import Account
 from headwater.common.scratch import quoted
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
+from headwater.flows.few import Given
 from headwater.flows.judged import FewJudged, ManyJudged
 from headwater.flows.rows import NONE_BROKEN, Rows, are_few, read
 from headwater.planner.joins import Partners, Within
@@ -81,21 +82,20 @@ class JoinedFlow(DerivedFlow):
         few = [self._few(name, streams) for name in some] if are_few(intent.files, intent.rows) else [None]
         met = [rows for rows in few if rows is not None]
         if len(met) == len(few):
-            results = [
-                self._applied.rows(self._frames(work.spark, rows), intent.references)
-                for rows in met
-                if all(map(len, rows.values()))
-            ] or [in_memory.empty(work.spark, self._analysed.columns)]
-            return FewJudged(work, reduce(DataFrame.union, results).coalesce(1), intent.rows)
+            known = [rows for rows in met if all(map(len, rows.values()))] or [self._nothing_met()]
+            sets = [{name: self._given(name, some) for name, some in rows.items()} for rows in known]
+            return FewJudged(work, self._applied.few(sets, intent.references), intent.rows)
         self._met = {}
         many = (self._many(work.spark, name, streams) for name in some)
         results = [self._applied.rows(frames, intent.references) for frames in many]
         return ManyJudged(work, reduce(DataFrame.union, results), intent.rows)
 
-    def _frames(self, spark: SparkSession, rows: Mapping[str, pa.Table]) -> dict[str, DataFrame]:
-        """Rows of the streams, given to Spark in memory."""
-        columns = {name: self._cursors[name].columns for name in rows}
-        return {name: in_memory.frame(spark, some, columns[name]).coalesce(1) for name, some in rows.items()}
+    def _given(self, name: str, rows: pa.Table) -> Given:
+        """Rows of a stream."""
+        return self._applied.given(rows, self._cursors[name].columns)
+
+    def _nothing_met(self) -> dict[str, pa.Table]:
+        return {name: stored.schema(each.columns).empty_table() for name, each in self._cursors.items()}
 
     def _there(self, intent: Intent) -> dict[str, _Stream]:
         """The streams, each as the batch reads it."""

@@ -5,15 +5,18 @@ In memory where it is little, in the pass that computes it where it is much; see
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from headwater.connectors import decode
 from headwater.connectors.decode import SOURCE
+from headwater.flows.few import Few
 from headwater.flows.work import Counts, Work
-from headwater.quality.gate import Tally
 from headwater.quality.quarantine import HELD
+from headwater.quality.tally import Tally
 from headwater.storage import stored
 from headwater.storage.places import PLACE
 from headwater.storage.target import Target
@@ -31,7 +34,7 @@ class FewJudged:
         result: what the definition made.
     """
 
-    def __init__(self, work: Work, result: DataFrame, taken: int) -> None:
+    def __init__(self, work: Work, result: Few, taken: int) -> None:
         self._work, self.result, self._taken = work, result, taken
         self._judged: pa.Table | None = None
         self._tally = Tally()
@@ -40,13 +43,19 @@ class FewJudged:
         """Of the result, the rows that pass the gate, in memory."""
         gate = self._work.gate
         if gate is None:
-            return self.result.toArrow()
+            return self.result.rows
         judged, seen = self._work.judge_few(self.result), Observation()
         if gate.measures:
-            judged = judged.observe(seen, *gate.measurements())
-        rows = judged.toArrow()
+            frame = gate.whole_of(judged.frame).observe(seen, *gate.measurements())
+            rows = frame.toArrow()
+        else:
+            rows = gate.told(self._work.spark, judged.rows, judged.schema)
         passed, self._judged, self._tally = gate.split(rows, seen.get if gate.measures else {})
         return passed
+
+    def through(self, name: str, query: Callable[[DataFrame], DataFrame]) -> pa.Table:
+        """What a query gives of the result, in memory."""
+        return self.result.then(name, query).rows
 
     def write(self, target: Target, batch: str) -> list[str]:
         """Write those as files of a table."""
@@ -67,6 +76,10 @@ class ManyJudged:
     def __init__(self, work: Work, result: DataFrame, taken: int) -> None:
         self._work, self.result, self._taken = work, result, taken
         self._judged: tuple[DataFrame, Observation] | None = None
+
+    def through(self, name: str, query: Callable[[DataFrame], DataFrame]) -> pa.Table:
+        """What a query gives of the result, in memory."""
+        return query(self.result).toArrow()
 
     def passed(self) -> DataFrame:
         """Of the result, the rows that pass the gate, to be computed as they are written."""

@@ -7,12 +7,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.flows.context import Context
+from headwater.flows.few import Given
 from headwater.flows.inputs import Input
 from headwater.project.definitions import Table
 from headwater.runtime import in_memory
 from headwater.storage import log
 from headwater.storage.lake import Place
 from headwater.storage.ranges import Position
+
+_MOST = 100_000  # rows of a table that this process holds
 
 
 class References:
@@ -31,6 +34,7 @@ class References:
         self._snapshots = table.snapshots
         self._given: dict[str, DataFrame] = {}
         self._read: dict[tuple[str, str], DataFrame] = {}
+        self._here: dict[tuple[str, str], Given] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._tables or name in self._snapshots
@@ -69,6 +73,19 @@ class References:
             self._read = {key: kept for key, kept in self._read.items() if key[0] != name}
             self._read[name, version] = rows
         return self._read[name, version]
+
+    def given(self, name: str, version: str) -> Given:
+        """The same as a query of few rows reads it: here, where it is few rows itself."""
+        frame = self.read(name, version)
+        if name in self._given:
+            return Given(frame.schema, frame.toArrow(), lambda: frame)
+        if (name, version) not in self._here:
+            self._here = {key: kept for key, kept in self._here.items() if key[0] != name}
+            some = frame.limit(_MOST + 1).toArrow()
+            self._here[name, version] = Given(
+                frame.schema, some if len(some) <= _MOST else None, lambda: frame
+            )
+        return self._here[name, version]
 
     def _snapshot(self, name: str, version: str) -> DataFrame:
         """The rows of a table of the lake at a version of one of its generations; none of one that is not

@@ -93,7 +93,7 @@ class Suffix:
                 f"WHERE {START} < {_FIRST}"
             ).to_arrow_table()
             given = given.select(self.changes.names).cast(self.changes)
-            made = self.query.of(intent, {self.place.name: given}).toArrow()
+            made = self.query.of(intent, {self.place.name: given}).rows
             connection.register("new", made.cast(self.table.columns))
             return self.table.difference(connection), given, files, len(touched)
 

@@ -14,9 +14,11 @@ from pyspark.sql.types import StructType
 
 from headwater.connectors.decode.contract import Fields
 from headwater.flows.answers import Answers
-from headwater.quality.gate import Gate, Tally
+from headwater.flows.few import Few, Given, Here
+from headwater.quality.gate import Gate
 from headwater.quality.known import KeyIndex
 from headwater.quality.quarantine import ERROR_RULE, MALFORMED_RULE
+from headwater.quality.tally import Tally
 from headwater.runtime import in_memory
 
 ONE_TASK = 50_000  # rows; starting a second task costs more than it saves
@@ -38,6 +40,9 @@ class Work:
         ordered: whether rows are written in the order in which they came.
         indexes: of those files, by the keys of all such rules; none where a rule goes by more than keys.
         answers: what the rows are told by a lookup before the function sees them; None: nothing.
+        few: what the function makes of few rows in memory, by what they are to Spark; None: that is not
+            known beforehand.
+        here: where that is computed; None: nothing is kept of it for the next batch.
     """
 
     spark: SparkSession
@@ -50,6 +55,8 @@ class Work:
     ordered: bool = True
     indexes: Sequence[KeyIndex] = ()
     answers: Answers | None = None
+    few: Callable[[pa.Table, StructType], Few] | None = None
+    here: Here | None = None
 
     @property
     def tasks(self) -> int:
@@ -71,11 +78,14 @@ class Work:
         read = self.spark.read.schema(self.columns)
         return reduce(DataFrame.union, (read.parquet(*part).coalesce(1) for part in parts.values()))
 
-    def of_few(self, rows: pa.Table, columns: StructType) -> DataFrame:
+    def of_few(self, rows: pa.Table, columns: StructType) -> Few:
         """What the function makes of rows in memory, by what they are to Spark."""
         if self.answers is not None:
             rows, columns = self.answers.few(rows, columns)
-        return self.function(in_memory.frame(self.spark, rows, columns).coalesce(1))
+        if self.few is not None:
+            return self.few(rows, columns)
+        here = self._near_by
+        return Few(here, (), [{"": here.given(rows, columns)}], lambda frames: self.function(frames[""]))
 
     def of_many(self, rows: DataFrame) -> DataFrame:
         """What it makes of rows in Spark."""
@@ -102,20 +112,34 @@ class Work:
         alike = pa.concat_tables([index.rows(held, files) for index in self.indexes])
         return in_memory.frame(self.spark, alike, columns.toNullable()) if len(alike) else None
 
-    def judge_few(self, rows: DataFrame) -> DataFrame:
-        """The same of few rows, which are computed first where that tells which of the table's matter."""
+    def judge_few(self, rows: Few) -> Few:
+        """The same of few rows, but for those as JSON that are held back; they are computed first where that
+        tells which of the table's matter."""
+        gate = self.gate
+        assert gate is not None
+        if not gate.keyed:
+            return rows.then("judged", gate.verdicts)
+        here, computed, columns = self._near_by, rows.rows, rows.schema
+        inputs = {"rows": here.given(computed, columns)}
+        if written := self._written(computed, columns):
+            inputs["written"] = written
+        return Few(here, ("judged",), [inputs], lambda at: gate.verdicts(at["rows"], at.get("written")))
+
+    def _written(self, rows: pa.Table, columns: StructType) -> Given | None:
+        """Those of the table's rows with which rows are compared; None where there are none."""
         assert self.gate is not None
-        files = self.written() if self.gate.keyed else ()
-        if not files:
-            return self.gate.judge(rows)
-        computed = rows.toArrow()
+        kinds = columns.toNullable()
+        if not (files := self.written()):
+            return None
         if self.indexes:
-            alike = pa.concat_tables([index.rows(files, computed) for index in self.indexes])
-            written = in_memory.frame(self.spark, alike, rows.schema.toNullable()) if len(alike) else None
-        else:
-            files = self.near(*(one.reach(computed) for one in self.gate.keyed)) if self.near else files
-            written = self._rows(files, rows.schema) if files else None
-        return self.gate.judge(in_memory.frame(self.spark, computed, rows.schema).coalesce(1), written)
+            alike = pa.concat_tables([index.rows(files, rows) for index in self.indexes])
+            return self._near_by.given(alike, kinds) if len(alike) else None
+        files = self.near(*(one.reach(rows) for one in self.gate.keyed)) if self.near else files
+        return Given(kinds, None, lambda: self._rows(files, columns)) if files else None
+
+    @property
+    def _near_by(self) -> Here:
+        return self.here or Here(self.spark)
 
 
 @dataclass(frozen=True)

@@ -225,6 +225,24 @@ def aggregated(expression: Any, function: str) -> Column:
     return _FUNCTIONS[function](child)
 
 
+def outgrown(frame: DataFrame, where: Where) -> DataFrame:
+    """One row: of each sum, by its name, whether it is too large for its type in some group."""
+    taken = group_by.take(frame, where)
+    sums = [(name, expression) for name, kind, expression in taken.columns if kind == "sum"]
+    each = [
+        aggregated(expression, function).alias(f"{function}_{at}")
+        for at, (_, expression) in enumerate(sums)
+        for function in ("try_sum", "count")
+    ]
+    below = catalyst.frame(frame.sparkSession, taken.below)
+    groups = below.groupBy(*map(catalyst.column, taken.grouping)).agg(F.lit(0), *each)
+    too_large = [
+        F.expr(f"any(try_sum_{at} IS NULL AND count_{at} > 0)").alias(name)
+        for at, (name, _) in enumerate(sums)
+    ]
+    return groups.agg(F.lit(0).alias("_"), *too_large).drop("_")
+
+
 def _by(expression: Any, kind: str) -> Column:
     """The value and what it is chosen by, as a struct that orders as they shall."""
     return _FUNCTIONS[kind](_ordered(expression))

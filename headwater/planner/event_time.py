@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
 
 from headwater.common import scratch
 from headwater.connectors.decode import SOURCE
@@ -171,6 +172,36 @@ class Lateness:
         earlier = order.rangeBetween(Window.unboundedPreceding, -1)  # not the other rows of the same record
         reached = F.greatest(F.max(self._time()).over(earlier), _known(before.reached), F.lit(before.closed))
         return stream.withColumn(SOURCE, F.col(SOURCE).withField(_REACHED, reached))
+
+    def told_few(self, rows: pa.Table, columns: StructType, before: EventTime) -> tuple[pa.Table, StructType]:
+        """The same of rows in memory, by what they are to Spark."""
+        source, fields = rows[SOURCE].combine_chunks(), rows.schema.field(SOURCE).type.fields
+        places = {field.name: source.field(field.name) for field in fields}
+        with scratch.connection() as connection:
+            connection.register("given", pa.table({**places, "time": rows[self.column]}))
+            connection.register(
+                "known", pa.table({"each": [*before.reached], "at": [*before.reached.values()]})
+            )
+            partition = ", ".join(_PARTITION)
+            reached = connection.execute(
+                f"SELECT greatest({before.closed}, coalesce(known.at, {NEVER}), coalesce(earlier, {NEVER})) "
+                "AS at FROM (SELECT *, row_number() OVER () AS n, max(epoch_us(CAST(time AS TIMESTAMP))) "
+                f'OVER (PARTITION BY {partition} ORDER BY "offset" '
+                "RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier FROM given) "
+                f"LEFT JOIN known ON each = concat_ws('/', {partition}) ORDER BY n"
+            ).to_arrow_table()
+        more = pa.StructArray.from_arrays(
+            [*places.values(), reached["at"].cast(pa.int64()).combine_chunks()],
+            fields=[*fields, pa.field(_REACHED, pa.int64())],
+            mask=source.is_null(),
+        )
+        told = columns[SOURCE].dataType
+        assert isinstance(told, StructType)
+        kinds = StructType([*told, StructField(_REACHED, LongType())])
+        at = rows.schema.names.index(SOURCE)
+        return rows.set_column(at, SOURCE, more), StructType(
+            [StructField(SOURCE, kinds, f.nullable) if f.name == SOURCE else f for f in columns]
+        )
 
     def marked(self, rows: DataFrame) -> DataFrame:
         """Rows as `aggregate.rows` gives them, of a source that was `told`, and whether they are `LATE`."""

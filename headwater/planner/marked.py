@@ -40,12 +40,18 @@ def read(node: Node, sources: Sequence[str]) -> tuple[str, dict[int, str]]:
     columns: dict[int, str] = {}
     source = ""
     for column in node.expressions("output"):
-        mark, number, name = (*str(column.fields["name"]).split(":", 2), "", "")[:3]
-        if mark in (_MARK, _OTHER):
-            source = sources[int(number)]
-            if mark == _MARK and _is_told_apart(column):
-                columns[column.id] = name
+        said = str(column.fields["name"])
+        if found := named(said):
+            source = sources[found[0]]
+            if said.startswith(f"{_MARK}:") and _is_told_apart(column):
+                columns[column.id] = found[1]
     return source, columns
+
+
+def named(column: str) -> tuple[int, str] | None:
+    """Which input a column of a leaf is of, and its name there; None: it is of none."""
+    mark, number, name = (*column.split(":", 2), "", "")[:3]
+    return (int(number), name) if mark in (_MARK, _OTHER) else None
 
 
 def is_binary(kind: DataType) -> bool:

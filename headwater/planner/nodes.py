@@ -43,7 +43,13 @@ class Node:
         return cls.of(json.loads(plan.toJSON()))
 
     def expressions(self, field: str) -> list[Node]:
+        """Those of a field that has a list of them."""
         return [Node.of(flat) for flat in self.fields[field]]
+
+    def expressions_of(self, field: str) -> list[Node]:
+        """The one of a field, if it has one."""
+        found = self.fields.get(field)
+        return [Node.of(found)] if found else []
 
     @property
     def id(self) -> int:
@@ -60,8 +66,7 @@ def rewritten(result: DataFrame, rules: Sequence[str]) -> Any:
 
 def conditions(node: Node) -> Iterator[Node]:
     """What must hold of the rows of a join or a filter, part by part."""
-    said = node.fields.get("condition")
-    return _all_of([Node.of(said)] if said else [])
+    return _all_of(node.expressions_of("condition"))
 
 
 def _all_of(conditions: Sequence[Node]) -> Iterator[Node]:

@@ -16,16 +16,13 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from headwater.common import scratch
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError, Where
-from headwater.planner import group_by
-from headwater.planner.aggregate import BOUNDS, Aggregate, Output, aggregated, partial
+from headwater.planner.aggregate import BOUNDS, Aggregate, Output, outgrown, partial
 from headwater.planner.event_time import NEVER
-from headwater.runtime import catalyst
 from headwater.storage.identity import Identity
 from headwater.storage.names import PARTIAL
 from headwater.storage.target import GONE, Target
@@ -49,21 +46,27 @@ def _due(aggregate: Aggregate, closing: int) -> str:
 
 
 def computed(
-    frame: DataFrame,
+    through: Callable[[str, Callable[[DataFrame], DataFrame]], pa.Table],
     where: Where,
     marked: Callable[[DataFrame], DataFrame] | None = None,
     *,
     bounds: bool = False,
 ) -> pa.Table:
-    """The partial result of the rows that `frame` aggregates: the rows of `aggregate.partial`.
+    """The partial result of the rows that a batch aggregates: the rows of `aggregate.partial`.
+
+    Args:
+        through: computes what a query, which has a name, gives of the batch's aggregate.
+        where, marked, bounds: see `aggregate.partial`.
 
     Raises:
         FlowError: a sum is too large for its type.
     """
+    name = f"partial {'marked ' if marked else ''}{'bounds' if bounds else ''}"
     try:
-        return partial(frame, where, marked, bounds=bounds).toArrow()
+        return through(name, lambda frame: partial(frame, where, marked, bounds=bounds))
     except ArithmeticException:
-        if names := _outgrown_in(frame, where):
+        (found,) = through("outgrown", lambda frame: outgrown(frame, where)).to_pylist()
+        if names := [name for name, is_large in found.items() if is_large]:
             raise _outgrown(names, where) from None
         raise  # what it aggregates is computed: that failed
 
@@ -161,22 +164,6 @@ def _outgrown(names: Iterable[str], where: Where) -> FlowError:
         where=where,
         hint=f"cast what it adds to DECIMAL(38, …) or DOUBLE, then run headwater rebuild {where.table}",
     )
-
-
-def _outgrown_in(frame: DataFrame, where: Where) -> list[str]:
-    """The sums that are too large for their types in some group."""
-    taken = group_by.take(frame, where)
-    sums = [(name, expression) for name, kind, expression in taken.columns if kind == "sum"]
-    each = [
-        aggregated(expression, function).alias(f"{function}_{at}")
-        for at, (_, expression) in enumerate(sums)
-        for function in ("try_sum", "count")
-    ]
-    below = catalyst.frame(frame.sparkSession, taken.below)
-    groups = below.groupBy(*map(catalyst.column, taken.grouping)).agg(F.lit(0), *each)
-    too_large = [F.expr(f"any(try_sum_{at} IS NULL AND count_{at} > 0)") for at in range(len(sums))]
-    found = groups.agg(F.lit(0), *too_large).collect()[0][1:]
-    return [name for (name, _), large in zip(sums, found, strict=True) if large]
 
 
 def _too_large(

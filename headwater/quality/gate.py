@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
 from operator import or_
@@ -18,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -27,7 +26,8 @@ from headwater.project.rule import ACTIONS, Rule
 from headwater.project.suite import Suite
 from headwater.quality import keyed, measure, predicate
 from headwater.quality.measure import Findings
-from headwater.runtime import catalyst
+from headwater.quality.tally import Tally
+from headwater.runtime import catalyst, in_memory
 from headwater.storage.identity import Shares
 
 VERDICT = "__verdict"  # the place of an action in ACTIONS; 0 where the row passes
@@ -40,26 +40,6 @@ _JSON = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 _WORD = 63  # bits of a BIGINT that are used
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What became of the rows that a function returned.
-
-    Attributes:
-        rows: how many there were.
-        dropped, quarantined: how many the gate held back.
-        failed: {rule → rows that fail it}, those of one row or more.
-        sample: a row that fails a rule whose action is `fail`, as JSON; None where there is none.
-        measured: {rule → the values of its metrics}, of rules about many rows at once.
-    """
-
-    rows: int = 0
-    dropped: int = 0
-    quarantined: int = 0
-    failed: dict[str, int] = field(default_factory=dict)
-    sample: str | None = None
-    measured: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
 class Gate:
@@ -116,13 +96,32 @@ class Gate:
             rows: what the function returned.
             written: what the table holds; None: nothing. Only rules about keys look at it.
         """
+        return self.whole_of(self.verdicts(rows, written))
+
+    def whole_of(self, judged: DataFrame) -> DataFrame:
+        """Rows that `verdicts` gave, with those that are held back as JSON."""
+        return judged.select("*", self._row)
+
+    def verdicts(self, rows: DataFrame, written: DataFrame | None = None) -> DataFrame:
+        """The same but for the rows as JSON."""
         judged = rows.select("*", *self._judgement)
         for at, one in enumerate(self.keyed, start=self._first_keyed):
             word, bit = self._words[at // _WORD], F.lit(1 << at % _WORD).cast("bigint")
             judged = one.mark(judged, self._strongest() == 0, written, _KEYED)
             failing = F.when(F.col(_KEYED), F.col(word).bitwiseOR(bit)).otherwise(F.col(word))
             judged = judged.withColumn(word, failing).drop(_KEYED)
-        return judged.select("*", self._verdict).select("*", self._row)
+        return judged.select("*", self._verdict)
+
+    def told(self, spark: SparkSession, judged: pa.Table, columns: StructType) -> pa.Table:
+        """Rows in memory that `verdicts` gave, by what they are to Spark, which writes those as JSON that are
+        held back."""
+        hold = pc.greater_equal(judged[VERDICT], QUARANTINE)
+        held, others = judged.filter(hold), judged.filter(pc.invert(hold))
+        others = others.append_column(ROW, pa.nulls(len(others), pa.string()))
+        if not len(held):
+            return others
+        written = self.whole_of(in_memory.frame(spark, held, columns).coalesce(1)).toArrow()
+        return pa.concat_tables([others, written.cast(others.schema)])
 
     def passed(self, judged: DataFrame) -> DataFrame:
         """Of judged rows, those that the table takes."""

@@ -33,6 +33,7 @@ TYPES = (*UNIQUE, *ORDERED)
 
 _RANK, _KNOWN, _BEFORE = "__rank", "__known", "__before"
 _PARTITION = ("cluster", "topic", "partition")
+_NO_ORDER = ("map<", "variant", "interval")
 
 
 class KeyRule(Protocol):
@@ -210,8 +211,10 @@ def _sight(arguments: Arguments, seen: Column) -> Column:
 
 
 def _order(columns: StructType) -> tuple[Column, ...]:
-    plain = [catalyst.named(f.name) for f in columns if "map<" not in f.dataType.simpleString()]
-    return F.col(SOURCE), F.xxhash64(*plain)
+    """By their records; of one record by all that they have which has an order."""
+    kinds = {field.name: field.dataType.simpleString() for field in columns}
+    plain = [name for name, kind in kinds.items() if not any(each in kind for each in _NO_ORDER)]
+    return F.col(SOURCE), *map(catalyst.named, plain)
 
 
 def _named(keys: tuple[Column, ...]) -> list[Column]:

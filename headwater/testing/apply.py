@@ -22,7 +22,7 @@ from headwater.planner import analysis
 from headwater.project.definitions import Table
 from headwater.project.drive import drive
 from headwater.quality.measure import Findings
-from headwater.runtime import in_memory, sessions
+from headwater.runtime import sessions
 from headwater.testing.project import Project
 from headwater.testing.records import Record, Value, bronze
 from headwater.testing.rows import Row, table
@@ -133,10 +133,8 @@ def _judged(
     work = applied.work(versions, None, applied.answers(None, context.clock()))
     if applied.analysed.joins is not None:
         tables = project.context.tables
-        frames = {
-            name: in_memory.frame(work.spark, rows, tables[name].columns) for name, rows in given.items()
-        }
-        joined = FewJudged(work, applied.rows(frames, versions), sum(map(len, given.values())))
+        streams = {name: applied.given(rows, tables[name].columns) for name, rows in given.items()}
+        joined = FewJudged(work, applied.few([streams], versions), sum(map(len, given.values())))
         passed = joined.passed()
         if work.gate is not None:
             work.gate.enforce(joined.counts().tally, Findings(), 0)

@@ -1,0 +1,71 @@
+"""Expressions of one row: Spark's → DuckDB's.
+
+Where Spark raises an error DuckDB need not give the same: it raises one, too, and Spark is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from headwater.planner.nodes import Node
+from headwater.planner.translation.functions import FUNCTIONS
+from headwater.planner.translation.kinds import (
+    Kind,
+    Value,
+    of_json,
+    require,
+)
+from headwater.planner.translation.literals import literal
+from headwater.planner.translation.moments import OF_TIMES
+from headwater.planner.translation.texts import OF_TEXTS
+
+_AS_IT_IS = ("KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized")
+_KNOWN = {**FUNCTIONS, **OF_TEXTS, **OF_TIMES}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The columns that expressions see.
+
+    Attributes:
+        columns: {id → type}; the column's name is `c` and the id.
+        said: {SQL → the column that has it}: what groups rows.
+        shared: what the innermost `With` names, as those of NULLIF and BETWEEN do; None: there is none.
+    """
+
+    columns: Mapping[int, Kind]
+    said: Mapping[str, Value] = field(default_factory=dict)
+    shared: Value | None = None
+
+    def of(self, node: Node) -> Value:
+        """An expression.
+
+        Raises:
+            Untranslatable: DuckDB might give something else.
+        """
+        found = self._of(node)
+        return self.said.get(found.sql, found)
+
+    def all(self, nodes: Sequence[Node]) -> list[Value]:
+        return [self.of(node) for node in nodes]
+
+    def _of(self, node: Node) -> Value:
+        if node.kind == "AttributeReference":
+            require(node.id in self.columns, "a column from elsewhere")
+            return Value(f"c{node.id}", self.columns[node.id])
+        if node.kind == "Literal":
+            return literal(node.fields["value"], of_json(node.fields["dataType"]))
+        if node.kind == "Alias" or node.kind in _AS_IT_IS:
+            return self.of(node.children[0])
+        if node.kind == "With":
+            require(len(node.children) == 2, "several names")  # JSON does not say which is which
+            child, named = node.children
+            return replace(self, shared=self.of(named.children[0])).of(child)
+        if node.kind == "CommonExpressionRef":
+            assert self.shared is not None
+            return self.shared
+        found = _KNOWN.get(node.kind)
+        require(found is not None, node.kind)
+        assert found is not None
+        return found(node, self.all(node.children))
