@@ -227,8 +227,9 @@ def test_kafkas_timestamp_is_the_records_own_or_the_time_of_sending(broker: str,
 
 def test_a_refused_record_is_an_error_that_names_the_topic(broker: str, topic: str) -> None:
     ahead = int(time.time() * 1000) + 3 * 86_400_000  # the broker takes no timestamp so far ahead
+    # one is refused; the other may be under way then, and is given up with it
     records = iter([Record(topic, None, b"ok", 0), Record(topic, None, b"refused", 1, ahead)])
-    with raises_code("RECORDS_NOT_DELIVERED", match=rf"topic {topic}: 1 record\(s\) not delivered"):
+    with raises_code("RECORDS_NOT_DELIVERED", match=rf"topic {topic}: [12] record\(s\) not delivered"):
         run_producer(records, client={"bootstrap.servers": broker})
 
 
