@@ -88,21 +88,16 @@ class Applied:
             streams: {stream → rows of it}.
             versions: {reference table → at which version}.
         """
-        read = {name: self.references.read(name, versions[name]) for name in self._as_they_are}
-        return self._made({**streams, **read})
+        return self._made({**streams, **self.references.frames(versions)})
 
     def few(self, streams: Sequence[Mapping[str, Given]], versions: Mapping[str, str]) -> Few:
         """The same of few rows: of each set of them by itself."""
-        read = {name: self.references.given(name, versions[name]) for name in self._as_they_are}
+        read = self.references.few(versions)
         return Few(self._here, (), [{**each, **read} for each in streams], self._made)
 
     def given(self, rows: pa.Table, columns: StructType) -> Given:
         """Rows in memory."""
         return self._here.given(rows, columns)
-
-    @property
-    def _as_they_are(self) -> list[str]:
-        return [name for name in self.table.sources if name in self.references]
 
     def _made(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         rows = analysis.apply(self._spark, self.table, [frames[name] for name in self.table.sources])

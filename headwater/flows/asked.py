@@ -39,15 +39,13 @@ class Query:
         if few:
             return self.of(intent, {name: each.read(tables[name].columns) for name, each in inputs.items()})
         frames = {name: each.frame(self.spark, tables[name].columns) for name, each in inputs.items()}
-        read = {name: self._references.read(name, intent.references[name]) for name in self._as_they_are}
-        return self._made({**frames, **read})
+        return self._made({**frames, **self._references.frames(intent.references)})
 
     def of(self, intent: Intent, rows: Mapping[str, pa.Table]) -> Few:
         """What it gives of some rows of each input."""
         tables = self._context.tables
         some = {name: self.here.given(each, tables[name].columns) for name, each in rows.items()}
-        read = {name: self._references.given(name, intent.references[name]) for name in self._as_they_are}
-        return Few(self.here, (), [{**some, **read}], self._made)
+        return Few(self.here, (), [{**some, **self._references.few(intent.references)}], self._made)
 
     def taken(self, result: DataFrame) -> Taken:
         """An aggregate that it gave, taken apart."""
@@ -59,10 +57,6 @@ class Query:
         part = stages.inner(taken)
         assert part is not None
         return taken, part
-
-    @property
-    def _as_they_are(self) -> list[str]:
-        return [name for name in self._definition.sources if name in self._references]
 
     def _made(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         sources = self._definition.sources

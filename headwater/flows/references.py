@@ -3,6 +3,8 @@ once per version."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
@@ -73,6 +75,18 @@ class References:
             self._read = {key: kept for key, kept in self._read.items() if key[0] != name}
             self._read[name, version] = rows
         return self._read[name, version]
+
+    def frames(self, versions: Mapping[str, str]) -> dict[str, DataFrame]:
+        """Each of them, at its version."""
+        return {name: self.read(name, versions[name]) for name in self._names}
+
+    def few(self, versions: Mapping[str, str]) -> dict[str, Given]:
+        """The same as a query of few rows reads them."""
+        return {name: self.given(name, versions[name]) for name in self._names}
+
+    @property
+    def _names(self) -> list[str]:
+        return [*self._tables, *self._snapshots]
 
     def given(self, name: str, version: str) -> Given:
         """The same as a query of few rows reads it: here, where it is few rows itself."""
