@@ -238,6 +238,12 @@ def test_texts_that_are_cast_to_a_collation_are_compared_as_spark_does(interpret
         assert found is None or told(found) == told(want)
 
 
+def test_texts_of_another_collation_are_sparks_wherever_they_stand(interpreted: SparkSession) -> None:
+    columns = jvm.ddl("o STRUCT<s: STRING COLLATE UNICODE_CI, t: STRING COLLATE UNICODE_CI>")
+    some = pa.Table.from_pylist([{"o": {"s": "a", "t": "A"}}, {"o": None}], stored.schema(columns))
+    assert both(interpreted, "SELECT o.s = o.t FROM rows", some, columns=columns)[0] is None
+
+
 @pytest.mark.parametrize("sql", ["SELECT l + l AS x FROM rows", "SELECT k, sum(l) AS x FROM rows GROUP BY k"])
 def test_what_is_too_large_is_sparks_to_say(interpreted: SparkSession, sql: str) -> None:
     columns, here = jvm.ddl("k STRING, l BIGINT"), Here(interpreted)

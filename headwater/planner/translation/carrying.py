@@ -38,8 +38,8 @@ class Carried:
         result = function(frames)
         self.columns = result.schema
         self._made = _schema(self.columns)
-        binary = all(marked.is_binary(field.dataType) for columns in inputs.values() for field in columns)
-        self._sql = translate(result) if binary else None
+        collated = any(" collate " in columns.simpleString() for columns in inputs.values())  # however deep
+        self._sql = None if collated else translate(result)
         if self({name: columns.empty_table() for name, columns in self._given.items()}) is None:
             self._sql = None  # DuckDB knows something by another name, or another type
 
