@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headwater.common import scratch
-from headwater.flows.touched import Source, Touched
+from headwater.flows.touched import OfTable, Touched
 from headwater.planner import reach
 from headwater.planner.reach.tree import Column, Joined, Kept, Part, Read, United
 
@@ -215,7 +215,7 @@ def follows(
         pq.write_table(table_of(differ, TABLES[name]), folder / f"{name} {case} changed.parquet")
         files = [str(folder / f"{name} {case} changed.parquet")] if differ else []
         adds = pa.table({"path": [f"{name} {case}.parquet"], "size_bytes": [1]})
-        sources[name] = Source(now[name].schema, adds, folder, files)
+        sources[name] = OfTable(now[name].schema, adds, folder, files)
     was = given(query.sql, {name: table_of(rows, TABLES[name]) for name, rows in before.items()})
     with scratch.connection() as connection:
         touched = Touched(connection, found, {name: sources[name] for name in {*found.sources.values()}})

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from raising import raises_code
 
 from headwater.flows import computed
-from headwater.flows.incremental import Incremental
+from headwater.flows.by_touched import ByTouched
 from headwater.flows.view import ViewFlow
 from headwater.planner.analysis import analyse
 from headwater.storage.intent import Intent
@@ -98,7 +98,7 @@ KEPT = {
 }
 ANEW = {
     "best": ("SELECT id, x FROM silver.a ORDER BY x DESC, id LIMIT 3", "", "LIMIT"),
-    "all": ("SELECT count(*) AS n, 1 AS one FROM gold.few", "one", "an aggregate without GROUP BY"),
+    "all": ("SELECT median(x) AS n, 1 AS one FROM gold.few", "one", "an aggregate without GROUP BY"),
     "over": (
         "SELECT id, rank() OVER (ORDER BY id) AS r FROM silver.a",
         "id",
@@ -120,7 +120,7 @@ ANEW = {
         "to find what a change of silver.a touches, all rows of an input are needed",
     ),
     "computed": (
-        "SELECT n % 2 AS odd, max(x) AS x FROM gold.few GROUP BY n % 2",
+        "SELECT n % 2 AS odd, median(x) AS x FROM gold.few GROUP BY n % 2",
         "odd",
         "no key tells which rows a change of gold.few touches",
     ),
@@ -196,14 +196,14 @@ def test_after_each_batch_they_are_what_their_queries_give(
     monkeypatch.setattr(computed, "WHOLE", -1)
     case = Changing(tmp_path, interpreted, KEPT)
     touched: set[str] = set()
-    of_touched = Incremental._of_touched
+    of_made = ByTouched.of_made
 
-    def noted(self: Incremental, *args: Any) -> Any:
-        if found := of_touched(self, *args):
-            touched.add(self._definition.name)
+    def noted(self: ByTouched, *args: Any) -> Any:
+        found = of_made(self, *args)
+        touched.add(self._view.target.place.name)
         return found
 
-    monkeypatch.setattr(Incremental, "_of_touched", noted)
+    monkeypatch.setattr(ByTouched, "of_made", noted)
     flows: dict[str, Any] = {name: case.flow(name) for name in (FEW, *case.views)}
     for turn in range(7):
         case.change(draw)

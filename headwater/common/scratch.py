@@ -6,7 +6,7 @@ So this process has one for all its own computations, within the limits of `head
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import duckdb
@@ -64,7 +64,9 @@ def parquet(
     return f"(FROM no_{files} UNION ALL BY NAME FROM {read})"
 
 
-def load(connection: duckdb.DuckDBPyConnection, name: str, columns: pa.Schema, files: Sequence[str]) -> None:
+def load(
+    connection: duckdb.DuckDBPyConnection, name: str, columns: pa.Schema, files: Collection[str]
+) -> None:
     """Make a temporary table of the rows of Parquet files; see `parquet`."""
     rows = parquet(connection, columns, name)
     select = f"SELECT {', '.join(map(quoted, columns.names))} FROM {rows if files else f'no_{name}'}"

@@ -169,7 +169,9 @@ class Answers:
         kinds = pa.schema([self._lookups.schema.field(name) for name in names])
         keys = pa.Table.from_pylist([dict(zip(names, group.key, strict=True)) for group in groups], kinds)
         found = near(pruning.reaches(keys, names))
-        lines: list[dict[str, Any]] = stored.rows(found, self._lookups.schema).to_pylist() if found else []
+        lines: list[dict[str, Any]] = (
+            stored.rows(list(found), self._lookups.schema).to_pylist() if found else []
+        )
         return lines
 
     def _tell(self, group: _Group) -> None:

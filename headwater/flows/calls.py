@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
-from headwater.common import times
+from headwater.common import arrow, times
 from headwater.connectors.decode import SOURCE
 from headwater.errors import FlowError
 from headwater.errors.causes import describe
@@ -29,7 +30,8 @@ from headwater.project.process import (
 )
 from headwater.project.watermarks import microseconds
 
-_AT_ONCE = 50_000  # rows that are Python's at a time
+_AT_ONCE = 1_000  # rows that are Python's at a time: of more, its garbage collector looks through all of them
+_MADE = 5_000  # rows that it gives, likewise
 
 
 class Calls:
@@ -47,9 +49,10 @@ class Calls:
     ) -> None:
         assert table.process is not None
         self._process, self._where = table.process, table.where
-        ttl = self._process.ttl
+        ttl, of = self._process.ttl, self._process.streams
         self._ttl = timedelta(microseconds=microseconds(ttl, table)) if ttl else None
-        self._streams = {stream.name: stream for stream in self._process.streams}
+        self._streams = {stream.name: stream for stream in of}
+        self._keys = {stream.name: _key_of(stream) for stream in of}
         self._columns, self._made, self._kept = streams, made, kept
 
     def __call__(
@@ -75,12 +78,12 @@ class Calls:
 
         def take(keyed: Keyed, rows: Iterable[tuple[Stream, Row]]) -> None:
             given.extend(self._called(keyed, rows, upto))
-            if len(given) >= _AT_ONCE:
+            if len(given) >= _MADE:
                 made.append(self._arrow(given, self._made, "gives"))
                 given.clear()
 
         rested = dict(known)
-        for values, rows in groupby(self._rows(due), _key):
+        for values, rows in groupby(self._rows(due), self._key):
             rested.pop(values, None)
             if values not in known:
                 known[values] = Keyed(dict(zip(keys, values, strict=True)))
@@ -92,13 +95,20 @@ class Calls:
 
     def _rows(self, due: Iterable[pa.RecordBatch]) -> Iterator[tuple[Stream, Row]]:
         """Each row with its stream: the columns that it has there."""
-        rows = (row for batch in due for row in batch.to_pylist())
-        if not self._process.is_named:
-            yield from ((self._streams[""], row) for row in rows)
-            return
-        for row in rows:
-            stream = self._streams[row[STREAM]]
-            yield stream, {name: row[name] for name in self._columns[stream.name]}
+        only = None if self._process.is_named else self._streams[""]
+        for batch in due:
+            for at in range(0, len(batch), _AT_ONCE):
+                for row in arrow.rows(batch.slice(at, _AT_ONCE)):
+                    if only is not None:
+                        yield only, row
+                    else:
+                        stream = self._streams[row[STREAM]]
+                        yield stream, {name: row[name] for name in self._columns[stream.name]}
+
+    def _key(self, row: tuple[Stream, Row]) -> tuple[Any, ...]:
+        """The key of a row."""
+        stream, values = row
+        return self._keys[stream.name](values)
 
     def _called(self, keyed: Keyed, rows: Iterable[tuple[Stream, Row]], upto: datetime) -> Iterator[Row]:
         """What the process gives for one key.
@@ -155,6 +165,9 @@ def _told(stream: Stream, row: Row) -> str:
     return f"row {row[SOURCE]}" + (f" of {stream.name}" if stream.name else "")
 
 
-def _key(row: tuple[Stream, Row]) -> tuple[Any, ...]:
-    stream, values = row
-    return tuple(values[key] for key in stream.keys)
+def _key_of(stream: Stream) -> Callable[[Row], tuple[Any, ...]]:
+    """What gives the key of a stream's row."""
+    if len(stream.keys) > 1:
+        return itemgetter(*stream.keys)
+    (key,) = stream.keys
+    return lambda row: (row[key],)

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame
 from headwater.flows.asked import Query
 from headwater.flows.compared import FEW, Compared
 from headwater.flows.few import Few
-from headwater.flows.incremental import Changes, Incremental, Tables
+from headwater.flows.incremental import Incremental
 from headwater.flows.inputs import Input
-from headwater.planner import groups
+from headwater.flows.view_changes import Changes, Tables
 from headwater.storage.commit import Part
 from headwater.storage.intent import Intent
 
@@ -68,7 +68,7 @@ class Computed:
         if tables.stage is not None:
             keep(tables.stage, "inner", lambda whole: query.inner(whole)[1].rows(query.spark))
         if tables.state is not None:
-            keep(tables.state, "state", lambda whole: groups.whole(query.spark, query.taken(whole)))
+            keep(tables.state, "state", query.state)
         rows = keep(tables.view, "", lambda whole: whole)
         every = {path: size for each in inputs.values() for path, size in each.files.items()}
         return Changes(parts, rows, sum(each.rows or 0 for each in inputs.values()), every)

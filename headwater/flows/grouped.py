@@ -6,20 +6,24 @@ memory: they, and what the state has of their groups and values, are few.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
 
+from headwater.common import scratch
 from headwater.common.diff import same
-from headwater.common.scratch import load, quoted
+from headwater.common.scratch import load, parquet, quoted
 from headwater.errors import FlowError, Where
+from headwater.flows.touched import Found
 from headwater.planner.group_by import DISTINCT
 from headwater.planner.groups import PART, ROWS, Groups, Output
 from headwater.storage import pruning
 from headwater.storage.feed import SIGN
 from headwater.storage.target import GONE, Target
+
+_OF_GROUPS = pruning.Reach(((0, 0),))  # the part of the state that has a row for each group
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Grouped:
     Args:
         groups: how they are kept.
         state: what they are made of.
-        columns: the view's.
+        columns: theirs.
         where: what errors name.
     """
 
@@ -38,19 +42,27 @@ class Grouped:
     columns: pa.Schema
     where: Where
 
-    def change(self, connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> pa.Table:
-        """What changes in the state with some rows, as `Target.change` has it.
-
-        The connection then has `groups`: the view's columns of each group that they are of and that is still
-        there; and `of_groups`: the keys of all of these.
+    def change(self, rows: pa.Table) -> tuple[pa.Table, Changed]:
+        """What changes with some rows: in the state, as `Target.change` has it; and the groups.
 
         Args:
-            connection: one of its own; see `headwater.common.scratch`.
             rows: as `groups.rows` gives them, with a `SIGN`.
 
         Raises:
             FlowError: a sum is too large for its type.
         """
+        with scratch.connection() as connection:
+            return self._change(connection, rows)
+
+    def near(self, connection: duckdb.DuckDBPyConnection, wanted: pa.Table) -> Found:
+        """The groups, as they were, that may have keys like those of one of the wanted."""
+        of = {output.name: output.column for output in self.groups.outputs if output.kind == "key"}
+        reaches = pruning.reaches(wanted, [name for name in wanted.column_names if name in of])
+        files = self.state.near({PART: _OF_GROUPS, **{of[name]: each for name, each in reaches.items()}})
+        rows = parquet(connection, self.groups.state)
+        return Found(self._values(connection, rows if files else "no_files"), files)
+
+    def _change(self, connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> tuple[pa.Table, Changed]:
         connection.register("rows_changed", rows)
         connection.execute(f"CREATE TEMP TABLE fresh AS {self._fresh(_kinds(connection, self.groups.state))}")
         keys = [quoted(name) for name in self.groups.keys]
@@ -61,17 +73,11 @@ class Grouped:
             "CREATE TEMP TABLE held_state AS SELECT near.* FROM near "
             f"SEMI JOIN fresh ON {same('near', 'fresh', keys)}"
         )
-        connection.execute(f"CREATE TEMP TABLE state AS {self._state()}")
-        named = ", ".join(
-            f"{quoted(output.column)} AS {quoted(output.name)}"
-            for output in self.groups.outputs
-            if output.kind == "key"
-        )
-        connection.execute(f"CREATE TEMP TABLE of_groups AS SELECT {named} FROM state WHERE {PART} = 0")
+        connection.execute(f"CREATE TEMP TABLE merged AS {self._merged()}")
+        connection.execute(f"CREATE TEMP TABLE state AS {self._state(connection)}")
+        was = connection.execute(self._values(connection, "held_state")).to_arrow_table().cast(self.columns)
         try:
-            connection.execute(
-                f"CREATE TEMP TABLE groups AS {self._values(_kinds(connection, self.columns))}"
-            )
+            now = connection.execute(self._values(connection, "state")).to_arrow_table().cast(self.columns)
         except duckdb.ConversionException as e:
             raise FlowError(
                 f"{self.where}: a sum is too large for its type, so the batch is not committed",
@@ -80,8 +86,10 @@ class Grouped:
                 hint=f"cast what it adds to DECIMAL(38, …), then run headwater rebuild {self.where.table}",
             ) from e
         listed = ", ".join(map(quoted, self.groups.state.names))
-        changes = connection.execute(f"SELECT {listed}, {ROWS} <= 0 AS {GONE} FROM state").to_arrow_table()
-        return changes.cast(self.groups.state.append(pa.field(GONE, pa.bool_())))
+        gone = f"{ROWS} <= 0" if self.groups.names else f"{ROWS} <= 0 AND {PART} > 0"
+        changes = connection.execute(f"SELECT {listed}, {gone} AS {GONE} FROM state").to_arrow_table()
+        changes = changes.cast(self.groups.state.append(pa.field(GONE, pa.bool_())))
+        return changes, Changed(self, was, now)
 
     def _fresh(self, kinds: Mapping[str, str]) -> str:
         """SQL of what the changed rows add to each part of the state."""
@@ -94,13 +102,14 @@ class Grouped:
             counted = f"CAST(count(*) FILTER ({{0}} IS NOT NULL AND {SIGN} > 0) AS BIGINT)"
             counted += f" - count(*) FILTER ({{0}} IS NOT NULL AND {SIGN} < 0)"
             listed += [
-                f"{'NULL' if value else counted.format(each.column)} AS {each.counted}"
+                f"{counted.format(each.column) if value in ('', each.value) else 'NULL'} AS {each.counted}"
                 for each in groups.aggregates
                 if each.counted
             ]
-            by = ", ".join([*groups.groups, *([value] if value else [])])
+            by = [*groups.groups, *([value] if value else [])]
             of = f"WHERE {value} IS NOT NULL" if value else ""
-            parts.append(f"SELECT {', '.join(listed)} FROM rows_changed {of} GROUP BY {by}")
+            grouped = f"GROUP BY {', '.join(by)}" if by else "HAVING count(*) > 0"
+            parts.append(f"SELECT {', '.join(listed)} FROM rows_changed {of} {grouped}")
         typed = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in kinds.items())
         return f"SELECT {typed} FROM ({' UNION ALL '.join(parts)})"
 
@@ -112,18 +121,20 @@ class Grouped:
         if output.kind == DISTINCT and not value:
             return "0"  # `_state` says it: that depends on what values there were
         if output.kind in ("min", "max"):
-            return f"{output.kind}({output.column})"
+            return "NULL" if output.value else f"{output.kind}({output.column})"
         return f"sum({SIGN} * {output.column})"
 
-    def _state(self) -> str:
-        """SQL of the rows of the state that change, as they are then."""
+    def _merged(self) -> str:
+        """SQL of the rows of the state that change, as they are then, but for what depends on all values."""
         groups = self.groups
         keys = [PART, *groups.groups, *groups.values]
         on = same("f", "h", keys)
         values = []
         for each in groups.aggregates:
             f, h = f"f.{each.column}", f"h.{each.column}"
-            if each.kind in ("min", "max"):
+            if each.kind in ("min", "max") and each.value:
+                values.append(f"{h} AS {each.column}")
+            elif each.kind in ("min", "max"):
                 least = "least" if each.kind == "min" else "greatest"
                 values.append(f"{least}(coalesce({f}, {h}), coalesce({h}, {f})) AS {each.column}")
             else:
@@ -139,10 +150,23 @@ class Grouped:
         added = ", ".join(
             [*(f"f.{key}" for key in keys), f"{_plus(f'f.{ROWS}', f'h.{ROWS}')} AS {ROWS}", *values]
         )
-        merged = f"SELECT {added} FROM fresh f LEFT JOIN held_state h ON {on}"
+        return f"SELECT {added} FROM fresh f LEFT JOIN held_state h ON {on}"
+
+    def _state(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """SQL of the rows of the state that change, as they are then."""
+        groups = self.groups
+        keys, state = [PART, *groups.groups, *groups.values], "merged"
+        for each in groups.aggregates:
+            if each.value and each.kind != DISTINCT:
+                self._find_extremes(connection, each)
+                extreme = f"CASE WHEN m.{PART} = 0 THEN e.value END AS {each.column}"
+                state = (
+                    f"(SELECT m.* REPLACE ({extreme}) FROM {state} m "
+                    f"LEFT JOIN {each.column}_extremes e ON {same('m', 'e', groups.groups)})"
+                )
         distinct = [each for each in groups.aggregates if each.kind == DISTINCT]
         if not distinct:
-            return merged
+            return f"FROM {state}"
         # A value counts where a row has it: it is new where none had it, and gone where none has it any more.
         counted = ", ".join(
             f"sum(CAST(m.{each.column} > 0 AS INT) - CAST(coalesce(h.{each.column}, 0) > 0 AS INT)) "
@@ -150,7 +174,7 @@ class Grouped:
             for each in distinct
         )
         by_group = (
-            f"SELECT {', '.join(f'm.{group}' for group in groups.groups)}, {counted} FROM merged m "
+            f"SELECT {', '.join([*(f'm.{group}' for group in groups.groups), counted])} FROM merged m "
             f"LEFT JOIN held_state h ON {same('m', 'h', keys)} WHERE m.{PART} > 0 GROUP BY ALL"
         )
         replaced = ", ".join(
@@ -159,13 +183,43 @@ class Grouped:
             for each in distinct
         )
         return (
-            f"WITH merged AS ({merged}), counted AS ({by_group}) SELECT m.* REPLACE ({replaced}) "
-            f"FROM merged m LEFT JOIN counted d ON {same('m', 'd', groups.groups)}"
+            f"WITH counted AS ({by_group}) SELECT m.* REPLACE ({replaced}) "
+            f"FROM {state} m LEFT JOIN counted d ON {same('m', 'd', groups.groups)}"
         )
 
-    def _values(self, kinds: Mapping[str, str]) -> str:
-        """SQL of the view's rows of the groups that are still there."""
-        values = []
+    def _find_extremes(self, connection: duckdb.DuckDBPyConnection, output: Output) -> None:
+        """Make a table of each group's extreme: where the one that there was has gone, of all its values."""
+        groups, value, name = self.groups, output.value, output.column
+        part = 1 + groups.values.index(value)
+        listed = [f"{{0}}.{group}" for group in groups.groups]
+        of = ", ".join([*listed, ""])
+        went = f"m.{PART} = {part} AND m.{output.counted} <= 0 AND h.{PART} = 0 AND m.{value} = h.{name}"
+        connection.execute(
+            f"CREATE TEMP TABLE {name}_went AS SELECT {of.format('m')} m.{value} FROM merged m "
+            f"JOIN held_state h ON {same('m', 'h', groups.groups)} AND {went}"
+        )
+        lost = connection.table(f"{name}_went").to_arrow_table()
+        wanted = {PART: pruning.Reach(((part, part),)), **pruning.reaches(lost, groups.groups)}
+        load(connection, f"{name}_near", groups.state, self.state.near(wanted) if len(lost) else [])
+        of_went = f"{name}_went w ON {same('{0}', 'w', groups.groups)}"
+        others = (
+            f"SELECT {of.format('n')} n.{value} AS value FROM {name}_near n SEMI JOIN {of_went.format('n')} "
+            f"ANTI JOIN merged m ON {same('m', 'n', [PART, *groups.groups, *groups.values])} "
+            f"WHERE n.{PART} = {part} AND n.{output.counted} > 0"
+        )
+        new = f"SELECT {of.format('m')} {value} FROM merged m WHERE {PART} = {part} AND {output.counted} > 0"
+        held = (
+            f"SELECT {of.format('h')} {name} FROM held_state h ANTI JOIN {of_went.format('h')} "
+            f"WHERE h.{PART} = 0 AND {name} IS NOT NULL"
+        )
+        connection.execute(
+            f"CREATE TEMP TABLE {name}_extremes AS SELECT {of.format('v')} {output.kind}(v.value) AS value "
+            f"FROM ({others} UNION ALL {new} UNION ALL {held}) v GROUP BY ALL"
+        )
+
+    def _values(self, connection: duckdb.DuckDBPyConnection, state: str) -> str:
+        """SQL of the groups that are there, by some rows of the state."""
+        kinds, values = _kinds(connection, self.columns), []
         for each in self.groups.outputs:
             value = each.column
             if each.kind == "avg":
@@ -173,7 +227,57 @@ class Grouped:
                     f"CASE WHEN {each.counted} > 0 THEN CAST({each.column} AS DOUBLE) / {each.counted} END"
                 )
             values.append(f"CAST({value} AS {kinds[each.name]}) AS {quoted(each.name)}")
-        return f"SELECT {', '.join(values)} FROM state WHERE {PART} = 0 AND {ROWS} > 0"
+        there = f"{ROWS} > 0" if self.groups.names else "true"
+        return f"SELECT {', '.join(values)} FROM {state} WHERE {PART} = 0 AND {there}"
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The groups of a view as a `touched.Source`, with those that have changed.
+
+    Attributes:
+        grouped: the groups.
+        was, now: those that have changed, as they were and as they are.
+    """
+
+    grouped: Grouped
+    was: pa.Table
+    now: pa.Table
+
+    def __len__(self) -> int:
+        return max(len(self.was), len(self.now))
+
+    @property
+    def columns(self) -> pa.Schema:
+        return self.grouped.columns
+
+    @property
+    def place(self) -> Sequence[str]:
+        return self.grouped.groups.names
+
+    @property
+    def has_changed(self) -> bool:
+        return bool(len(self.was) or len(self.now))
+
+    def changed(self, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> Found:
+        connection.register("groups_changed", pa.concat_tables([self.was, self.now]))
+        return Found(f"SELECT {', '.join(map(quoted, columns))} FROM groups_changed")
+
+    def rows(self, connection: duckdb.DuckDBPyConnection, wanted: pa.Table) -> Found:
+        keys = [quoted(name) for name in self.place]
+        connection.register("groups_now", self.now)
+        connection.register("groups_changed", pa.concat_tables([self.was, self.now]))
+        if {*wanted.column_names} >= {*self.place}:
+            connection.register("asked", wanted)
+            others = connection.execute(
+                f"FROM asked ANTI JOIN groups_changed ON {same('asked', 'groups_changed', keys)} LIMIT 1"
+            )
+            if not others.fetchall():
+                return Found("FROM groups_now")
+        there = self.grouped.near(connection, wanted)
+        on_same = same("near", "groups_changed", keys)
+        rows = f"FROM ({there.sql}) near ANTI JOIN groups_changed ON {on_same} UNION ALL FROM groups_now"
+        return Found(rows, there.files)
 
 
 def _plus(one: str, other: str) -> str:

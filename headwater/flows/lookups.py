@@ -12,7 +12,7 @@ there is no answer the batch waits, and nothing of it is committed.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TypeAlias
 
@@ -33,7 +33,7 @@ from headwater.storage.target import Target
 
 ASKED_AT, KNOWN = "_asked_at", "_known"
 Partition: TypeAlias = tuple[str, str, int]  # cluster, topic, number
-Near: TypeAlias = Callable[[Mapping[str, pruning.Reach]], Sequence[str]]  # files, by where their keys lie
+Near: TypeAlias = Callable[[Mapping[str, pruning.Reach]], Collection[str]]  # files, by where their keys lie
 
 
 class Lookups:

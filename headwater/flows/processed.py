@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.common import scratch, times
+from headwater.common import arrow, scratch, times
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.connectors.decode import SOURCE
@@ -69,7 +69,7 @@ class ProcessFlow(TimedFlow):
         return bool(self._state.files())
 
     def _due(self, until: int) -> pa.ChunkedArray:
-        files = self._state.near({DUE: _until(until)})
+        files = list(self._state.near({DUE: _until(until)}))
         if not files:
             return pa.chunked_array([], pa.int64())
         with scratch.connection() as connection:
@@ -160,7 +160,7 @@ class ProcessFlow(TimedFlow):
         connection.execute(f"CREATE TEMP TABLE keys AS SELECT DISTINCT {keys} FROM fresh")
         fresh = connection.execute("FROM keys").to_arrow_table()
         wanted = fresh.cast(pa.schema(map(self._kept.field, self._process.keys)))
-        files = self._state.near(reaches(wanted, self._process.keys), {DUE: _until(limit)})
+        files = list(self._state.near(reaches(wanted, self._process.keys), {DUE: _until(limit)}))
         kept = "read_parquet($files, hive_partitioning = false)" if files else "nothing"
         connection.register("nothing", self._kept.empty_table())
         connection.execute(
@@ -194,7 +194,7 @@ class ProcessFlow(TimedFlow):
         held = connection.execute(f"SELECT {columns} FROM states").to_arrow_table()
         due = connection.execute("FROM due").to_arrow_reader(_AT_ONCE)
         upto = times.EPOCH + timedelta(microseconds=max(limit, 0))
-        made, kept = self._calls(held.to_pylist(), due, upto)
+        made, kept = self._calls(arrow.rows(held), due, upto)
         connection.register("kept", kept)
         return made
 

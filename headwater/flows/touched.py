@@ -7,8 +7,9 @@ are now and of what has changed in them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import duckdb
 import pyarrow as pa
@@ -21,28 +22,77 @@ from headwater.storage import pruning
 
 MOST_KEYS = 10_000  # values that a batch's changes touch; beyond, all is computed anew
 MOST_ROWS = 100_000  # rows of one reading of an input, likewise
-_PLACE = ("_file", "file_row_number")  # where a row stands: the names that DuckDB gives
 
 
 @dataclass(frozen=True)
-class Source:
-    """An input at the version that is read, and what has changed in it since the last one.
+class Found:
+    """Rows in DuckDB.
+
+    Attributes:
+        sql: a query that gives them.
+        files: {absolute path → bytes} of the files that it reads, its parameter `files`.
+    """
+
+    sql: str
+    files: Mapping[str, int] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """An input at the version that is read, and what has changed in it since the last one."""
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Its columns."""
+
+    @property
+    def place(self) -> Sequence[str]:
+        """The columns that say which of its rows one is, in what `rows` gives: these, or further ones."""
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether any row has."""
+
+    def changed(self, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> Found:
+        """Columns of the rows that have changed, as they were and as they are."""
+
+    def rows(self, connection: duckdb.DuckDBPyConnection, wanted: pa.Table) -> Found:
+        """Rows, with their place: all that have values like those of one of the wanted."""
+
+
+@dataclass(frozen=True)
+class OfTable:
+    """A table as a `Source`.
 
     Attributes:
         columns: its columns.
         adds: its files as delta-rs tells them; None: it has none.
         path: where the table is.
-        changed: the files that have the rows which changed, as they were and as they are.
+        files: those that have the rows which changed, as they were and as they are.
     """
 
     columns: pa.Schema
     adds: pa.Table | None
     path: Path
-    changed: Sequence[str]
+    files: Sequence[str]
+    place = ("_file", "file_row_number")  # the names that DuckDB gives
 
-    def near(self, wanted: Mapping[str, pruning.Reach]) -> dict[str, int]:
-        """{absolute path → bytes} of the files that may hold a row whose values lie where they are wanted."""
-        return pruning.near(self.path, self.adds, wanted)
+    @property
+    def has_changed(self) -> bool:
+        return bool(self.files)
+
+    def changed(self, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> Found:
+        read = scratch.parquet(connection, pa.schema([self.columns.field(name) for name in columns]))
+        return Found(f"FROM {read}", dict.fromkeys(self.files, 0))
+
+    def rows(self, connection: duckdb.DuckDBPyConnection, wanted: pa.Table) -> Found:
+        near = pruning.near(self.path, self.adds, pruning.reaches(wanted, wanted.column_names))
+        names = ", ".join(map(quoted, self.columns.names))
+        read = scratch.parquet(
+            connection, self.columns, options=", filename = '_file', file_row_number = true"
+        )
+        if not near:
+            return Found(f"SELECT {names}, NULL AS _file, NULL AS file_row_number FROM no_files")
+        return Found(f"SELECT {names}, {', '.join(self.place)} FROM {read}", near)
 
 
 class Touched:
@@ -63,7 +113,7 @@ class Touched:
         self, connection: duckdb.DuckDBPyConnection, reach: Reach, sources: Mapping[str, Source]
     ) -> None:
         self._connection, self._reach, self.sources = connection, reach, sources
-        self._reads = [read for read, name in reach.sources.items() if sources[name].changed]
+        self._reads = [read for read, name in reach.sources.items() if sources[name].has_changed]
         self.keys = 0
         self.files: dict[str, int] = {}
 
@@ -90,7 +140,8 @@ class Touched:
         ]
         if not parts:
             return columns.empty_table()
-        listed, place = ", ".join(map(quoted, columns.names)), ", ".join(_PLACE)
+        listed = ", ".join(map(quoted, columns.names))
+        place = ", ".join(map(quoted, self.sources[name].place))
         once = f"SELECT DISTINCT ON ({place}) * FROM ({' UNION ALL '.join(parts)})"
         every = once if len(parts) > 1 else parts[0]
         return self._connection.execute(f"SELECT {listed} FROM ({every})").to_arrow_table().cast(columns)
@@ -122,15 +173,11 @@ class Touched:
         """Keep the values that changes of an input touch, under the names of the view's columns; how many."""
         source = self.sources[self._reach.sources[read]]
         ((name, way), *_) = touch.columns.items()
-        taken = sorted({each.column for each in touch.columns.values()})
-        columns = pa.schema([source.columns.field(column) for column in taken])
-        changed = scratch.parquet(self._connection, columns, "changed")
+        changed = source.changed(self._connection, sorted({each.column for each in touch.columns.values()}))
         listed = ", ".join(
             f"{quoted(each.column)} AS {quoted(column)}" for column, each in touch.columns.items()
         )
-        count = self._keep(
-            _touched(read), f"SELECT DISTINCT {listed} FROM {changed}", {"changed": list(source.changed)}
-        )
+        count = self._keep(_touched(read), f"SELECT DISTINCT {listed} FROM ({changed.sql})", changed.files)
         for at, hop in enumerate(way.hops):
             if count > MOST_KEYS:
                 return count
@@ -152,24 +199,17 @@ class Touched:
         source = self.sources[self._reach.sources[of]]
         listed = ", ".join(f"{quoted(theirs)} AS {quoted(ours)}" for ours, theirs in need.columns)
         values = self._connection.execute(f"SELECT DISTINCT {listed} FROM {among}").to_arrow_table()
-        near = source.near(pruning.reaches(values, values.column_names))
-        self.files |= near
-        files = list(near)
+        found = source.rows(self._connection, values)
+        self.files |= found.files
         self._connection.register("wanted", values)
-        columns = ", ".join(map(quoted, source.columns.names))
-        rows = scratch.parquet(
-            self._connection, source.columns, "files", ", filename = '_file', file_row_number = true"
-        )
-        every = f"SELECT {columns}, {', '.join(_PLACE)} FROM {rows}"
-        none = f"SELECT {columns}, NULL AS _file, NULL AS file_row_number FROM no_files"
         on = same("mine", "wanted", map(quoted, values.column_names))
-        select = f"SELECT mine.* FROM ({every if files else none}) mine SEMI JOIN wanted ON {on}"
-        limited = f"{select} LIMIT {MOST_ROWS + 1}"
-        return self._keep(table, limited, {"files": files} if files else {})
+        select = f"SELECT mine.* FROM ({found.sql}) mine SEMI JOIN wanted ON {on}"
+        return self._keep(table, f"{select} LIMIT {MOST_ROWS + 1}", found.files)
 
-    def _keep(self, table: str, select: str, parameters: Mapping[str, list[str]] | None = None) -> int:
-        """Make a temporary table of what a query gives; its rows."""
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {select}", parameters or {})
+    def _keep(self, table: str, select: str, files: Mapping[str, int] | None = None) -> int:
+        """Make a temporary table of what a query, of some files perhaps, gives; its rows."""
+        parameters = {"files": list(files)} if files else {}
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {select}", parameters)
         ((count,),) = self._connection.execute(f"SELECT count(*) FROM {table}").fetchall()
         return int(count)
 

@@ -23,11 +23,12 @@ from headwater.flows.asked import Query
 from headwater.flows.compared import Compared
 from headwater.flows.computed import Computed
 from headwater.flows.context import Context
-from headwater.flows.incremental import Changes, Incremental, Tables
+from headwater.flows.incremental import Incremental
 from headwater.flows.inputs import Input
 from headwater.flows.references import References
 from headwater.flows.reporting import Reporting
 from headwater.flows.turns import TableFlow
+from headwater.flows.view_changes import Changes, Tables
 from headwater.project.definitions import Table
 from headwater.project.reference import CLOCK
 from headwater.runtime import sessions

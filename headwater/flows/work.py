@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate
@@ -51,7 +51,7 @@ class Work:
     function: Callable[[DataFrame], DataFrame]
     gate: Gate | None = None
     written: Callable[[], Sequence[str]] = list
-    near: Callable[..., Sequence[str]] | None = None
+    near: Callable[..., Collection[str]] | None = None
     ordered: bool = True
     indexes: Sequence[KeyIndex] = ()
     answers: Answers | None = None
@@ -134,7 +134,7 @@ class Work:
         if self.indexes:
             alike = pa.concat_tables([index.rows(files, rows) for index in self.indexes])
             return self._near_by.given(alike, kinds) if len(alike) else None
-        files = self.near(*(one.reach(rows) for one in self.gate.keyed)) if self.near else files
+        files = list(self.near(*(one.reach(rows) for one in self.gate.keyed))) if self.near else files
         return Given(kinds, None, lambda: self._rows(files, columns)) if files else None
 
     @property

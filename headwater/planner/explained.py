@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
 from headwater.planner import analysis, joins
 from headwater.planner.analysis import Analysed
+from headwater.planner.groups import Groups
 from headwater.planner.reach import Reach, Touch
 from headwater.project.definitions import Lookup, Table
 from headwater.project.load import Project
@@ -94,20 +95,10 @@ def _explained(project: Project, table: Table, found: Mapping[str, Analysed]) ->
             f"{name} as it is when a batch is begun: what changes later corrects nothing" for name in read
         )
         return Explained(table.name, _WAYS[analysed.kind], joins=lines, lookup=asked, snapshots=whole)
-    stage, kept = analysed.stage, analysed.groups
-    reach = stage.reach if stage else analysed.reach
-    touched = tuple(_touched(reach, read, touch) for read, touch in reach.touches.items()) if reach else ()
-    if kept is not None:
-        columns = ", ".join(kept.names)
-        beside = {state_name(table.name): f"what the groups by {columns} are made of"}
-        of = table.sources[0]
-        if stage is not None:
-            of = stage_name(table.name)
-            beside = {
-                of: "what the inner part gives, of which the rows that changes touch are computed anew"
-            } | beside
-        way = f"what new rows of {of} add to their groups, and rows that went take from them"
-        return Explained(table.name, way, touched=touched, beside=beside)
+    if analysed.groups is not None:
+        return _of_groups(table, analysed, analysed.groups)
+    reach = analysed.reach
+    touched = tuple(_touches(reach)) if reach else ()
     if table.cdc is not None and table.cdc.is_told_by_versions:
         way = "of each key that has new changes the versions from the first of these on are computed anew"
         return Explained(table.name, way)
@@ -116,9 +107,31 @@ def _explained(project: Project, table: Table, found: Mapping[str, Analysed]) ->
     return Explained(table.name, "the rows that changes touch are computed anew", touched=touched)
 
 
+def _of_groups(table: Table, analysed: Analysed, kept: Groups) -> Explained:
+    """How a view is kept by its groups."""
+    stage, state = analysed.stage, state_name(table.name)
+    beside = {state: "what the groups that its query makes of rows are made of"}
+    of, touched = kept.source, list[Touched]()
+    if stage is not None:
+        of = stage_name(table.name)
+        inner = "what the inner part gives, of which the rows that changes touch are computed anew"
+        beside, touched = {of: inner, **beside}, list(_touches(stage.reach))
+    above = list(_touches(analysed.reach)) if analysed.reach else []
+    if any(
+        each.through or {*each.needs} != {state} or {*each.needs[state]} != {*kept.names} for each in above
+    ):
+        touched += above  # of more than the groups themselves a row of the view is made
+    way = f"what new rows of {of} add to their groups, and rows that went take from them"
+    return Explained(table.name, way, touched=tuple(touched), beside=beside)
+
+
 def _asked(lookup: Lookup) -> str:
     """What is asked of a lookup, in a line."""
     return f"asks {lookup.name} by {', '.join(lookup.keys)}, again after {lookup.ttl}"
+
+
+def _touches(reach: Reach) -> Iterator[Touched]:
+    return (_touched(reach, read, touch) for read, touch in reach.touches.items())
 
 
 def _touched(reach: Reach, read: int, touch: Touch) -> Touched:

@@ -115,13 +115,22 @@ def _column(expression: Any, where: Where) -> tuple[str, str, Any]:
             where=where,
             hint="do that in a query or a table below",
         )
-    function = inner.aggregateFunction()
+    return (name, *kept(name, inner, where))
+
+
+def kept(name: str, inner: Any, where: Where) -> tuple[str, Any]:
+    """An aggregate, and of which kind it is.
+
+    Raises:
+        ProjectError: it is none of those that can be kept.
+    """
+    text, function = str(inner.sql()), inner.aggregateFunction()
     kind = _KINDS.get(catalyst.kind(function))
     if kind in BY_K:
         kind = f"{function.prettyName()}_k"
     children = list(jvm.items(function.children()))
     if kind == "count" and inner.isDistinct() and len(children) == 1:
-        return name, DISTINCT, inner
+        return DISTINCT, inner
     if kind is None or inner.isDistinct() or len(children) != (3 if kind in BY_K else 2 if kind in BY else 1):
         raise _not_of_new_rows(name, inner, where)
     if kind == "avg" and str(function.dataType().sql()) != "DOUBLE":
@@ -137,7 +146,7 @@ def _column(expression: Any, where: Where) -> tuple[str, str, Any]:
             code="AGGREGATE_NOT_MAINTAINABLE",
             where=where,
         )
-    return name, kind, inner
+    return kind, inner
 
 
 def _not_of_new_rows(name: str, inner: Any, where: Where) -> ProjectError:
@@ -163,7 +172,7 @@ def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: Where)
     if catalyst.kind(inner) == "GetStructField" and catalyst.kind(inner.child()) == "AttributeReference":
         _, kind, source = below[str(inner.child().name())]
         if kind == "key":
-            return name, kind, inner.withNewChildren(jvm.gateway().jvm.PythonUtils.toSeq([source]))
+            return name, kind, inner.withNewChildren(jvm.sequence([source]))
     raise ProjectError(
         f"{where}: {name} = {inner.sql()} computes with an aggregate's columns",
         code="COMPUTES_WITH_AGGREGATE",

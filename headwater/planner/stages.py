@@ -26,7 +26,6 @@ from headwater.runtime import catalyst, jvm
 
 _LOCAL = ("Project", "Filter", "SubqueryAlias")  # a row of these is made of one row below
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical."
-_ALIAS = "org.apache.spark.sql.catalyst.expressions.Alias"
 
 
 @dataclass(frozen=True)
@@ -72,19 +71,12 @@ class Inner:
         """The outer aggregate over some rows of the stage."""
         given = {str(column.name()): column for column in jvm.items(catalyst.analysed(rows).output())}
         named = [
-            jvm.java_class(_ALIAS)(
-                given[f"c{at}"],
-                column.name(),
-                column.exprId(),
-                _seq([]),
-                jvm.java_class("scala.Option").empty(),
-                _seq([]),
-            )
+            catalyst.renamed(given[f"c{at}"], column)
             for at, column in enumerate(jvm.items(self.plan.output()))
         ]
-        plan = jvm.java_class(f"{_PLANS}Project")(_seq(named), catalyst.analysed(rows))
+        plan = jvm.java_class(f"{_PLANS}Project")(jvm.sequence(named), catalyst.analysed(rows))
         for node in reversed(self.above):
-            plan = node.withNewChildren(_seq([plan]))
+            plan = node.withNewChildren(jvm.sequence([plan]))
         return replace(taken, below=plan)
 
 
@@ -103,8 +95,3 @@ def inner(taken: Taken) -> Inner | None:
     ):
         return None
     return Inner(node, tuple(above))
-
-
-def _seq(items: list[Any]) -> Any:
-    """A Scala sequence."""
-    return jvm.gateway().jvm.PythonUtils.toSeq(items)

@@ -71,9 +71,11 @@ class Process:
         """Whether its streams have names, as those have that may be several."""
         return bool(self.streams[0].name)
 
-    def call(self, row: Row | None, keyed: Keyed, stream: str | None) -> Iterable[Row]:
-        """The rows that the function gives for a row of a stream, or for a timer."""
-        return (self.function(row, keyed, stream) if self.is_named else self.function(row, keyed)) or ()
+    @property
+    def call(self) -> Callable[[Row | None, Keyed, str | None], Iterable[Row] | None]:
+        """Gives the rows that the function gives for a row of a stream, or for a timer."""
+        function = self.function
+        return function if self.is_named else lambda row, keyed, _: function(row, keyed)
 
 
 @dataclass
@@ -125,10 +127,14 @@ def advance(
         upto: the time.
         ttl: that of the process.
     """
+    call = process.call
     for at, stream, row in rows:
-        yield from _elapse(process, keyed, at, ttl)
+        if keyed.timer is not None or ttl is not None:
+            yield from _elapse(process, keyed, at, ttl)
         keyed.now = at
-        yield from process.call(row, keyed, stream)
+        made = call(row, keyed, stream)
+        if made is not None:
+            yield from made
     yield from _elapse(process, keyed, upto, ttl)
 
 
@@ -143,7 +149,7 @@ def _elapse(process: Process, keyed: Keyed, upto: datetime, ttl: timedelta | Non
     """Let time come to just before `upto`."""
     while keyed.timer is not None and keyed.timer < upto:
         keyed.now, keyed.timer = keyed.timer, None
-        yield from process.call(None, keyed, None)
+        yield from process.call(None, keyed, None) or ()
     end = expires(keyed, ttl)
     if end is not None and end < upto:
         keyed.state = None

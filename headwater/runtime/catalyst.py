@@ -94,6 +94,13 @@ def column(expression: Any) -> Column:
     return Column(jvm.java_class("org.apache.spark.sql.classic.ExpressionUtils").column(expression))
 
 
+def renamed(expression: Any, like: Any) -> Any:
+    """An expression under the name of another, and as that one where others refer to it."""
+    none = jvm.java_class("scala.Option").empty()
+    alias = jvm.java_class("org.apache.spark.sql.catalyst.expressions.Alias")
+    return alias(expression, like.name(), like.exprId(), jvm.sequence([]), none, jvm.sequence([]))
+
+
 def normalised(expression: Any) -> Any:
     """The expression with one NaN and one zero, as GROUP BY has them: NaN may have a sign, too."""
     rule = jvm.java_class("org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers$")

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -141,6 +141,11 @@ def java_class(name: str) -> Any:
 def items(sequence: Any) -> Iterator[Any]:
     """The elements of a Scala Seq."""
     return map(sequence.apply, range(sequence.length()))
+
+
+def sequence(items: Iterable[Any]) -> Any:
+    """A Scala Seq of these elements."""
+    return gateway().jvm.PythonUtils.toSeq(list(items))
 
 
 def mapping(scala_map: Any) -> dict[str, str]:

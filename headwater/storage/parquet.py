@@ -99,15 +99,17 @@ class Files:
         """The absolute paths of the files of the newest version."""
         return [unquote(path) for path in self._table.file_uris()]
 
-    def near(self, *wanted: Mapping[str, Reach]) -> list[str]:
-        """The absolute paths of those that may hold a row whose values lie where they are wanted.
+    def near(self, *wanted: Mapping[str, Reach]) -> dict[str, int]:
+        """{absolute path → bytes} of those that may hold a row whose values lie where they are wanted.
 
         Args:
             wanted: {column → where its value is to lie}: all of one of them.
         """
         adds = pa.table(self._table.get_add_actions(flatten=True))
-        paths = {path for each in wanted for path in pruning.holding(adds, each)}
-        return [str(self.place.path / unquote(path)) for path in sorted(paths)]
+        found: dict[str, int] = {}
+        for each in wanted:
+            found |= pruning.near(self.place.path, adds, each)
+        return dict(sorted(found.items()))
 
     def ends(self, column: str) -> dict[str, tuple[Any, Any]]:
         """{absolute path → the least and the greatest value of a column}, of the files that have both."""

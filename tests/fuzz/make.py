@@ -31,6 +31,7 @@ _FLOATING = ("x", "f", "x * 2")
 HOUR = 3600
 _CLOCK = (-HOUR, -60, 60, HOUR, 3 * HOUR, 48 * HOUR)  # seconds
 _DERIVED = ("changed", "distinct", "ranked", "having", "joined", "counted", "nested", "changes", "met")
+_DERIVED += ("best", "extremes")
 _STEPS = ["step", "some", "crash", "maintain", "restart", "rebuild", "reconcile", "check"]
 
 
@@ -342,7 +343,9 @@ def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table
             "deletes": _maybe(draw, 0.6),
             "history": draw.random() < 0.5,
         }
-    source_name, columns = draw.choice(rows), draw.sample(list(COLUMNS), 2)
+    plain = [column for column in COLUMNS if column not in _FLOATING]
+    among = plain if kind in ("best", "extremes") else list(COLUMNS)
+    source_name, columns = draw.choice(rows), draw.sample(among, 2)
     if updated and draw.random() < 0.5:
         source = draw.choice(updated)
         if exact(source):

@@ -168,6 +168,18 @@ def query(table: Table, said: Callable[[str], str] = name) -> str:
         counts = f"count(*) AS many, count(DISTINCT {table['columns'][-1]}) AS kinds"
         rows = f"{said(table['source'])}{where} GROUP BY {column} HAVING count(*) > 1"
         return f"SELECT {column}, {counts} FROM {rows}"
+    if table["kind"] == "extremes":
+        column, other = table["columns"][0], table["columns"][-1]
+        ends = f"min({other}) AS least, max({other}) AS most, 2 * count({other}) + count(*) AS more"
+        rows = f"{said(table['source'])}{where} GROUP BY {column} HAVING count(*) > 1"
+        return f"SELECT {column}, {ends} FROM {rows}"
+    if table["kind"] == "best":
+        column, other = table["columns"][0], table["columns"][-1]
+        by = list(dict.fromkeys((column, other)))
+        groups = f"SELECT {', '.join(by)}, count(*) AS many FROM {said(table['source'])}{where} GROUP BY ALL"
+        over = f"PARTITION BY {column if len(by) > 1 else 'many'} ORDER BY many DESC, {other} NULLS LAST"
+        ranked = f"SELECT *, row_number() OVER ({over}) AS place FROM ({groups}) q"
+        return f"SELECT {', '.join(by)}, many, place FROM ({ranked}) r WHERE place <= 2"
     if table["kind"] in ("counted", "nested"):
         column, other = table["columns"][0], table["columns"][-1]
         counts = f"count(*) AS many, count(DISTINCT {other}) AS kinds, count({other}) AS seen"
@@ -222,7 +234,11 @@ def _properties(table: Table) -> str:
 
 _WRITTEN = {"decoded": _decoded, "rows": _rows, "union": _union, "groups": _groups, "changes": _changes}
 _WRITTEN |= dict.fromkeys(
-    ("changed", "distinct", "ranked", "having", "joined", "counted", "nested", "met"), _query
+    (
+        *("changed", "distinct", "ranked", "having", "joined", "counted", "nested", "met"),
+        *("best", "extremes"),
+    ),
+    _query,
 )
 
 

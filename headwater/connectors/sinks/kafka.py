@@ -13,6 +13,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from headwater.common import arrow
 from headwater.common.values import plain
 from headwater.connectors.kafka.topics import kafka_error
 from headwater.connectors.sinks import CHANGE, DELETE, PIECE, Changes, Position, Published, Sink
@@ -77,7 +78,7 @@ class KafkaTopic(Sink):
         assert producer is not None
         for at, rows in changes.batches():
             for piece in rows.to_batches(max_chunksize=PIECE):
-                self._send(producer, at, piece.to_pylist())
+                self._send(producer, at, arrow.rows(piece))
         while producer.flush(0.5):
             self._raise_errors(producer)
         self._raise_errors(producer)

@@ -27,7 +27,7 @@ from opensearchpy.exceptions import (
 )
 from opensearchpy.helpers import streaming_bulk
 
-from headwater.common import times
+from headwater.common import arrow, times
 from headwater.connectors.sinks import (
     CHANGE,
     DELETE,
@@ -231,7 +231,7 @@ class OpenSearchIndex(Sink):
             number, before = (number if at == before else 0), at
             for piece in rows.to_batches(max_chunksize=PIECE):
                 if self._table.keys:
-                    keys = zip(*(piece[key].to_pylist() for key in self._table.keys), strict=True)
+                    keys = zip(*(arrow.values(piece[key]) for key in self._table.keys), strict=True)
                     ids = [documents.identity(each) for each in keys]
                 else:
                     ids = [f"{at.generation}-{at.version}-{number + n}" for n in range(len(piece))]

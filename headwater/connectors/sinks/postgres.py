@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from headwater.common import arrow
 from headwater.connectors import postgres
 from headwater.connectors.postgres_types import WIDER, column_type, sender
 from headwater.connectors.sinks import CHANGE, DELETE, PIECE, PROGRESS, Changes, Position, Published, Sink
@@ -203,7 +204,7 @@ class PostgresTable(Sink):
         with cursor.copy(statement) as copy:
             for _, rows in changes.batches(after):
                 for piece in rows.to_batches(max_chunksize=PIECE):
-                    columns = [piece[name].to_pylist() for name in [*self._columns, CHANGE]]
+                    columns = [arrow.values(piece[name]) for name in [*self._columns, CHANGE]]
                     for *row, change in zip(*columns, strict=True):
                         values = [text(value) for text, value in zip(texts, row, strict=True)]
                         copy.write_row([*values, change == DELETE, number])

@@ -10,13 +10,16 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 
 from headwater.connectors import decode
 from headwater.errors import ProjectError
-from headwater.planner import aggregate, group_by, groups, marked, reach, stages
+from headwater.planner import aggregate, cut, groups, marked, reach, stages
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.planner.analysis.timing import lateness_of
-from headwater.planner.reach import plan
+from headwater.planner.cut import Cut
+from headwater.planner.groups import Groups
+from headwater.planner.nodes import Node
+from headwater.planner.reach import Reach, plan, reads
 from headwater.planner.stages import Stage
 from headwater.project.definitions import Table
 from headwater.project.load import Project
@@ -24,6 +27,7 @@ from headwater.project.reference import CLOCK
 from headwater.project.suite import of_whole_table
 from headwater.runtime import catalyst, jvm
 from headwater.storage import stored
+from headwater.storage.names import state_name
 
 
 def maintained(
@@ -68,38 +72,74 @@ def inputs(
 def _grouped(
     project: Project, table: Table, found: Mapping[str, Analysed], analysed: Analysed, result: DataFrame
 ) -> Analysed | None:
-    """A view that is kept by what rows add to its groups and take from them; None: it can't be so.
+    """A view of groups that are kept by what rows add to them and take from them; None: it can't be so.
 
-    It can be where it aggregates, by keys, one table or what it has aggregated.
+    It can be where it aggregates rows of one table, or of its inner part: at its last GROUP BY, or its first.
     """
-    if not catalyst.has(catalyst.analysed(result), "AGGREGATE"):
-        return None
-    try:
-        taken = group_by.take(result, table.where)
-    except ProjectError:
-        return None
-    spark = result.sparkSession
-    inner = stages.inner(taken)
-    if inner is not None:
-        rows = inner.rows(spark)
-        keys = tuple(name for name in rows.columns if name.startswith("k"))
+    for innermost in (False, True):
+        part = cut.of(result, table.where, innermost=innermost)
+        if part is None:
+            continue
         unchanging = [name for name in table.sources if name in project.references]
-        reached = reach.of(*plan.part_of(rows, table.sources, unchanging), keys)
-        kept = groups.find(spark, taken, table.keys, appended=False)
-        if isinstance(reached, str) or kept is None:
-            return None
-        stage = Stage(rows.schema.toNullable(), stored.schema(rows.schema), keys, reached)
-        return replace(analysed, keys=kept.names, groups=kept, stage=stage)
-    if len(table.sources) != 1 or table.sources[0] in project.references:
+        staged = _staged(result.sparkSession, table, part, unchanging)
+        source = "" if staged else _source(table, part, unchanging)
+        if source is None:
+            continue
+        appended = bool(source) and found[source].appended
+        kept = groups.find(result.sparkSession, part, source, innermost=innermost, appended=appended)
+        above = _above(result, table, part, kept, unchanging) if kept else None
+        if above is not None:
+            keys, reached = above
+            return replace(analysed, keys=keys or analysed.keys, groups=kept, stage=staged, reach=reached)
+    return None
+
+
+def _staged(spark: SparkSession, table: Table, part: Cut, unchanging: Sequence[str]) -> Stage | None:
+    """The inner part of a query, kept by the rows that changes touch; None: it has none that can be."""
+    inner = stages.inner(part.taken)
+    if inner is None:
         return None
+    rows = inner.rows(spark)
+    keys = tuple(name for name in rows.columns if name.startswith("k"))
+    reached = reach.of(*plan.part_of(rows, table.sources, unchanging), keys)
+    if isinstance(reached, str):
+        return None
+    return Stage(rows.schema.toNullable(), stored.schema(rows.schema), keys, reached)
+
+
+def _source(table: Table, part: Cut, unchanging: Sequence[str]) -> str | None:
+    """The table whose rows a query groups, one by one; None: it groups others."""
+    below = part.taken.below
+    leaves = [
+        (leaf, marked.read(Node.of_plan(leaf), table.sources)[0]) for leaf in jvm.items(below.collectLeaves())
+    ]
+    read = [(leaf, name) for leaf, name in leaves if name not in unchanging]
+    if len(read) != 1 or not read[0][1] or catalyst.has(below, "AGGREGATE"):
+        return None
+    spark = SparkSession.active()
     try:
-        (leaf, *_) = jvm.items(taken.below.collectLeaves())
-        checks.row_by_row(result, catalyst.frame(spark, leaf), table.where)
+        checks.row_by_row(catalyst.frame(spark, below), catalyst.frame(spark, read[0][0]), table.where)
     except ProjectError:
         return None
-    appended = found[table.sources[0]].appended
-    kept = groups.find(spark, taken, table.keys, appended=appended)
-    return replace(analysed, keys=kept.names, groups=kept) if kept else None
+    return read[0][1]
+
+
+def _above(
+    result: DataFrame, table: Table, part: Cut, kept: Groups, unchanging: Sequence[str]
+) -> tuple[tuple[str, ...], Reach | None] | None:
+    """What tells a view's rows apart, where its groups do (else ()), and how it is kept by the groups that
+    changed; None: it can't be."""
+    spark, name = result.sparkSession, state_name(table.name)
+    over = part.over(spark, marked.frame(spark, len(table.sources), kept.columns))
+    read, names = plan.part_of(over, [*table.sources, name], unchanging)
+    own = reach.own(read, names, name)
+    keys = tuple(each for each in result.columns if own.get(each) in kept.names)
+    if table.keys or not part.is_local or {own[each] for each in keys} != {*kept.names}:
+        keys = table.keys
+    if not kept.names:  # there is one group, of which all of the view is made
+        return (keys, None) if {each.source for each in reads(read)} == {name} else None
+    reached = reach.of(read, names, keys or result.columns)
+    return None if isinstance(reached, str) else (keys, reached)
 
 
 def kept(

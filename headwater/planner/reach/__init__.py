@@ -14,7 +14,7 @@ from headwater.planner.reach.needs import TOUCHED, Need, needs
 from headwater.planner.reach.tree import Column, Part, Whole
 from headwater.planner.reach.ways import Hop, Way, parts, reads, ways
 
-__all__ = ["TOUCHED", "Hop", "Need", "Reach", "Touch", "Way", "of"]
+__all__ = ["TOUCHED", "Hop", "Need", "Reach", "Touch", "Way", "of", "own", "reads"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,18 @@ def of(part: Part, names: Mapping[Column, str], keys: Sequence[str]) -> Reach | 
     return (
         Reach({read.number: read.source for read in changing}, touches) if changing else "it reads no table"
     )
+
+
+def own(part: Part, names: Mapping[Column, str], source: str) -> dict[str, str]:
+    """{column of a query's result → the column of a table's row, of which it is made, that it is}."""
+    found = ways(part)
+    return {
+        names[column]: way.column
+        for read in reads(part)
+        if read.source == source
+        for column, way in found.get(read.number, {}).items()
+        if not way.hops and column in names
+    }
 
 
 def _best(ways: Mapping[Column, Way]) -> dict[Column, Way]:

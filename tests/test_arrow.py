@@ -1,0 +1,65 @@
+"""Values of Arrow as Python has them."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headwater.common import arrow
+
+UTC_TIMES = pa.timestamp("us", "UTC")
+LEAST, MOST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
+COLUMNS: dict[pa.DataType, list[Any]] = {
+    pa.int8(): [-128, 127, 0],
+    pa.int64(): [2**63 - 1, -(2**63), 2**53 + 1],
+    pa.float64(): [0.1, -0.0, float("inf"), 5e-324],
+    pa.float32(): [0.5, 1e-40, float("-inf")],
+    pa.bool_(): [True, False],
+    pa.string(): ["", "ä😀", "a\0b"],
+    pa.binary(): [b"", b"\xff"],
+    pa.date32(): [LEAST.date(), MOST.date()],
+    UTC_TIMES: [LEAST, MOST, datetime(1969, 12, 31, 23, 59, 59, 1, UTC)],
+    pa.timestamp("us"): [LEAST.replace(tzinfo=None), datetime(2026, 2, 3)],
+    pa.timestamp("us", "Europe/Berlin"): [datetime(2026, 7, 1, tzinfo=UTC)],
+    pa.duration("us"): [timedelta(microseconds=-1)],
+    pa.decimal128(38, 2): [Decimal("-0.01")],
+    pa.list_(pa.int32()): [[1, None], []],
+    pa.map_(pa.string(), pa.int32()): [[("a", 1)]],
+    pa.struct([("a", pa.int64()), ("b", pa.struct([("at", UTC_TIMES)]))]): [
+        {"a": None, "b": {"at": LEAST}},
+        {"a": 1, "b": None},
+    ],
+    pa.null(): [None],
+}
+
+
+@pytest.mark.parametrize("nulls", [0.0, 0.3, 1.0])
+def test_rows_are_those_of_pyarrow(nulls: float) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    for length in (0, 1, 50):
+        named = {}
+        for at, (kind, values) in enumerate(COLUMNS.items()):
+            drawn = [None if draw.random() < nulls else draw.choice(values) for _ in range(length)]
+            named[f"c{at}"] = pa.chunked_array([pa.array(drawn[:7], kind), pa.array(drawn[7:], kind)], kind)
+        table = pa.table(named)
+        for some in (table, table.slice(3, 20), table.select([])):
+            found = arrow.rows(some)
+            assert found == some.to_pylist()
+            assert [[*map(type, row.values())] for row in found] == [
+                [*map(type, row.values())] for row in some.to_pylist()
+            ]
+        for batch in table.to_batches():
+            assert arrow.rows(batch.slice(2)) == batch.slice(2).to_pylist()
+
+
+def test_a_time_that_python_has_not_is_no_other() -> None:
+    for beyond in (2**62, -(2**62)):
+        with pytest.raises((ValueError, OverflowError)):
+            arrow.values(pa.array([beyond], UTC_TIMES))
