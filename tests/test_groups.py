@@ -17,6 +17,7 @@ from headwater.flows import computed
 from headwater.flows.by_groups import ByGroups
 from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner.analysis import analyse
+from headwater.query.inspect.status import standings
 from headwater.runtime import failpoints
 from headwater.storage.names import stage_name, state_name
 from headwater.testing import Project
@@ -177,6 +178,30 @@ def test_others_are_not_kept_so(interpreted: SparkSession, tmp_path: Path) -> No
     told = analyse(interpreted, case.definitions)
     assert all(told[f"gold.v_{name.replace(' ', '_')}"].groups is None for name in OTHERS)
     assert A in told and B in told
+
+
+def test_its_newest_batch_says_what_it_touched_read_and_wrote(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(computed, "WHOLE", -1)
+    case = Changing(tmp_path, interpreted, {"having": ABOVE["having"]})
+    (view,) = case.views
+    rows = [{"id": at, "k": at % 3, "x": at, "s": "p"} for at in range(9)]
+
+    def told() -> Any:
+        (standing,) = (one for one in standings(case.definitions) if one.table == view)
+        return standing.batch
+
+    case.append(A, rows)
+    case.step(view)
+    assert told() == {"rows_read": 9, "keys_touched": None, "rows_written": 3}
+    case.append(A, [{"id": 10, "k": 1, "x": 10, "s": "p"}, {"id": 11, "k": 5, "x": 1, "s": "p"}])
+    case.step(view)
+    assert told() == {"rows_read": 2, "keys_touched": 2, "rows_written": 1}
+    (newest, *_) = json.loads(call(["history", view, "--json"], tmp_path).stdout)
+    assert (newest["rows_read"], newest["keys_touched"], newest["rows_changed"]) == (2, 2, 1)
+    said = call(["status"], tmp_path).stdout.splitlines()
+    assert any(line.split() == [view, "2", "2", "1"] for line in said), said
 
 
 class Killed(BaseException):

@@ -29,14 +29,25 @@ def history(
     if as_json:
         print_json([asdict(one) for one in found.versions])
         return
-    titles = ["version", "committed", "what", "rows read", "added", "changed", "removed", "files", "seconds"]
-    listing = listings.Listing(titles, right=[0, 3, 4, 5, 6, 7, 8], prose=[1, 2])
+    titles = [
+        "version",
+        "committed",
+        "what",
+        "rows read",
+        "keys",
+        "added",
+        "changed",
+        "removed",
+        "files",
+        "seconds",
+    ]
+    listing = listings.Listing(titles, right=[0, 3, 4, 5, 6, 7, 8, 9], prose=[1, 2])
     for one in found.versions:
         listing.row(
             str(one.version),
             when(one.at),
             one.what,
-            "" if one.rows_read is None else f"{one.rows_read:,}",
+            *("" if count is None else f"{count:,}" for count in (one.rows_read, one.keys_touched)),
             "?" if one.rows_added is None else f"{one.rows_added:,}",
             *(f"{count:,}" if count else "" for count in (one.rows_changed, one.rows_removed)),
             f"+{one.files_added} -{one.files_removed}",

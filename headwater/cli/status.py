@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
         print_json([asdict(one) for one in found])
         return
     titles = ["table", "written by", "rows behind", "newest record", "last commit", "watermark", "keeps"]
+    views = [one for one in found if one.batch is not None]
     rare = {title: name for title, name in _RARE.items() if any(getattr(one, name) for one in found)}
     listing = listings.Listing(
         [*titles, *rare],
@@ -52,12 +54,28 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
         start = "; start it: headwater kafka start" if loaded.conf.kafka == "embedded" else ""
         typer.echo(f"\n? is not known, since Kafka does not answer{start}")
     print_broken(one.error for one in found)
+    if views:
+        print()
+        listings.show([_batches(views)], sys.stdout)
     for one in found:
         if one.amiss:
             where = "WHERE outcome IN ('unreadable', 'changed')"
             typer.echo(f'\nheadwater query "SELECT path, reason, noted_at FROM {one.table}__files {where}"')
         if one.gaps:
             typer.echo(f'\nheadwater query "FROM {one.table}__gaps"')
+
+
+def _batches(views: Sequence[Standing]) -> listings.Listing:
+    """What the newest batch of each view did."""
+    titles = ["newest batch of", "rows read", "keys touched", "rows written"]
+    listing = listings.Listing(titles, right=[1, 2, 3], whole=[0])
+    for one in views:
+        assert one.batch is not None
+        touched = "all" if one.batch["keys_touched"] is None else f"{one.batch['keys_touched']:,}"
+        counts = (one.batch["rows_read"], one.batch["rows_written"])
+        read, written = ("" if count is None else f"{count:,}" for count in counts)
+        listing.row(one.table, read, touched, written)
+    return listing
 
 
 def _behind(project: load.Project, one: Standing) -> str:

@@ -174,7 +174,7 @@ class ViewFlow(TableFlow):
             bytes_read=sum(changes.files.values()),
             keys_touched=changes.keys,
         )
-        return Built(changes.parts, appended=changes.appended, account=account)
+        return Built(changes.parts, appended=changes.appended, rows=changes.read, account=account)
 
     def _changes(self, intent: Intent, inputs: Mapping[str, Input]) -> Changes:
         """What has to change in the table."""

@@ -44,6 +44,7 @@ class Built:
         newest: what the build found to be `Identity.newest`, where that was not known before.
         shares: what the build found to be `Identity.shares`.
         reached: what the build found to be `Identity.reached`.
+        rows: what the build found to be `Identity.rows`, where that was not known before.
         account: what it made of the batch's rows.
     """
 
@@ -52,6 +53,7 @@ class Built:
     newest: int | None = None
     shares: Shares = field(default_factory=dict)
     reached: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
     account: Account = field(default_factory=Account)
 
 
@@ -139,6 +141,8 @@ class Committer:
                     newest=built.newest or intent.newest,
                     shares=built.shares,
                     reached=built.reached,
+                    rows=intent.rows or built.rows,
+                    keys=built.account.keys_touched,
                     appended=list(built.appended),
                 )
                 parts, account = dict(built.parts), built.account

@@ -24,7 +24,10 @@ class Identity:
         newest: Kafka's timestamp (epoch milliseconds, UTC) of the newest record in the table, where known.
         shares: what the windows of the suite's shares hold with this batch; see `quality.measure`.
         event_time: how far event time has come with this batch; see `headwater.planner.event_time`.
-        rows: how many rows of its input the batch reads, where the input's log says.
+        rows: how many rows of its input the batch reads, where the input's log says; of a view, those that
+            its query got.
+        keys: of a view, by how many keys its changed rows were found; None: all of it was computed anew, and
+            of other tables.
         clock: the time of the batch, UTC, ISO 8601: what every "now" in it means.
         topics: {topic of Kafka that it reads → Kafka's id of it}, where known.
         reached: of a table with a lookup, {partition → the last offset of which rows were told something}.
@@ -39,6 +42,7 @@ class Identity:
     shares: Shares = field(default_factory=dict)
     event_time: dict[str, Any] = field(default_factory=dict)
     rows: int = 0
+    keys: int | None = None
     clock: str = ""
     topics: dict[str, str] = field(default_factory=dict)
     reached: dict[str, int] = field(default_factory=dict)
@@ -59,4 +63,6 @@ def recorded(flows: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
     for rare in ("shares", "event_time", "rows", "topics", "reached", "definition"):
         if not mine[rare]:
             del mine[rare]
+    if mine["keys"] is None:
+        del mine["keys"]
     return {**flows, identity.flow: mine}

@@ -30,7 +30,10 @@ class Version:
         version: its number.
         at: when it was made (UTC).
         what: in words: whose batch, or what else.
-        rows_read: how many rows of its input the batch has read; None where that is not recorded.
+        rows_read: how many rows of its input the batch has read, of a view how many its query got; None where
+            that is not recorded.
+        keys_touched: of a view, by how many keys its changed rows were found; None: all of it was computed
+            anew, and of other tables.
         rows_added: how many rows are new in the table; None where that is not recorded.
         rows_changed, rows_removed: how many are other, and gone, where rows change in place.
         files_added, files_removed: Parquet files of the table.
@@ -41,6 +44,7 @@ class Version:
     at: datetime
     what: str
     rows_read: int | None
+    keys_touched: int | None
     rows_added: int | None
     rows_changed: int
     rows_removed: int
@@ -81,10 +85,11 @@ def history(table: Source, most: int) -> History:
         )
     head, first = log.head(table.path), log.first(table.path)
     versions = range(head, max(first, head - most + 1) - 1, -1)
-    return History([_version(table.name, log.read(table.path, version)) for version in versions], first)
+    return History([version_of(table.name, log.read(table.path, version)) for version in versions], first)
 
 
-def _version(table: str, commit: log.Commit) -> Version:
+def version_of(table: str, commit: log.Commit) -> Version:
+    """What a commit of a table says."""
     flow = next(iter(commit.batches), "")
     mine = commit.flows.get(flow, {})
     counts = [file.rows for file in commit.added]
@@ -95,6 +100,7 @@ def _version(table: str, commit: log.Commit) -> Version:
         at=commit.at,
         what=_what(table, commit),
         rows_read=mine.get("rows"),
+        keys_touched=mine.get("keys"),
         rows_added=metrics.get("num_target_rows_inserted", added),
         rows_changed=metrics.get("num_target_rows_updated", 0),
         rows_removed=metrics.get("num_target_rows_deleted", 0),

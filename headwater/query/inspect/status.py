@@ -16,7 +16,7 @@ from headwater.connectors.kafka.broker import list_topics
 from headwater.errors import BrokerError, CommitError, FlowError, Unavailable
 from headwater.project.definitions import Table
 from headwater.project.load import Project
-from headwater.query.inspect import state
+from headwater.query.inspect import history, state
 from headwater.storage import lease, log, ranges, summary
 from headwater.storage.lake import Lake
 from headwater.storage.names import gaps_name, ledger_name
@@ -65,6 +65,9 @@ class Standing:
         unread: of a table that files feed, how many of them are not in it yet.
         amiss: how many files are not, or not wholly, in the table, and will not be: they could not be read,
             or were changed after they were taken; `<table>__files` says which and why.
+        batch: of a view, what its newest batch did: rows its query got (`rows_read`), by how many keys its
+            changed rows were found (`keys_touched`; None: all of it was computed anew), and how many rows
+            changed (`rows_written`); None: it has had none.
         gaps: how many gaps in its topic were accepted; `<table>__gaps` says which and why.
         error: of a broken table, what is wrong and what to do; then little else is known.
     """
@@ -80,6 +83,7 @@ class Standing:
     amiss: int = 0
     gaps: int = 0
     error: str = ""
+    batch: dict[str, int | None] | None = None
 
 
 def standings(project: Project) -> list[Standing]:
@@ -104,12 +108,13 @@ def _standing(
     """
     places = lake.places()
     keeps = state.of(project, places, name)
-    newest = committed = None
+    newest = committed = batch = None
     if name in places:
         commit = log.read(places[name].path, log.head(places[name].path))
         times = [flow["newest"] for flow in commit.flows.values() if flow.get("newest")]
         newest = datetime.fromtimestamp(max(times) / 1000, UTC) if times else None
         committed = commit.at if commit.version else None
+        batch = _batch(name, commit) if name in project.tables and project.tables[name].view else None
     behind = None
     if ends is not None or name not in project.topics:
         with suppress(CommitError):  # of its input, which has a line of its own
@@ -126,7 +131,17 @@ def _standing(
         unread=_unread(project, ledger, name) if ledger else None,
         amiss=len(ledger.amiss()) if ledger else 0,
         gaps=summary.of(places[gaps_name(name)]).rows or 0 if gaps_name(name) in places else 0,
+        batch=batch,
     )
+
+
+def _batch(name: str, commit: log.Commit) -> dict[str, int | None] | None:
+    """What a view's newest batch did; None: its newest commit is none of its."""
+    if name not in commit.batches:
+        return None
+    said = history.version_of(name, commit)
+    written = None if said.rows_added is None else said.rows_added + said.rows_changed + said.rows_removed
+    return {"rows_read": said.rows_read, "keys_touched": said.keys_touched, "rows_written": written}
 
 
 def _unread(project: Project, ledger: Ledger, name: str) -> int | None:
