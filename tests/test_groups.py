@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from commands import call
 from pyspark.sql import SparkSession
-from test_touched import FEW, FILES, A, B, Changing, anew, definitions
+from test_touched import FEW, FILES, KEPT, A, B, Changing, anew, definitions
 
 from headwater.flows import computed
 from headwater.flows.by_groups import ByGroups
+from headwater.operations import savepoints
+from headwater.operations.maintain import maintain
 from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner.analysis import analyse
 from headwater.query.inspect.status import standings
@@ -208,22 +210,48 @@ class Killed(BaseException):
     """A process is no more."""
 
 
-def test_killed_at_any_step_they_are_what_their_queries_give(
-    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+WAYS = {  # by touched rows, groups, groups with more above and beside, an inner part
+    "left": KEPT["left"],
+    "extremes": GOING["extremes"],
+    "joined": ABOVE["joined"],
+    "average of most": STAGED["average of most"],
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("way", WAYS)
+def test_killed_at_any_step_and_beside_all_else_they_are_what_their_queries_give(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     draw = random.Random(seed)
     monkeypatch.setattr(computed, "WHOLE", -1)
-    name = "average of most"
-    case = Changing(tmp_path, interpreted, {name: STAGED[name]})
+    case = Changing(tmp_path, interpreted, {way: WAYS[way]})
+    case.write({"conf/local.yaml": "kafka: embedded\nmaintain: {keep: 0s, checkpoint: 3}\n"})
     (view,) = case.views
     for _ in range(2):
         case.change(draw)
     case.step()
     done = failpoints.reach
+
+    def beside(number: int) -> None:
+        """Something is done to the tables before the view goes on."""
+        what = draw.choice(("maintain", "rebuild", "restore", "nothing"))
+        print(what)
+        if what == "maintain":
+            maintain(case.definitions)
+        elif what == "rebuild":
+            case.rebuild(draw.choice((view, FEW)))
+        elif what == "restore":
+            savepoints.create(case.definitions, f"s{number}")
+            case.change(draw)
+            case.step()
+            savepoints.restore(case.definitions, f"s{number}")
+        case.restart()
+
     steps = [(step, 1) for step in ("pinned", "built", "staged", "committed")]
-    for step, times in [*steps, *(("committing", n) for n in (1, 2, 3))]:
+    for number, (step, times) in enumerate([*steps, *(("committing", n) for n in (1, 2, 3))]):
         left = [times]
 
         def killed(at: str, flow: str, step: str = step, left: list[int] = left) -> None:
@@ -239,11 +267,15 @@ def test_killed_at_any_step_they_are_what_their_queries_give(
         with suppress(Killed):  # where the change touches nothing there is no batch
             case.flow(view).step()
         monkeypatch.setattr(failpoints, "reach", done)
+        beside(number)
+        case.step()
         flow: Any = case.flow(view)
         flow.recover()
         while flow.step():
             pass
         assert anew(flow) == 0, (seed, step, times)
+    (found,) = reconcile(case.definitions, [view])
+    assert found.same, found
 
 
 def test_of_another_definition_what_is_kept_is_made_anew_or_goes(
