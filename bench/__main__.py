@@ -1,10 +1,16 @@
-"""`python -m bench [PART …]`: the figures as JSON; by default all but the long ones."""
+"""`python -m bench [PART[:NUMBER,…] …]`: figures as JSON, and as a table; by default all but the long ones.
+
+`views:1000000` and `joins:1000000,3000000` say beside how many rows, `freshness:10000` at how many events a
+second.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 from bench import (
     architectures,
@@ -21,6 +27,7 @@ from bench import (
     views,
     windows,
 )
+from headwater.common import listings
 
 PARTS = {
     "ladder": ladder.measure,
@@ -43,9 +50,26 @@ LONG = {  # 10, 12, 70, 5, 10, 5, 3 and 5 minutes, so only when asked for
 
 def main() -> None:
     """Measure the parts asked for; all by default."""
-    wanted = sys.argv[1:] or list(PARTS)
-    print(json.dumps({name: {**PARTS, **LONG}[name]() for name in wanted}), flush=True)
+    found: dict[str, Any] = {}
+    for said in sys.argv[1:] or PARTS:
+        name, _, arguments = said.partition(":")
+        found[said] = {**PARTS, **LONG}[name](*map(int, filter(None, arguments.split(","))))
+    print(json.dumps(found), flush=True)
+    table = listings.Listing(["figure", "value"], right=[1], whole=[0])
+    for path, value in _flat(found):
+        table.row(" · ".join(path), f"{value:,}" if isinstance(value, (int, float)) else str(value))
+    listings.show([table], sys.stderr)
+    sys.stderr.flush()
     os._exit(0)
+
+
+def _flat(found: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each figure with what leads to it."""
+    if isinstance(found, dict):
+        for name, each in found.items():
+            yield from _flat(each, (*path, str(name)))
+    else:
+        yield path, found
 
 
 main()

@@ -42,7 +42,7 @@ def events() -> Iterator[Record]:
         yield Record("iot-data-input", host.encode(), json.dumps(value).encode(), at % 4)
 
 
-def measure(seconds: float = SECONDS, rate: int = RATE) -> dict[str, Any]:
+def measure(rate: int = RATE, seconds: float = SECONDS) -> dict[str, Any]:
     """{table or alert → seconds from event to reader: p50, p95, p99, max, samples}."""
     project = lab.load(lab.prepare())
     project = replace(lab.in_lake(project, "lake", fresh=True), alerts=project.alerts)

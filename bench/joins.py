@@ -20,7 +20,7 @@ from headwater.runtime import sessions
 from headwater.storage import log, ranges
 from headwater.testing import Project
 
-SIZES = (1_000_000, 3_000_000, 10_000_000)
+SIZES = (1_000_000, 10_000_000, 30_000_000)
 BACKLOG = 1_000_000  # rows of each stream
 FILE = 250_000  # rows
 NEW, BATCHES = 500, 9
@@ -35,11 +35,11 @@ QUERIES = {
 }
 
 
-def measure() -> dict[str, Any]:
+def measure(*sizes: int) -> dict[str, Any]:
     """{join → {rows of each stream → of a batch of 500 new rows of each: seconds (median), rows given, files
     and MB read}}, and rows/s of both streams of a backlog."""
     found: dict[str, Any] = {name: {} for name in QUERIES}
-    for size in SIZES:
+    for size in sizes or SIZES:
         case = _case(size, f"{size}")
         for name in QUERIES:
             _skip(case, f"gold.{name}")

@@ -32,7 +32,7 @@ HOPS = {
 }
 
 
-def measure(seconds: float = SECONDS, rate: int = RATE) -> dict[str, Any]:
+def measure(rate: int = RATE, seconds: float = SECONDS) -> dict[str, Any]:
     """{table → hops from the topic, batches per second, and seconds from a transaction to its reader: p50,
     p95, p99, max, samples}; the tables that wait by their nature only run beside these."""
     project = lab.in_lake(lab.load(lab.prepare()), "lake", fresh=True)

@@ -1,5 +1,5 @@
-"""What a batch of a materialized view takes beside so many rows that have not changed: by the rows that
-changes touch, and computed anew."""
+"""What a batch of a materialized view takes beside so many rows that have not changed, part by part, and what
+computing it anew takes; and a change of a dimension that reaches a third of it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from typing import Any
 
 import pyarrow as pa
 
+from bench import timed
 from headwater.project.conf import Conf
 from headwater.project.paths import engine_folder
-from headwater.runtime import sessions
-from headwater.storage import stored
+from headwater.query.inspect.history import version_of
+from headwater.runtime import jvm, sessions
+from headwater.storage import log, stored
 from headwater.storage.identity import Identity
 from headwater.testing import Project
 
-SIZES = (1_000_000, 3_000_000)
+SIZES = (1_000_000, 10_000_000, 30_000_000)
+WARM = 200_000
 CUSTOMERS = 200_000
 FILE = 100_000  # rows
 NEW, MOVED, BATCHES = 500, 5, 9
+WIDE = CUSTOMERS * 3 // 10  # customers that change at once
 _NUMBERS = itertools.count()  # of batches
 ORDERS, LEVELS, CUSTOMER = "silver.orders", "silver.levels", "gold.customers"
 _SILVER = """import headwater as hw
@@ -67,20 +71,42 @@ QUERIES = {  # name → (keys, more properties, query)
 }
 
 
-def measure() -> dict[str, Any]:
-    """{view → {rows of its input → of a batch: seconds (median), rows that the query got, files read; and the
-    seconds of computing all anew}}."""
+def measure(*sizes: int) -> dict[str, Any]:
+    """{view → {rows of its input → of a batch: seconds (median), rows that the query got, files read and
+    rewritten, seconds of its parts; and the seconds of computing all anew}}; and of the join what a change of
+    30% of the customers takes, and the memory of both processes then."""
     found: dict[str, Any] = {name: {} for name in QUERIES}
-    for size in SIZES:
-        case = _filled(size)
+    _filled(WARM)
+    for size in sizes or SIZES:
+        case, anew = _filled(size)
         for name in QUERIES:
-            touched, whole = _measured(case, f"gold.{name}", BATCHES), _measured(case, f"gold.{name}_anew", 1)
-            found[name][f"{size:,}"] = {**touched, "seconds_anew": whole["seconds"]}
+            found[name][f"{size:,}"] = {**_measured(case, f"gold.{name}"), "seconds_anew": anew[name]}
+        found["joined"][f"{size:,}"]["of_30_percent"] = _wide(case)
     return found
 
 
-def _filled(size: int) -> Project:
-    """A project whose orders stand in the order of their numbers, and so of time."""
+def _wide(case: Project) -> dict[str, Any]:
+    """A change of the dimension that reaches 30% of the joined rows."""
+    append(case, LEVELS, {"customer": list(range(WIDE)), "level": [10**6] * WIDE})
+    case.step(CUSTOMER)
+    began = time.monotonic()
+    case.step("gold.joined")
+    seconds, last = time.monotonic() - began, case.batches("gold.joined")[-1]
+    return {"seconds": round(seconds, 1), "rows_written": last.rows_out, "peak_gb": round(_peak() / 1e9, 1)}
+
+
+def _peak() -> int:
+    """The most memory that this process and its JVM have held, in bytes."""
+    held = 0
+    for each in ("self", jvm.pid()):
+        (line,) = (x for x in Path(f"/proc/{each}/status").read_text().splitlines() if "VmHWM" in x)
+        held += int(line.split()[1]) * 1024
+    return held
+
+
+def _filled(size: int) -> tuple[Project, dict[str, float]]:
+    """A project whose orders stand in the order of their numbers, and so of time; and the seconds that each
+    view took to be computed of them."""
     root = engine_folder(Path(__file__).parent.parent) / "bench-views"
     shutil.rmtree(root, ignore_errors=True)
     files = {
@@ -92,33 +118,42 @@ def _filled(size: int) -> Project:
         f"SELECT customer, max(level) AS level FROM STREAM {LEVELS} GROUP BY customer",
     }
     for name, (keys, more, query) in QUERIES.items():
-        for table, full in ((f"gold.{name}", ""), (f"gold.{name}_anew", ", 'headwater.refresh' = 'full'")):
-            text = _VIEW.format(name=table, keys=keys, more=more + full, query=query)
-            files[f"{table.replace('.', '/')}.sql"] = text
+        files[f"gold/{name}.sql"] = _VIEW.format(name=f"gold.{name}", keys=keys, more=more, query=query)
     case = Project(files, root, spark=sessions.start(Conf()))
     draw = random.Random(1)
     for begin in range(0, size, FILE):
         append(case, ORDERS, _orders(draw, begin, FILE))
     append(case, LEVELS, {"customer": list(range(CUSTOMERS)), "level": [1] * CUSTOMERS})
-    case.step(CUSTOMER, *(f"gold.{name}{more}" for name in QUERIES for more in ("", "_anew")))
-    return case
+    case.step(CUSTOMER)
+    anew = {}
+    for name in QUERIES:
+        began = time.monotonic()
+        case.step(f"gold.{name}")
+        anew[name] = round(time.monotonic() - began, 1)
+    return case, anew
 
 
-def _measured(case: Project, table: str, batches: int) -> dict[str, Any]:
-    draw, seconds = random.Random(2), []
-    for number in itertools.islice(_NUMBERS, batches):
+def _measured(case: Project, table: str) -> dict[str, Any]:
+    draw, seconds, parts = random.Random(2), [], []
+    for number in itertools.islice(_NUMBERS, BATCHES):
         append(case, ORDERS, _orders(draw, 10**9 + number * NEW, NEW))
         moved = [draw.randrange(CUSTOMERS) for _ in range(MOVED)]
         append(case, LEVELS, {"customer": moved, "level": [2 + number] * MOVED})
         case.step(CUSTOMER)
         began = time.monotonic()
-        case.step(table)
+        with timed.parts() as took:
+            case.step(table)
         seconds.append(time.monotonic() - began)
-    last = case.batches(table)[-1]
+        parts.append(took | {"commit": case.batches(table)[-1].phases["commit"]})
+    last, kept = case.batches(table)[-1], parts[BATCHES // 3 :]
+    place = case.lake.place(table)
+    rewritten = version_of(table, log.read(place.path, log.head(place.path))).files_removed
     return {
-        "seconds": round(statistics.median(seconds[batches // 3 :]), 3),
+        "seconds": round(statistics.median(seconds[BATCHES // 3 :]), 3),
         "rows_read": last.rows_read,
         "files_read": last.files_read,
+        "files_rewritten": rewritten,
+        "parts": {name: round(statistics.median(each[name] for each in kept), 3) for name in kept[0]},
     }
 
 
