@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fuzz import compare
 from fuzz.make import Case
@@ -67,6 +68,8 @@ class Looked:
                 continue
             if table["kind"] == "groups":
                 self._groups(table, batch.get(name))
+            elif table["kind"] == "process":
+                self._process(table, batch.get(name))
             else:
                 self._rows(table, batch.get(name))
 
@@ -88,6 +91,34 @@ class Looked:
             records = Quarantine(self._project.lake, name).records()
             there = [row for each in records for row in compare.rows(each, ("topic", "partition", "offset"))]
             _same(f"{name}: its quarantine and DuckDB", compare.differences(there, held))
+
+    def _process(self, table: Table, batch: pa.Table | None) -> None:
+        name, want = table["name"], self._want[table["name"]]
+        columns = [column for column in want.column_names if column != "us"]
+        duck = compare.rows(want, columns)
+        if batch is not None:
+            _same(f"{name}: Spark and DuckDB", compare.differences(compare.rows(batch, columns), duck))
+        over = want.filter(pc.less(want["us"], self._closing(table)))
+        live = compare.rows(self._live(name, columns), columns)
+        _same(f"{name}: live and DuckDB", compare.differences(live, compare.rows(over, columns)))
+        late = compare.rows(self._want[f"{name}_late"], _PLACE)
+        there = self._beside(f"{name}_late", "_source.")
+        _same(f"{name}: its late rows and DuckDB", compare.differences(there, late))
+
+    def _closing(self, table: Table) -> int:
+        """The time (microseconds) up to which a process has seen its rows."""
+        if self._closed:
+            return 2**62
+        upto: list[int | None] = []
+        for at, source in enumerate(table["sources"]):
+            rows = compare.rows(self._want[f"{table['name']}_reached{at}"], ("topic", "part", "at"))
+            reached = {row[:2]: row[2] for row in rows}
+            of = topics(self._case, source)
+            upto += [reached.get(each) for each in self._sent.partitions if each[0] in of]
+        known = [each for each in upto if each is not None]
+        if len(known) < len(upto) or not upto:
+            return -(2**62)
+        return min(known) - table["delay"] * 1_000_000
 
     def _groups(self, table: Table, batch: pa.Table | None) -> None:
         name, want = table["name"], self._want[table["name"]]

@@ -46,7 +46,7 @@ def case(seed: int) -> Case:
         partitions = 1  # which of the rows of two is the first follows from cuts
     moves = draw.random() < 0.4
     for table in tables:
-        if moves and table.get("final"):
+        if moves and (table.get("final") or table["kind"] == "process"):
             table["idle"] = "1000 days"  # the clock alone shall close no window
     names, steps, second = [table["name"] for table in tables], list[dict[str, Any]](), 0.0
     for _ in range(draw.randint(2, 5)):
@@ -90,7 +90,8 @@ def _may_be_mended(table: Table, tables: list[Table]) -> bool:
     below = [
         each
         for each in tables
-        if each["kind"] == "groups" and (each["final"] or each["lateness"] is not None)
+        if each["kind"] == "process"
+        or (each["kind"] == "groups" and (each["final"] or each["lateness"] is not None))
     ]
     return bool(held) and "drop" not in held and not below
 
@@ -165,6 +166,19 @@ def _tables(draw: random.Random) -> list[Table]:
     for at in range(draw.choice((0, 1, 1, 2))):
         made = _derived(draw, f"gold.v{at}", rows, groups)
         found += [made] if made else []
+    if draw.random() < 0.25:
+        among = [table["name"] for table in found if table["kind"] == "decoded"]
+        found.append(
+            {
+                "name": "gold.p",
+                "kind": "process",
+                "sources": draw.sample(among, len(among)),
+                "key": draw.choice(("k", "j", "ok", "dy")),
+                "delay": draw.choice((0, 5, 30, HOUR)),
+                "ttl": draw.choice((None, None, 3, 60)),
+                "rows": _limit(draw),
+            }
+        )
     return found
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from fuzz import groups
 from fuzz.make import Case
 from fuzz.values import COLUMNS, DDL, ODD, SCHEMA, Row, json_of, typed
-from fuzz.words import Table, followed, name, query, sources
+from fuzz.words import Table, followed, name, processed, query, sources
 
 Place = tuple[str, int, int]  # topic, partition, offset
 SKEW = 300  # seconds after it was read from which on the time of a row is in the future
@@ -69,7 +69,7 @@ def in_duckdb(case: Case, sent: Sent) -> dict[str, pa.Table]:
         connection.register("given", given)
         connection.execute("CREATE TABLE input AS SELECT * FROM given")
         for table in case["tables"]:
-            sql = _sql(case, table)
+            sql = _sql(case, table, "epoch_us")
             if table["kind"] == "groups":
                 said = groups.in_duckdb(table)
                 found[table["name"]] = connection.execute(said.groups).to_arrow_table()
@@ -77,6 +77,12 @@ def in_duckdb(case: Case, sent: Sent) -> dict[str, pa.Table]:
                     found[f"{table['name']}_late"] = connection.execute(said.late).to_arrow_table()
                 columns = [c for c in found[table["name"]].column_names if not c.startswith("_")]
                 sql = f"SELECT {', '.join(columns)} FROM ({said.groups})"
+            if table["kind"] == "process":
+                late = processed(table, "epoch_us", late=True)
+                found[f"{table['name']}_late"] = connection.execute(late).to_arrow_table()
+                for at, source in enumerate(table["sources"]):
+                    reached = f"SELECT topic, part, max(epoch_us(ts)) AS at FROM {name(source)} GROUP BY ALL"
+                    found[f"{table['name']}_reached{at}"] = connection.execute(reached).to_arrow_table()
             if table["kind"] == "decoded":
                 held = connection.execute(_held(case, table)).to_arrow_table()
                 found[f"{table['name']}_held"] = held
@@ -119,7 +125,7 @@ def in_spark(case: Case, sent: Sent, spark: SparkSession) -> dict[str, pa.Table]
         if lost & set(sources(table)):
             lost.add(table["name"])
             continue
-        sql = groups.in_spark(table).groups if table["kind"] == "groups" else _sql(case, table)
+        sql = groups.in_spark(table).groups if table["kind"] == "groups" else _sql(case, table, "unix_micros")
         try:
             rows = spark.sql(sql)
             found[table["name"]] = arrow = rows.toArrow()
@@ -135,8 +141,10 @@ def in_spark(case: Case, sent: Sent, spark: SparkSession) -> dict[str, pa.Table]
     return found
 
 
-def _sql(case: Case, table: Table) -> str:
-    """What a table that is no table of groups is made of."""
+def _sql(case: Case, table: Table, micros: str) -> str:
+    """What a table that is no table of groups is made of; `micros` gives the microseconds of a time."""
+    if table["kind"] == "process":
+        return processed(table, micros)
     if table["kind"] == "decoded":
         columns = ", ".join([*COLUMNS, "topic", "part", "off"])
         return f"SELECT {columns} FROM ({_judged(case, table)}) q WHERE _clean AND NOT _again"
@@ -199,7 +207,7 @@ def _is_timed(case: Case, above: str) -> bool:
     """Whether a table of rows, or one below it, tells the time."""
     for table in case["tables"]:
         if above in sources(table):
-            if table["kind"] == "groups" and table["delay"] is not None:
+            if table["kind"] == "process" or (table["kind"] == "groups" and table["delay"] is not None):
                 return True
             if table["kind"] in ("rows", "union") and _is_timed(case, table["name"]):
                 return True

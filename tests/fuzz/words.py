@@ -57,7 +57,7 @@ def _expectation(rule: Mapping[str, Any]) -> dict[str, Any]:
 
 def _decoded(table: Table) -> dict[str, str]:
     own = table["name"].split(".")[1]
-    limits = f", max_rows_per_batch={table['rows']}" if table["rows"] else ""
+    limits = "".join(f", {each}" for each in _limits(table))
     where = f'.where("{table["where"]}")' if table["where"] else ""
     text = f'''import headwater as hw
 from pyspark.sql import functions as F
@@ -124,6 +124,68 @@ def _changes(table: Table) -> dict[str, str]:
     text += f"SEQUENCE BY {table['sequence']} COLUMNS {table['key']}, {table['value']}"
     text += " STORED AS SCD TYPE 2" if table["history"] else ""
     return _file(table, f"CREATE STREAMING TABLE {table['name']} {text}")
+
+
+def _limits(table: Table) -> list[str]:
+    return [f"max_rows_per_batch={table['rows']}"] if table["rows"] else []
+
+
+def _process(table: Table) -> dict[str, str]:
+    own, key = table["name"].split(".")[1], table["key"]
+    named = {source.split(".")[1]: source for source in table["sources"]}
+    said = {"delay": f"{table['delay']} seconds"}
+    said |= {"ttl": f"{table['ttl']} seconds"} if table["ttl"] else {}
+    said |= {"idle_timeout": table["idle"]} if table.get("idle") else {}
+    more = ", ".join([*(f'{key}="{value}"' for key, value in said.items()), *_limits(table)])
+    text = f'''import headwater as hw
+
+COLUMNS = "came TIMESTAMP, number BIGINT, which STRING, last STRING, part INT, off BIGINT"
+
+@hw.process(source={json.dumps(named)}, keys=["{key}"], event_time="ts", {more},
+            state="number BIGINT, last STRING, at TIMESTAMP", columns="{key} {COLUMNS[key]}, " + COLUMNS)
+def {own}(row, key, source):
+    """Rows of a key, numbered, each with which stream the one before was of."""
+    before = key.state or {{"number": 0, "last": None}}
+    number, place = before["number"] + 1, row["_source"]
+    key.state = {{"number": number, "last": source, "at": key.now}}
+    yield {{**key.key, "came": key.now, "number": number, "which": source, "last": before["last"],
+           "part": place["partition"], "off": place["offset"]}}
+'''
+    return {f"{table['name'].replace('.', '/')}.py": text}
+
+
+def processed(table: Table, micros: str, *, late: bool = False) -> str:
+    """What a process gives, or the places of the rows that come too late for it.
+
+    Args:
+        table: the process's.
+        micros: the function that gives the microseconds of a time.
+        late: whether those are asked for.
+    """
+    key, delay = table["key"], table["delay"] * 1_000_000
+    before = "PARTITION BY topic, part ORDER BY off RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+    rows = " UNION ALL ".join(
+        f"SELECT {key}, ts, {micros}(ts) AS us, {at} AS turn, '{source.split('.')[1]}' AS which, topic, "
+        f"part, off, max({micros}(ts)) OVER ({before}) AS _reached FROM {name(source)}"
+        for at, source in enumerate(table["sources"])
+    )
+    is_late = f"(us IS NULL OR coalesce(_reached > us + {delay}, false))"
+    if late:
+        return f"SELECT topic, part, off FROM ({rows}) r WHERE {is_late}"
+    order = f"PARTITION BY {key} ORDER BY us, turn, topic, part, off"
+    rows = f"SELECT * FROM ({rows}) r WHERE NOT {is_late}"
+    of = "0"
+    if table["ttl"]:  # what is known of a key is forgotten where nothing came for so long
+        rests = f"us - lag(us) OVER ({order}) > {table['ttl'] * 1_000_000}"
+        rows = f"SELECT *, CASE WHEN {rests} THEN 1 ELSE 0 END AS begins FROM ({rows}) q"
+        upto = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+        rows = f"SELECT *, sum(begins) OVER ({order} {upto}) AS life FROM ({rows}) p"
+        of = "life"
+    within = order.replace(f"PARTITION BY {key}", f"PARTITION BY {key}, {of}")
+    numbered = (
+        f"row_number() OVER ({within}) AS number, which, lag(which) OVER ({within}) AS last, part, off, us"
+    )
+    return f"SELECT {key}, ts AS came, {numbered} FROM ({rows}) n"
 
 
 def followed(table: Table) -> str:
@@ -210,7 +272,7 @@ def sources(table: Table) -> list[str]:
     """What a table reads."""
     if table["kind"] == "union":
         return [source for source, _ in table["of"]]
-    return list(table["sources"]) if table["kind"] in ("joined", "met") else [table["source"]]
+    return list(table["sources"]) if table["kind"] in ("joined", "met", "process") else [table["source"]]
 
 
 def _file(table: Table, text: str) -> dict[str, str]:
@@ -232,7 +294,14 @@ def _properties(table: Table) -> str:
     )
 
 
-_WRITTEN = {"decoded": _decoded, "rows": _rows, "union": _union, "groups": _groups, "changes": _changes}
+_WRITTEN = {
+    "process": _process,
+    "decoded": _decoded,
+    "rows": _rows,
+    "union": _union,
+    "groups": _groups,
+    "changes": _changes,
+}
 _WRITTEN |= dict.fromkeys(
     (
         *("changed", "distinct", "ranked", "having", "joined", "counted", "nested", "met"),
