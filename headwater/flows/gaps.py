@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import Any, Literal
 
 import pyarrow as pa
+from confluent_kafka.admin import AdminClient
 
 from headwater.common import times
-from headwater.connectors.kafka.extent import Extent, extent, topic_id
+from headwater.connectors.kafka.extent import Extent, admin, extent, topic_id
 from headwater.errors import BrokerError, FlowError, HeadwaterError, Unavailable
 from headwater.errors.codes import Code
 from headwater.project.conf import KafkaOptions
@@ -135,6 +136,7 @@ class Watched:
     def __init__(self, table: Target, topic: Topic, client: KafkaOptions) -> None:
         self._table, self._topic, self._client = table, topic, client
         self._id = ""  # Kafka's, of the topic that is read now
+        self._asked: AdminClient | None = None
 
     def begin(self) -> tuple[Reached | None, Extent]:
         """How far the table has read the topic (None: it has not begun), and from where to where that goes.
@@ -160,7 +162,8 @@ class Watched:
             FlowError: another has its name now.
             BrokerError: Kafka can't be reached, or has no such topic.
         """
-        if topic_id(self._client, self._topic.topic) != self._id:
+        self._asked = self._asked or admin(self._client)
+        if topic_id(self._client, self._topic.topic, self._asked) != self._id:
             read = Reached.of(self._table, self._topic)
             raise missing(self._topic, Reached(self._id, read.next if read else {0: 0}).recreated())
 

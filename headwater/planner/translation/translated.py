@@ -23,7 +23,7 @@ def translate(result: DataFrame) -> str | None:
         return None
     plan = nodes.rewritten(result, _RULES)
     try:
-        if _collates(plan):
+        if _collates(plan) or _has_sessions(plan):
             return None
         found = relation(nodes.Node.of_plan(plan))
     except (Untranslatable, Py4JError):
@@ -34,6 +34,17 @@ def translate(result: DataFrame) -> str | None:
         f"c{id} AS {quoted(name)}" for id, name in zip(found.columns, result.columns, strict=True)
     )
     return f"SELECT {columns} FROM ({found.sql})"
+
+
+def _has_sessions(plan: Any) -> bool:
+    """Whether rows are grouped by sessions: Spark puts those together that touch, which the plan says by a
+    mark alone that JSON leaves out."""
+    return "session_window" in str(plan.toString()) and any(
+        catalyst.metadata_key(group, "spark.sessionWindow")
+        for node in catalyst.nodes(plan)
+        if catalyst.kind(node) == "Aggregate"
+        for group in jvm.items(node.groupingExpressions())
+    )
 
 
 def _collates(plan: Any) -> bool:
