@@ -13,6 +13,7 @@ import duckdb
 import pytest
 from raising import raises_code
 
+from headwater import query
 from headwater.common import database, scratch
 from headwater.common.database import Limits
 from headwater.errors import causes
@@ -60,6 +61,7 @@ def test_without_a_lake_nothing_is_spilled(tmp_path: Path, monkeypatch: pytest.M
 
 HOLDS = """
 import sys, pathlib
+from headwater import query
 from headwater.common import database, scratch
 database.limit(database.Limits(pathlib.Path(sys.argv[1]), "20MB", "1GB", 1))
 with scratch.connection() as connection:
@@ -108,3 +110,31 @@ def test_limits_are_the_environments(tmp_path: Path) -> None:
     file.write_text("duckdb: {ram: 1GB}\n")
     with raises_code("CONF_INVALID", match="unknown key 'duckdb.ram'; known: disk, memory"):
         conf.load(tmp_path, "local")
+
+
+# Streamed, this never ends where DuckDB has two threads: each part of the UNION waits for the other.
+_ROWS = "SELECT range AS id, CASE WHEN range % 10 < {} THEN 2 ELSE 1 END AS n FROM range(1000000)"
+UNITED = (
+    f"WITH old AS MATERIALIZED ({_ROWS.format(0)}), new AS MATERIALIZED ({_ROWS.format(3)}) "
+    "SELECT new.id, new.n FROM new LEFT JOIN old ON new.id = old.id WHERE new.n <> old.n "
+    "UNION ALL SELECT old.id, 0 FROM old ANTI JOIN new ON new.id = old.id"
+)
+
+
+def test_a_union_of_joins_with_many_rows_ends() -> None:
+    database.limit(Limits(lake=None, memory="512MB", threads=2))
+    with scratch.connection() as connection:
+        assert len(database.table(connection, UNITED)) == 300_000
+        limited = f"SELECT * FROM ({UNITED}) WHERE id < $most"
+        assert len(database.table(connection, limited, {"most": 10})) == 3
+
+
+def test_so_does_a_user_s(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "gold").mkdir()
+    (tmp_path / "conf/local.yaml").write_text("kafka: embedded\nduckdb: {memory: 512MB}\n")
+    with query.connect(tmp_path, env="local") as lake:
+        assert lake.execute(UNITED).fetchone() is not None
+        assert len(lake.fetchmany(10)) == 10
+        assert sum(len(batch) for batch in lake.execute(UNITED).to_arrow_reader(10_000)) == 300_000
+    assert len(query.run(UNITED, project=tmp_path).rows) == 300_000

@@ -194,7 +194,7 @@ OTHERWISE = [
     "SELECT k, session_window.end, count(*) FROM rows GROUP BY k, session_window(at, '3 days')",
     "SELECT count(*) FROM (SELECT s.end FROM (SELECT session_window AS s, k FROM rows "
     "GROUP BY session_window(at, '3 days'), k))",
-    "SELECT k, sum(n) FROM rows GROUP BY k, session_window(at, CASE WHEN n > 1 THEN '1 day' ELSE '9 days' END)",
+    "SELECT k, sum(n) FROM rows GROUP BY k, session_window(at, if(n > 1, '1 day', '9 days'))",
 ]
 
 

@@ -14,11 +14,14 @@ import os
 import shutil
 import threading
 import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from headwater.common import locks
 
@@ -76,6 +79,28 @@ def opened(limits: Limits, **settings: str | bool) -> duckdb.DuckDBPyConnection:
     # As a setting of `connect` it is ignored.
     connection.execute(f"SET max_temp_directory_size = '{limits.disk}'")
     return connection
+
+
+def result(
+    connection: duckdb.DuckDBPyConnection,
+    query: str | duckdb.Statement,
+    parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+) -> duckdb.DuckDBPyRelation:
+    """The result of a query, all of it computed.
+
+    `connection.execute` gives rows as they come, and never returns where a UNION ALL of joins has many: each
+    part waits for its turn to give some (duckdb/duckdb#22215).
+    """
+    return connection.sql(query, params=parameters).execute()
+
+
+def table(
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    parameters: Mapping[str, Any] | None = None,
+) -> pa.Table:
+    """The rows of a query; see `result`."""
+    return result(connection, query, parameters).to_arrow_table()
 
 
 def _folder(lake: Path) -> Path | None:

@@ -13,7 +13,7 @@ from typing import Literal
 import duckdb
 import pyarrow as pa
 
-from headwater.common import scratch
+from headwater.common import database, scratch
 from headwater.common.scratch import comparable
 
 Name = Literal["old", "new"]
@@ -55,13 +55,13 @@ class Pair:
         self.apart = tuple(sorted({*ours, *theirs} - set(self.columns)))
         self._connection = connection
         sides: dict[Name, Side] = {"old": old, "new": new}
-        self._files = {name: side.files for name, side in sides.items() if side.files}
+        self._files = {str(name): side.files for name, side in sides.items() if side.files}
         self._rows = {name: self._read(name, side) for name, side in sides.items()}
 
     def execute(self, sql: str) -> pa.Table:
         """What a query of `old` and `new` gives."""
         known = ", ".join(f"{name} AS NOT MATERIALIZED ({rows})" for name, rows in self._rows.items())
-        return self._connection.execute(f"WITH {known} {sql}", self._files).to_arrow_table()
+        return database.table(self._connection, f"WITH {known} {sql}", self._files)
 
     def count(self, rows: str) -> int:
         """How many rows a query of `old` and `new` has."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from headwater.common import scratch
+from headwater.common import database, scratch
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.flows import view_changes
@@ -181,7 +181,8 @@ def _signed(connection: duckdb.DuckDBPyConnection, table: Compared, changes: pa.
     connection.register("changes", changes)
     columns = ", ".join(map(quoted, table.columns.names))
     on_same = same("held", "changes", map(quoted, table.keys))
-    return connection.execute(
+    return database.table(
+        connection,
         f"SELECT {columns}, 1 AS {SIGN} FROM changes WHERE NOT {GONE} UNION ALL "
-        f"SELECT {columns}, -1 FROM held SEMI JOIN changes ON {on_same}"
-    ).to_arrow_table()
+        f"SELECT {columns}, -1 FROM held SEMI JOIN changes ON {on_same}",
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.common import scratch
+from headwater.common import database, scratch
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError
@@ -52,9 +52,10 @@ class ChangedFlow(RangedFlow):
         numbered = together.append_column("_at", pa.array(range(len(together)), pa.int64()))
         with scratch.connection() as connection:
             connection.register("changed", numbered)
-            last = connection.execute(
-                f"SELECT max(_at) AS newest FROM changed GROUP BY {', '.join(self._keys)} ORDER BY newest"
-            ).to_arrow_table()
+            last = database.table(
+                connection,
+                f"SELECT max(_at) AS newest FROM changed GROUP BY {', '.join(self._keys)} ORDER BY newest",
+            )
         return together.take(last["newest"])
 
     def _changes(self, changed: pa.Table, made: pa.Table) -> pa.Table:
@@ -81,10 +82,11 @@ class ChangedFlow(RangedFlow):
                     where=self._definition.where,
                     hint="keep them, or read it by a CREATE MATERIALIZED VIEW",
                 )
-            gone = connection.execute(
+            gone = database.table(
+                connection,
                 f"SELECT {columns} FROM made WHERE false UNION ALL BY NAME "
-                f"SELECT {keys} FROM changed ANTI JOIN made {on_same}"
-            ).to_arrow_table()
+                f"SELECT {keys} FROM changed ANTI JOIN made {on_same}",
+            )
         gone = gone.select(made.schema.names).cast(made.schema)
         parts = ((made, False), (gone, True))
         return pa.concat_tables([rows.append_column(GONE, pa.repeat(go, len(rows))) for rows, go in parts])

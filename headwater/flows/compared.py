@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headwater.common import scratch
+from headwater.common import database, scratch
 from headwater.common.diff import differ, same
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError, Where
@@ -102,11 +102,12 @@ class Compared:
             found = found.append(pa.field(_UNTIL, self.columns.field(over).type))
             found = found.append(pa.field(_HERE, pa.bool_()))
         held = f"(SELECT *, true AS {_HERE} FROM held) old"
-        changes = connection.execute(
+        changes = database.table(
+            connection,
             f"SELECT new.*, false AS {GONE}{known} FROM new LEFT JOIN {held} {on_same} "
             f"WHERE old.{_HERE} IS NULL OR {differ('new', 'old', columns)} "
-            f"UNION ALL SELECT old.* EXCLUDE {_HERE}, true{known} FROM {held} ANTI JOIN new {on_same}"
-        ).to_arrow_table()
+            f"UNION ALL SELECT old.* EXCLUDE {_HERE}, true{known} FROM {held} ANTI JOIN new {on_same}",
+        )
         return changes.cast(found)
 
     def _are_told_apart(self, connection: duckdb.DuckDBPyConnection) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from headwater.common import scratch
+from headwater.common import database, scratch
 from headwater.common.diff import same
 from headwater.common.scratch import load, parquet, quoted
 from headwater.errors import FlowError, Where
@@ -75,9 +75,9 @@ class Grouped:
         )
         connection.execute(f"CREATE TEMP TABLE merged AS {self._merged()}")
         connection.execute(f"CREATE TEMP TABLE state AS {self._state(connection)}")
-        was = connection.execute(self._values(connection, "held_state")).to_arrow_table().cast(self.columns)
+        was = database.table(connection, self._values(connection, "held_state")).cast(self.columns)
         try:
-            now = connection.execute(self._values(connection, "state")).to_arrow_table().cast(self.columns)
+            now = database.table(connection, self._values(connection, "state")).cast(self.columns)
         except duckdb.ConversionException as e:
             raise FlowError(
                 f"{self.where}: a sum is too large for its type, so the batch is not committed",
@@ -87,7 +87,7 @@ class Grouped:
             ) from e
         listed = ", ".join(map(quoted, self.groups.state.names))
         gone = f"{ROWS} <= 0" if self.groups.names else f"{ROWS} <= 0 AND {PART} > 0"
-        changes = connection.execute(f"SELECT {listed}, {gone} AS {GONE} FROM state").to_arrow_table()
+        changes = database.table(connection, f"SELECT {listed}, {gone} AS {GONE} FROM state")
         changes = changes.cast(self.groups.state.append(pa.field(GONE, pa.bool_())))
         return changes, Changed(self, was, now)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headwater.common import scratch
+from headwater.common import database, scratch
 from headwater.common.report import Account
 from headwater.common.scratch import quoted
 from headwater.flows.context import Context
@@ -178,15 +178,12 @@ def _partners(
         if bound is not None
     ]
     on = " AND ".join([*equal, *near]) or "true"
-    return (
-        connection.execute(
-            f"SELECT {', '.join(f'mine.{quoted(name)}' for name in columns.names)} "
-            f"FROM {rows} mine SEMI JOIN others ON {on} LIMIT {_MOST + 1}",
-            {"files": files},
-        )
-        .to_arrow_table()
-        .cast(columns)
-    )
+    return database.table(
+        connection,
+        f"SELECT {', '.join(f'mine.{quoted(name)}' for name in columns.names)} "
+        f"FROM {rows} mine SEMI JOIN others ON {on} LIMIT {_MOST + 1}",
+        {"files": files},
+    ).cast(columns)
 
 
 def _reaches(partners: Partners, among: pa.Table) -> dict[str, Reach]:
@@ -209,7 +206,7 @@ def _extents(within: Sequence[Within], stream: _Stream) -> dict[str, Reach]:
     with scratch.connection() as connection:
         schema = pa.schema([stored.schema(stream.columns).field(name) for name in columns])
         rows = scratch.parquet(connection, schema)
-        found = connection.execute(f"SELECT {ends} FROM {rows}", {"files": list(stream.new)}).to_arrow_table()
+        found = database.table(connection, f"SELECT {ends} FROM {rows}", {"files": list(stream.new)})
     reaches = {}
     for each in within:
         reach = pruning.apart(found[each.theirs].cast(schema.field(each.theirs).type), each.least, each.most)

@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.common import arrow, scratch, times
+from headwater.common import arrow, database, scratch, times
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.connectors.decode import SOURCE
@@ -73,11 +73,12 @@ class ProcessFlow(TimedFlow):
         if not files:
             return pa.chunked_array([], pa.int64())
         with scratch.connection() as connection:
-            found = connection.execute(
+            found = database.table(
+                connection,
                 f"SELECT epoch_us({DUE}) AS due FROM read_parquet($files, hive_partitioning = false) "
                 f"WHERE {DUE} IS NOT NULL",
                 {"files": files},
-            ).to_arrow_table()
+            )
         return pc.cast(found["due"], pa.int64())
 
     def _end(self) -> int:
@@ -140,11 +141,12 @@ class ProcessFlow(TimedFlow):
         connection.execute(f"CREATE TEMP TABLE told AS SELECT *, {reached} AS _reached FROM batch")
         connection.execute(f"CREATE TEMP TABLE fresh AS SELECT {self._names} FROM told WHERE NOT ({late})")
         watermark = f"CASE WHEN {self._time} IS NOT NULL THEN _reached - {self._delay} END"
-        found = connection.execute(
+        found = database.table(
+            connection,
             f"SELECT {self._names}, make_timestamptz({WATERMARK}) AS {WATERMARK}, "
             f"({WATERMARK} - epoch_us({self._time})) / 1e6 AS {LATENESS} "
-            f"FROM (SELECT *, {watermark} AS {WATERMARK} FROM told WHERE {late})"
-        ).to_arrow_table()
+            f"FROM (SELECT *, {watermark} AS {WATERMARK} FROM told WHERE {late})",
+        )
         if not len(found):
             return {}, 0
         assert self._analysed.late is not None
@@ -158,7 +160,7 @@ class ProcessFlow(TimedFlow):
         named = zip(self._keys, map(quoted, self._process.keys), strict=True)
         keys = ", ".join(f"{value} AS {name}" for value, name in named)
         connection.execute(f"CREATE TEMP TABLE keys AS SELECT DISTINCT {keys} FROM fresh")
-        fresh = connection.execute("FROM keys").to_arrow_table()
+        fresh = database.table(connection, "FROM keys")
         wanted = fresh.cast(pa.schema(map(self._kept.field, self._process.keys)))
         files = list(self._state.near(reaches(wanted, self._process.keys), {DUE: _until(limit)}))
         kept = "read_parquet($files, hive_partitioning = false)" if files else "nothing"
@@ -191,7 +193,7 @@ class ProcessFlow(TimedFlow):
         """Call the process for all whose time has come; the rows that it gives, and what it then keeps in the
         table `kept`."""
         columns = ", ".join([*map(quoted, self._process.keys), STATE, TIMER, TOUCHED])
-        held = connection.execute(f"SELECT {columns} FROM states").to_arrow_table()
+        held = database.table(connection, f"SELECT {columns} FROM states")
         due = connection.execute("FROM due").to_arrow_reader(_AT_ONCE)
         upto = times.EPOCH + timedelta(microseconds=max(limit, 0))
         made, kept = self._calls(arrow.rows(held), due, upto)
@@ -202,13 +204,14 @@ class ProcessFlow(TimedFlow):
         """What changes in the state: its columns, and whether a row goes."""
         keys = ", ".join(map(quoted, self._process.keys))
         once = ", ".join(f"any_value({name}) AS {name}" for name in (STATE, TIMER, TOUCHED, WAITING))
-        found = connection.execute(
+        found = database.table(
+            connection,
             f"WITH n AS (SELECT {keys}, {once}, min({DUE}) AS {DUE} FROM "
             f"(SELECT * FROM kept UNION ALL BY NAME SELECT * FROM later) GROUP BY {keys}), "
             f"gone AS (SELECT *, {STATE} IS NULL AND {TIMER} IS NULL AND {WAITING} IS NULL AS {GONE} FROM n) "
             f"SELECT * FROM gone n WHERE NOT {GONE} "
-            f"OR EXISTS (SELECT 1 FROM states s WHERE {self._same('s', 'n')})"
-        ).to_arrow_table()
+            f"OR EXISTS (SELECT 1 FROM states s WHERE {self._same('s', 'n')})",
+        )
         wanted = self._kept.append(pa.field(GONE, pa.bool_()))
         return found.select(wanted.names).cast(wanted)
 

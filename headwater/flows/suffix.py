@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.common import scratch
+from headwater.common import database, scratch
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.flows.asked import Query
@@ -86,12 +86,13 @@ class Suffix:
             )
             scratch.load(connection, "events", self.changes, list(files))
             listed = ", ".join(quoted(name) for name in self.table.columns.names if name not in (START, END))
-            given = connection.execute(
+            given = database.table(
+                connection,
                 f"SELECT e.* FROM events e JOIN touched k ON {on_key} WHERE e.{SEQUENCE} >= k.{_FIRST} "
                 f"UNION ALL BY NAME SELECT {listed}, {START} AS {SEQUENCE}, false AS {DELETED} "
                 f"FROM (SELECT e.*, k.{_FIRST} FROM held e JOIN touched k ON {on_key}) "
-                f"WHERE {START} < {_FIRST}"
-            ).to_arrow_table()
+                f"WHERE {START} < {_FIRST}",
+            )
             given = given.select(self.changes.names).cast(self.changes)
             made = self.query.of(intent, {self.place.name: given}).rows
             connection.register("new", made.cast(self.table.columns))

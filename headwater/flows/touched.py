@@ -14,7 +14,7 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
-from headwater.common import scratch
+from headwater.common import database, scratch
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.planner.reach import TOUCHED, Need, Reach, Touch
@@ -144,7 +144,7 @@ class Touched:
         place = ", ".join(map(quoted, self.sources[name].place))
         once = f"SELECT DISTINCT ON ({place}) * FROM ({' UNION ALL '.join(parts)})"
         every = once if len(parts) > 1 else parts[0]
-        return self._connection.execute(f"SELECT {listed} FROM ({every})").to_arrow_table().cast(columns)
+        return database.table(self._connection, f"SELECT {listed} FROM ({every})").cast(columns)
 
     def wanted(self) -> list[dict[str, pruning.Reach]]:
         """Where the touched rows' values lie, by each input that has changed."""
@@ -198,7 +198,7 @@ class Touched:
         """Keep the rows of an input that have values of another relation, of too many some; how many."""
         source = self.sources[self._reach.sources[of]]
         listed = ", ".join(f"{quoted(theirs)} AS {quoted(ours)}" for ours, theirs in need.columns)
-        values = self._connection.execute(f"SELECT DISTINCT {listed} FROM {among}").to_arrow_table()
+        values = database.table(self._connection, f"SELECT DISTINCT {listed} FROM {among}")
         found = source.rows(self._connection, values)
         self.files |= found.files
         self._connection.register("wanted", values)

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from headwater.common import scratch
+from headwater.common import database, scratch
 from headwater.connectors.decode import SOURCE
 from headwater.planner.aggregate import LATE, WINDOW
 from headwater.runtime.catalyst import named
@@ -183,13 +183,14 @@ class Lateness:
                 "known", pa.table({"each": [*before.reached], "at": [*before.reached.values()]})
             )
             partition = ", ".join(_PARTITION)
-            reached = connection.execute(
+            reached = database.table(
+                connection,
                 f"SELECT greatest({before.closed}, coalesce(known.at, {NEVER}), coalesce(earlier, {NEVER})) "
                 "AS at FROM (SELECT *, row_number() OVER () AS n, max(epoch_us(CAST(time AS TIMESTAMP))) "
                 f'OVER (PARTITION BY {partition} ORDER BY "offset" '
                 "RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier FROM given) "
-                f"LEFT JOIN known ON each = concat_ws('/', {partition}) ORDER BY n"
-            ).to_arrow_table()
+                f"LEFT JOIN known ON each = concat_ws('/', {partition}) ORDER BY n",
+            )
         more = pa.StructArray.from_arrays(
             [*places.values(), reached["at"].cast(pa.int64()).combine_chunks()],
             fields=[*fields, pa.field(_REACHED, pa.int64())],

@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame
 
-from headwater.common import scratch
+from headwater.common import database, scratch
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.errors import FlowError, Where
@@ -146,12 +146,13 @@ def combine(
             f"SELECT {names} FROM held ANTI JOIN fresh ON {same('held', 'fresh', within)}"
         )
         outputs = ", ".join(quoted(output.name) for output in aggregate.outputs)
-        closed = connection.execute(f"SELECT {outputs} FROM now WHERE {over}").to_arrow_table()
-        changes = connection.execute(
+        closed = database.table(connection, f"SELECT {outputs} FROM now WHERE {over}")
+        changes = database.table(
+            connection,
             f"SELECT {names}, false AS {GONE} FROM merged WHERE NOT ({over}) UNION ALL "
             f"SELECT {names}, true FROM held ANTI JOIN (SELECT * FROM now WHERE NOT ({over})) still "
-            f"ON {same('held', 'still', keys)}"
-        ).to_arrow_table()
+            f"ON {same('held', 'still', keys)}",
+        )
     kept = pa.schema([held.schema.field(output.name) for output in aggregate.outputs])
     return changes.cast(held.schema.append(pa.field(GONE, pa.bool_()))), closed.cast(kept)
 

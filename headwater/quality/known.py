@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headwater.common import scratch
+from headwater.common import database, scratch
 from headwater.common.scratch import quoted
 
 Batch: TypeAlias = pa.Table | Sequence[str]  # rows, or the files that hold them
@@ -77,11 +77,12 @@ class KeyIndex:
                 return self._columns.empty_table()
             connection.register("wanted", pa.table({"h": hashes}))
             names = ", ".join(map(quoted, self._columns.names))
-            rows = connection.execute(
+            rows = database.table(
+                connection,
                 f"SELECT {names} FROM {scratch.parquet(connection, self._columns)} "
                 f"WHERE {self._hash} IN (SELECT h FROM wanted)",
                 {"files": owners},
-            ).to_arrow_table()
+            )
         return rows.cast(self._columns)
 
     def _hashes(self, connection: duckdb.DuckDBPyConnection, batch: Batch) -> NDArray[np.uint64]:

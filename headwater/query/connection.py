@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+import duckdb
+
+from headwater.common import database
+from headwater.errors import QueryError
 from headwater.query import on_duckdb, statements
 from headwater.query.sources import Sources
 
@@ -26,6 +30,7 @@ class Connection:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._connection = on_duckdb.open_views(sources)
+        self._result: duckdb.DuckDBPyRelation | None = None
 
     def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Self:
         """Run one SELECT; its rows are fetched from what is returned.
@@ -35,7 +40,7 @@ class Connection:
             duckdb.Error: DuckDB can't do it.
         """
         statement, _ = statements.checked(self._connection, self._sources, sql)
-        self._connection.execute(statement, parameters)
+        self._result = database.result(self._connection, statement, parameters)
         return self
 
     sql = execute
@@ -55,4 +60,6 @@ class Connection:
             raise AttributeError(
                 f"headwater.connect() only reads: it has no {name}, but execute and fetchall"
             )
-        return getattr(self._connection, name)
+        if self._result is None:
+            raise QueryError("no query was run yet", code="QUERY_FAILED", hint="execute one first")
+        return getattr(self._result, "df" if name == "fetch_df" else name)

@@ -73,7 +73,8 @@ def run(
             # A query that names no table may list them: SHOW ALL TABLES.
             tables = named or sources.tables.values()
             _make_views(connection, tables, versions, alone=bool(named), valid=valid)
-            rows = connection.execute(statement, dict(params) or None).fetchall()
+            found = database.result(connection, statement, dict(params) or None)
+            rows = found.fetchall()
         except duckdb.Error as e:
             for table in named:
                 if table.is_delta:
@@ -81,7 +82,7 @@ def run(
             raise QueryError(reason(e), code="QUERY_FAILED") from None
         if statement.type == duckdb.StatementType.EXPLAIN:
             return Result(("plan",), [(line,) for _, plan in rows for line in str(plan).splitlines()])
-        return Result(tuple(str(column[0]) for column in connection.description or ()), rows)
+        return Result(tuple(str(column[0]) for column in found.description or ()), rows)
 
 
 @contextmanager

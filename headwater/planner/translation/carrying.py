@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from headwater.common import scratch
+from headwater.common import database, scratch
 from headwater.planner import marked
 from headwater.planner.translation.translated import translate
 
@@ -51,7 +51,7 @@ class Carried:
             for at, (name, columns) in enumerate(self._given.items()):
                 connection.register(f"in{at}", rows[name].select(columns.names).cast(columns))
             try:
-                return connection.execute(self._sql).to_arrow_table().cast(self._made)
+                return database.table(connection, self._sql).cast(self._made)
             except (duckdb.Error, pa.ArrowInvalid):
                 return None
 
