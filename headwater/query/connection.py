@@ -30,7 +30,7 @@ class Connection:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._connection = on_duckdb.open_views(sources)
-        self._result: duckdb.DuckDBPyRelation | None = None
+        self._result: duckdb.DuckDBPyRelation | duckdb.DuckDBPyConnection | None = None
 
     def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Self:
         """Run one SELECT; its rows are fetched from what is returned.
@@ -40,7 +40,10 @@ class Connection:
             duckdb.Error: DuckDB can't do it.
         """
         statement, _ = statements.checked(self._connection, self._sources, sql)
-        self._result = database.result(self._connection, statement, parameters)
+        if "union" in sql.lower():
+            self._result = database.result(self._connection, statement, parameters)
+        else:  # gives rows as they are fetched
+            self._result = self._connection.execute(statement, parameters)
         return self
 
     sql = execute
@@ -62,4 +65,4 @@ class Connection:
             )
         if self._result is None:
             raise QueryError("no query was run yet", code="QUERY_FAILED", hint="execute one first")
-        return getattr(self._result, "df" if name == "fetch_df" else name)
+        return getattr(self._result, "fetchdf" if name == "fetch_df" else name)
