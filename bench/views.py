@@ -4,6 +4,7 @@ computing it anew takes; and a change of a dimension that reaches a third of it.
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import shutil
 import statistics
@@ -107,8 +108,11 @@ def _peak() -> int:
 def _filled(size: int) -> tuple[Project, dict[str, float]]:
     """A project whose orders stand in the order of their numbers, and so of time; and the seconds that each
     view took to be computed of them."""
-    root = engine_folder(Path(__file__).parent.parent) / "bench-views"
-    shutil.rmtree(root, ignore_errors=True)
+    home = engine_folder(Path(__file__).parent.parent) / "bench-views"
+    for left in home.glob("*"):  # but for where this process spills
+        shutil.rmtree(left / ".headwater" / "lake" / "silver", ignore_errors=True)
+        shutil.rmtree(left / ".headwater" / "lake" / "gold", ignore_errors=True)
+    root = home / f"{size}-{os.getpid()}"
     files = {
         "conf/local.yaml": "kafka: embedded\n",
         "bronze/raw.py": "import headwater as hw\nraw = hw.topic('raw')\n",
