@@ -192,7 +192,8 @@ class Twin:
 
         def worked() -> bool:
             assert not board.failed(), {name: board.flows[name].error for name in board.failed()}
-            return bool(board.batches(flow)) or done.done()
+            begun = all(self.batches.get(each) or board.batches(each) for each in self.project.topics)
+            return (begun and bool(board.batches(flow))) or done.done()
 
         with ThreadPoolExecutor(1) as pool:
             done = pool.submit(one)
