@@ -135,6 +135,20 @@ STAGED = {
         "xs",
     ),
 }
+WITHIN = {  # of groups that are kept by groups too, of a table whose rows never change
+    "mean of most": (
+        "SELECT s, avg(most) AS mean, min(xs) AS xs, count(*) AS n FROM (SELECT k, s, max(x) AS most, "
+        "count(DISTINCT x) AS xs FROM silver.a GROUP BY k, s HAVING count(*) > 1) WHERE most > 1 GROUP BY s",
+        "s",
+    ),
+    "of windows": (
+        "SELECT name, sum(n) AS n, count(DISTINCT most - s) AS ws FROM (SELECT i.name, "
+        "window(timestamp_micros(a.id * 250000), '1 second') AS w, length(max(a.s)) AS s, "
+        "max(a.x) + 1 AS most, count(*) AS n FROM silver.a a LEFT JOIN reference.items i ON a.k = i.k "
+        "GROUP BY i.name, 2) GROUP BY name",
+        "name",
+    ),
+}
 OTHERS = {  # kept otherwise
     "halves": ("SELECT k, median(x) AS half, count(DISTINCT x) AS xs FROM silver.a GROUP BY k", "k"),
     "doubles": ("SELECT n, sum(x / 4) AS quarter FROM gold.few GROUP BY n", "n"),
@@ -151,7 +165,7 @@ def test_after_each_batch_they_are_what_their_queries_give(
     print(f"seed {seed}")
     draw = random.Random(seed)
     monkeypatch.setattr(computed, "WHOLE", -1)
-    case = Changing(tmp_path, interpreted, GROUPED | ABOVE | GOING | STAGED)
+    case = Changing(tmp_path, interpreted, GROUPED | ABOVE | GOING | STAGED | WITHIN)
     grouped: set[str] = set()
     of_groups = ByGroups.changes
 
@@ -171,8 +185,11 @@ def test_after_each_batch_they_are_what_their_queries_give(
             assert anew(flows[name]) == 0, (seed, turn, name)
     assert grouped == {FEW, *case.views}
     assert all(len(case.rows(state_name(name))) for name in case.views)
-    staged = definitions(STAGED)
-    assert all(len(case.rows(stage_name(path[:-4].replace("/", ".")))) for path in staged)
+    staged = [path[:-4].replace("/", ".") for path in definitions(STAGED | WITHIN)]
+    assert all(len(case.rows(stage_name(name))) for name in staged)
+    told = analyse(interpreted, case.definitions)
+    within = [name for name in staged if (stage := told[name].stage) and stage.groups is not None]
+    assert within == staged[len(STAGED) :]
 
 
 def test_others_are_not_kept_so(interpreted: SparkSession, tmp_path: Path) -> None:
@@ -210,11 +227,12 @@ class Killed(BaseException):
     """A process is no more."""
 
 
-WAYS = {  # by touched rows, groups, groups with more above and beside, an inner part
+WAYS = {  # by touched rows, groups, groups with more above and beside, two kinds of inner part
     "left": KEPT["left"],
     "extremes": GOING["extremes"],
     "joined": ABOVE["joined"],
     "average of most": STAGED["average of most"],
+    "mean of most": WITHIN["mean of most"],
 }
 
 

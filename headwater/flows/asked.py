@@ -34,6 +34,7 @@ class Query:
     ) -> None:
         self._context, self._definition, self._references = context, definition, references
         self._groups = context.tables[definition.name].groups
+        self._stage = context.tables[definition.name].stage
         self.spark, self.here = spark, Here(spark)
 
     def of_all(self, intent: Intent, inputs: Mapping[str, Input], *, few: bool) -> Few | DataFrame:
@@ -83,6 +84,18 @@ class Query:
         part = stages.inner(taken)
         assert part is not None
         return taken, part
+
+    def inner_cut(self, result: DataFrame) -> Cut:
+        """The inner part of what it gave, cut where its groups are kept."""
+        part = cut.of(self.inner(result)[1].rows(self.spark), self._definition.where, innermost=False)
+        assert part is not None
+        return part
+
+    def stage(self, result: DataFrame) -> DataFrame:
+        """What is kept of its inner part, of whole inputs."""
+        if self._stage is not None and self._stage.groups is not None:
+            return groups.whole(self.spark, self.inner_cut(result).taken, self._stage.groups.outputs)
+        return self.inner(result)[1].rows(self.spark)
 
     def _some(self, intent: Intent, rows: Mapping[str, pa.Table]) -> dict[str, Given]:
         """Some rows of each input, and the references as the batch reads them."""

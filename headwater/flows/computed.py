@@ -66,7 +66,7 @@ class Computed:
             return rows
 
         if tables.stage is not None:
-            keep(tables.stage, "inner", lambda whole: query.inner(whole)[1].rows(query.spark))
+            keep(tables.stage, "inner", query.stage)
         if tables.state is not None:
             keep(tables.state, "state", query.state)
         rows = keep(tables.view, "", lambda whole: whole)

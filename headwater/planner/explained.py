@@ -115,7 +115,9 @@ def _of_groups(table: Table, analysed: Analysed, kept: Groups) -> Explained:
     if stage is not None:
         of = stage_name(table.name)
         inner = "what the inner part gives, of which the rows that changes touch are computed anew"
-        beside, touched = {of: inner, **beside}, list(_touches(stage.reach))
+        if stage.groups is not None:
+            inner = f"what the groups of its inner part are made of, of rows of {stage.groups.source}"
+        beside, touched = {of: inner, **beside}, list(_touches(stage.reach)) if stage.reach else []
     above = list(_touches(analysed.reach)) if analysed.reach else []
     if any(
         each.through or {*each.needs} != {state} or {*each.needs[state]} != {*kept.names} for each in above

@@ -9,6 +9,8 @@ touch (`headwater.planner.reach`); and the outer groups by what its rows add to 
 (`headwater.planner.groups`).
 
 The columns are `k0`, `k1`, ... by which the inner part groups, its keys, and `c0`, `c1`, ... which it gives.
+An inner part of one table whose rows never change is kept as the outer groups are: the table beside the view
+then has what the inner groups are made of, and a batch reads no other row of the input than the new ones.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headwater.planner.group_by import Taken
+from headwater.planner.groups import Groups
 from headwater.planner.reach import Reach
 from headwater.runtime import catalyst, jvm
 
@@ -35,13 +38,15 @@ class Stage:
     Attributes:
         columns: its columns; `stored`: as they are stored.
         keys: those that tell its rows apart.
-        reach: how it is kept by the rows that changes touch.
+        reach: how it is kept by the rows that changes touch; None: by its `groups`.
+        groups: how these are kept; the table then has what they are made of.
     """
 
     columns: StructType
     stored: pa.Schema
     keys: tuple[str, ...]
-    reach: Reach
+    reach: Reach | None
+    groups: Groups | None = None
 
 
 @dataclass(frozen=True)

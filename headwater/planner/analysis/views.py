@@ -81,7 +81,7 @@ def _grouped(
         if part is None:
             continue
         unchanging = [name for name in table.sources if name in project.references]
-        staged = _staged(result.sparkSession, table, part, unchanging)
+        staged = _staged(result.sparkSession, table, part, unchanging, found)
         source = "" if staged else _source(table, part, unchanging)
         if source is None:
             continue
@@ -94,12 +94,21 @@ def _grouped(
     return None
 
 
-def _staged(spark: SparkSession, table: Table, part: Cut, unchanging: Sequence[str]) -> Stage | None:
-    """The inner part of a query, kept by the rows that changes touch; None: it has none that can be."""
+def _staged(
+    spark: SparkSession, table: Table, part: Cut, unchanging: Sequence[str], found: Mapping[str, Analysed]
+) -> Stage | None:
+    """The inner part of a query, kept by its groups, or the rows that changes touch; None: it has none that
+    can be."""
     inner = stages.inner(part.taken)
     if inner is None:
         return None
     rows = inner.rows(spark)
+    below = cut.of(rows, table.where, innermost=False)
+    source = _source(table, below, unchanging) if below is not None and below.is_local else None
+    if below is not None and source is not None and found[source].appended:
+        kept = groups.find(spark, below, source, innermost=False, appended=True)
+        if kept is not None:
+            return Stage(rows.schema.toNullable(), kept.state, kept.keys, None, kept)
     keys = tuple(name for name in rows.columns if name.startswith("k"))
     reached = reach.of(*plan.part_of(rows, table.sources, unchanging), keys)
     if isinstance(reached, str):
