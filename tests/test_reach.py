@@ -18,9 +18,11 @@ import pytest
 from headwater.common import scratch
 from headwater.flows.touched import OfTable, Touched
 from headwater.planner import reach
-from headwater.planner.reach.tree import Column, Joined, Kept, Part, Read, United
+from headwater.planner.reach.tree import Column, Joined, Kept, Order, Part, Read, United
 
-TABLES = {"t0": ["a", "b", "c"], "t1": ["a", "b"], "t2": ["a", "b"]}
+TABLES = {"t0": ["a", "b", "c"], "t1": ["a", "b"], "t2": ["a", "b"], "t3": ["a", "b", "n"]}
+VALUES = {"n": list(range(100))}  # of a column; of others few, so that they meet
+KIND = "_change_type"
 CASES = 400
 MANY = 5_000  # in `make torture`
 
@@ -47,7 +49,7 @@ class Draw:
 
     def root(self) -> Query:
         """One whose rows are told apart by all columns."""
-        found = self.query(self._draw.randint(1, 4))
+        found = self._as_of(1) if self._draw.random() < 0.2 else self.query(self._draw.randint(1, 4))
         return replace(found, sql=f"SELECT DISTINCT * FROM ({found.sql})")
 
     def query(self, depth: int) -> Query:
@@ -61,11 +63,12 @@ class Draw:
             self._joined,
             self._joined,
             self._united,
+            self._as_of,
         ]
         return self._draw.choice(kinds)(depth)
 
-    def _read(self) -> Query:
-        table = self._draw.choice(list(TABLES))
+    def _read(self, of: str = "") -> Query:
+        table = of or self._draw.choice(list(TABLES))
         columns = {next(self._ids): name for name in TABLES[table]}
         listed = ", ".join(f"{name} AS c{column}" for column, name in columns.items())
         return Query(Read(next(self._reads), table, columns), f"SELECT {listed} FROM {table}", [*columns])
@@ -122,9 +125,19 @@ class Draw:
         on = " AND ".join(f"l.c{one} = r.c{other}" for one, other in pairs)
         if kind != "FULL JOIN" and self._draw.random() < 0.3:
             on += f" AND l.c{self._draw.choice(left.columns)} <> r.c{self._draw.choice(right.columns)}"
+        orders = []
+        if kind != "FULL JOIN" and self._draw.random() < 0.5:
+            one, start, end = (self._draw.choice(each.columns) for each in (left, right, right))
+            orders = [Order(start, one), Order(one, end, self._draw.choice([end, None, one]))]
+            on += f" AND r.c{start} <= l.c{one} AND (l.c{one} < r.c{end}"
+            on += (
+                f" OR {'l' if orders[1].open == one else 'r'}.c{orders[1].open} IS NULL)"
+                if orders[1].open
+                else ")"
+            )
         both = f"({left.sql}) l {kind} ({right.sql}) r ON {on}"
         joined = "inner" if kind == "JOIN" else "full" if kind == "FULL JOIN" else "left"
-        part = Joined(joined, left.part, right.part, tuple(pairs))  # type: ignore[arg-type]
+        part = Joined(joined, left.part, right.part, tuple(pairs), tuple(orders))  # type: ignore[arg-type]
         if kind in ("SEMI JOIN", "ANTI JOIN"):
             return Query(part, f"SELECT l.* FROM {both}", left.columns)
         columns = [*left.columns, *right.columns]
@@ -136,6 +149,28 @@ class Draw:
         )
         kept: dict[Column, Column] = {**made, **{column: column for column in columns}}
         return Query(Kept(part, kept), f"SELECT {listed}, l.*, r.* FROM {both}", [*made, *columns])
+
+    def _as_of(self, depth: int) -> Query:
+        """Of rows beside those that are valid then what tells neither by what nor when they are joined."""
+        left, right = self._read("t3"), self._read("t0")
+        (key, time, left_over), of = left.columns, right.columns
+        other, start, end = of
+        if depth and self._draw.random() < 0.4:
+            right = self.query(depth - 1)
+            of = right.columns
+            other, start, end = self._draw.choices(of, k=3)
+        pair = key, other
+        kind, joined = self._draw.choice([("JOIN", "inner"), ("LEFT JOIN", "left")])
+        part = Joined(joined, left.part, right.part, (pair,), (Order(start, time), Order(time, end, end)))  # type: ignore[arg-type]
+        on = f"c{pair[0]} = c{pair[1]} AND c{start} <= c{time} AND (c{end} IS NULL OR c{time} < c{end})"
+        columns: list[int] = [left_over, *(self._draw.sample(of, 1) if self._draw.random() < 0.3 else [])]
+        sql = f"({left.sql}) {kind} ({right.sql}) ON {on}"
+        made = next(self._ids)
+        return Query(
+            Kept(part, {column: column for column in columns}),
+            f"SELECT {', '.join(f'c{column}' for column in columns)}, c{start} + 0 AS c{made} FROM {sql}",
+            [*columns, made],
+        )
 
     def _united(self, depth: int) -> Query:
         parts = [self.query(depth - 1), self.query(self._draw.randrange(depth))]
@@ -156,17 +191,28 @@ class Draw:
 Rows = list[tuple[Any, ...]]
 
 
-def changed(draw: random.Random, rows: Rows, width: int) -> tuple[Rows, Rows]:
+def value(draw: random.Random, column: str) -> int | None:
+    return draw.choice(VALUES.get(column, [0, 1, 2, 3, None]))
+
+
+def changed(draw: random.Random, rows: Rows, columns: list[str]) -> tuple[Rows, Rows]:
     """Other rows than these, most of them the same; and those that differ, as they were and as they are."""
     gone = [row for row in rows if draw.random() < 0.15]
-    come = [tuple(draw.choice([0, 1, 2, 3, None]) for _ in range(width)) for _ in range(draw.randint(0, 2))]
+    come = [tuple(value(draw, column) for column in columns) for _ in range(draw.randint(0, 2))]
+    for row in gone:
+        if draw.random() < 0.5:  # one column of it is another
+            at = draw.choice([len(columns) - 1, draw.randrange(len(columns))])
+            come.append((*row[:at], value(draw, columns[at]), *row[at + 1 :]))
     left = list((Counter(rows) - Counter(gone)).elements())
-    return [*left, *come], [*gone, *come]
+    return [*left, *come], [*((*row, "delete") for row in gone), *((*row, "insert") for row in come)]
 
 
 def table_of(rows: Rows, columns: list[str]) -> pa.Table:
     return pa.table(
-        {name: pa.array([row[at] for row in rows], pa.int64()) for at, name in enumerate(columns)}
+        {
+            name: pa.array([row[at] for row in rows], pa.string() if name == KIND else pa.int64())
+            for at, name in enumerate(columns)
+        }
     )
 
 
@@ -182,11 +228,11 @@ def check(seed: int, folder: Path) -> bool:
     draw = random.Random(seed)
     query = Draw(draw).root()
     before: dict[str, Rows] = {
-        name: [tuple(draw.choice([0, 1, 2, 3, None]) for _ in columns) for _ in range(draw.randrange(9))]
+        name: [tuple(value(draw, column) for column in columns) for _ in range(draw.randrange(9))]
         for name, columns in TABLES.items()
     }
     changes = {
-        name: changed(draw, before[name], len(columns)) if draw.random() < 0.7 else (before[name], [])
+        name: changed(draw, before[name], columns) if draw.random() < 0.7 else (before[name], [])
         for name, columns in TABLES.items()
     }
     return follows(query, before, changes, folder, f"seed {seed}")
@@ -212,7 +258,7 @@ def follows(
     for name, (rows, differ) in changes.items():
         now[name] = table_of(rows, TABLES[name])
         pq.write_table(now[name], folder / f"{name} {case}.parquet")
-        pq.write_table(table_of(differ, TABLES[name]), folder / f"{name} {case} changed.parquet")
+        pq.write_table(table_of(differ, [*TABLES[name], KIND]), folder / f"{name} {case} changed.parquet")
         files = [str(folder / f"{name} {case} changed.parquet")] if differ else []
         adds = pa.table({"path": [f"{name} {case}.parquet"], "size_bytes": [1]})
         sources[name] = OfTable(now[name].schema, adds, folder, files)
@@ -233,17 +279,18 @@ def follows(
 def test_a_partner_that_is_not_touched_is_one_all_the_same(tmp_path: Path) -> None:
     a, b, c = (
         Read(number, name, {10 * number + at: column for at, column in enumerate(TABLES[name], start=1)})
-        for number, name in enumerate(TABLES)
+        for number, name in enumerate(("t0", "t1", "t2"))
     )
     part = Joined("left", Joined("left", a, b, ((2, 11),)), c, ((1, 21), (12, 22)))
     sql = (
         "SELECT x.a AS c1, x.b AS c2, y.a AS c11, y.b AS c12, z.b AS c22 FROM t0 x "
         "LEFT JOIN t1 y ON x.b = y.a LEFT JOIN t2 z ON x.a = z.a AND y.b = z.b"
     )
-    before: dict[str, Rows] = {"t0": [(1, 5, 0)], "t1": [(5, 7)], "t2": []}
+    before: dict[str, Rows] = {"t0": [(1, 5, 0)], "t1": [(5, 7)], "t2": [], "t3": []}
     come: Rows = [(1, None)]
+    comes: Rows = [(1, None, "insert")]
     same: dict[str, tuple[Rows, Rows]] = {name: (rows, []) for name, rows in before.items()}
-    changes = {**same, "t2": (come, come)}
+    changes = {**same, "t2": (come, comes)}
     assert follows(Query(part, sql, [1, 2, 11, 12, 22]), before, changes, tmp_path, "partners")
 
 

@@ -19,7 +19,7 @@ from headwater.errors import FlowError, Where
 from headwater.flows.touched import Found
 from headwater.planner.group_by import DISTINCT
 from headwater.planner.groups import PART, ROWS, Groups, Output
-from headwater.storage import pruning
+from headwater.storage import feed, pruning
 from headwater.storage.feed import SIGN
 from headwater.storage.target import GONE, Target
 
@@ -263,7 +263,12 @@ class Changed:
         connection.register("groups_changed", pa.concat_tables([self.was, self.now]))
         return Found(f"SELECT {', '.join(map(quoted, columns))} FROM groups_changed")
 
-    def rows(self, connection: duckdb.DuckDBPyConnection, wanted: pa.Table) -> Found:
+    def signed(self) -> pa.Table:
+        return feed.both(self.now, self.was)
+
+    def rows(
+        self, connection: duckdb.DuckDBPyConnection, wanted: pa.Table, within: Mapping[str, pruning.Reach]
+    ) -> Found:
         keys = [quoted(name) for name in self.place]
         connection.register("groups_now", self.now)
         connection.register("groups_changed", pa.concat_tables([self.was, self.now]))

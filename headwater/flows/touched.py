@@ -17,9 +17,11 @@ import pyarrow as pa
 from headwater.common import database, scratch
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
-from headwater.planner.reach import TOUCHED, Need, Reach, Touch
-from headwater.storage import pruning
+from headwater.planner.reach import TOUCHED, Need, Reach, Touch, Within
+from headwater.storage import feed, pruning, stored
+from headwater.storage.feed import SIGN
 
+_START, _END = "_start", "_end"  # between what a column lies of rows that are touched
 MOST_KEYS = 10_000  # values that a batch's changes touch; beyond, all is computed anew
 MOST_ROWS = 100_000  # rows of one reading of an input, likewise
 
@@ -55,8 +57,13 @@ class Source(Protocol):
     def changed(self, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> Found:
         """Columns of the rows that have changed, as they were and as they are."""
 
-    def rows(self, connection: duckdb.DuckDBPyConnection, wanted: pa.Table) -> Found:
-        """Rows, with their place: all that have values like those of one of the wanted."""
+    def signed(self) -> pa.Table:
+        """The rows that have come and those that have gone, with a `SIGN`."""
+
+    def rows(
+        self, connection: duckdb.DuckDBPyConnection, wanted: pa.Table, within: Mapping[str, pruning.Reach]
+    ) -> Found:
+        """Rows, with their place: all that have values like those of one of the wanted, and lie there."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +91,13 @@ class OfTable:
         read = scratch.parquet(connection, pa.schema([self.columns.field(name) for name in columns]))
         return Found(f"FROM {read}", dict.fromkeys(self.files, 0))
 
-    def rows(self, connection: duckdb.DuckDBPyConnection, wanted: pa.Table) -> Found:
-        near = pruning.near(self.path, self.adds, pruning.reaches(wanted, wanted.column_names))
+    def signed(self) -> pa.Table:
+        return pa.concat_tables([feed.signed(file, self.columns) for file in self.files])
+
+    def rows(
+        self, connection: duckdb.DuckDBPyConnection, wanted: pa.Table, within: Mapping[str, pruning.Reach]
+    ) -> Found:
+        near = pruning.near(self.path, self.adds, {**within, **pruning.reaches(wanted, wanted.column_names)})
         names = ", ".join(map(quoted, self.columns.names))
         read = scratch.parquet(
             connection, self.columns, options=", filename = '_file', file_row_number = true"
@@ -174,20 +186,43 @@ class Touched:
         source = self.sources[self._reach.sources[read]]
         ((name, way), *_) = touch.columns.items()
         changed = source.changed(self._connection, sorted({each.column for each in touch.columns.values()}))
-        listed = ", ".join(
-            f"{quoted(each.column)} AS {quoted(column)}" for column, each in touch.columns.items()
+        within = way.hops[0].within if way.hops else None
+        if within is not None:
+            changed = Found(self._spans(source, way.column, within))
+        listed = [f"{quoted(each.column)} AS {quoted(column)}" for column, each in touch.columns.items()]
+        listed += [_START, _END] if within else []
+        count = self._keep(
+            _touched(read), f"SELECT DISTINCT {', '.join(listed)} FROM ({changed.sql})", changed.files
         )
-        count = self._keep(_touched(read), f"SELECT DISTINCT {listed} FROM ({changed.sql})", changed.files)
         for at, hop in enumerate(way.hops):
             if count > MOST_KEYS:
                 return count
-            rows = f"{_touched(read)}_{at}"
-            if self._rows(rows, hop.read, Need(TOUCHED, ((hop.match, name),)), _touched(read)) > MOST_ROWS:
+            rows, need = f"{_touched(read)}_{at}", Need(TOUCHED, ((hop.match, name),), hop.within)
+            if self._rows(rows, hop.read, need, _touched(read)) > MOST_ROWS:
                 return MOST_KEYS + 1
             count = self._keep(
                 _touched(read), f"SELECT DISTINCT {quoted(hop.take)} AS {quoted(name)} FROM {rows}"
             )
         return count
+
+    def _spans(self, source: Source, column: str, within: Within) -> str:
+        """SQL of a column of the rows that have changed, and from where to where what is joined lies whose
+        partners have: `_START` and `_END`.
+
+        Of rows that differ in their end alone, and of which as many went as came, none has gained or lost a
+        partner before the first of their ends.
+        """
+        start, end = (quoted(name) if name else "NULL" for name in (within.start, within.end))
+        spans = f"SELECT {quoted(column)}, {start} AS {_START}, {end} AS {_END} FROM signed"
+        self._connection.register("signed", source.signed())
+        if within.end is None or not all(map(stored.is_told_apart, source.columns.types)):
+            return spans
+        alike = ", ".join(quoted(name) for name in source.columns.names if name != within.end) or "true"
+        total = f"sum({SIGN})"
+        net = f"SELECT * EXCLUDE ({SIGN}), {total} AS {SIGN} FROM signed GROUP BY ALL HAVING {total} <> 0"
+        left, first = (f"{each} OVER (PARTITION BY {alike})" for each in (total, f"min({end})"))
+        since = f"CASE WHEN {left} = 0 THEN {first} ELSE {start} END"
+        return f"SELECT {quoted(column)}, {since} AS {_START}, {end} AS {_END} FROM ({net})"
 
     def _needed(self, read: int, of: int, need: Need) -> int:
         """Keep the rows of an input that the rows which another's changes touch are made of; how many."""
@@ -198,11 +233,21 @@ class Touched:
         """Keep the rows of an input that have values of another relation, of too many some; how many."""
         source = self.sources[self._reach.sources[of]]
         listed = ", ".join(f"{quoted(theirs)} AS {quoted(ours)}" for ours, theirs in need.columns)
-        values = database.table(self._connection, f"SELECT DISTINCT {listed} FROM {among}")
-        found = source.rows(self._connection, values)
-        self.files |= found.files
+        spans = [_START, _END] if need.within else []
+        values = database.table(
+            self._connection, f"SELECT DISTINCT {', '.join([listed, *spans])} FROM {among}"
+        )
         self._connection.register("wanted", values)
-        on = same("mine", "wanted", map(quoted, values.column_names))
+        wanted, within = values.drop_columns(spans), {}
+        on = same("mine", "wanted", map(quoted, wanted.column_names))
+        if need.within is not None:
+            mine = f"mine.{quoted(need.within.column)}"
+            for bound, comparison in ((_START, ">="), (_END, "<=")):
+                on += f" AND coalesce({mine} {comparison} wanted.{bound}, wanted.{bound} IS NULL)"
+            lies = pruning.between(values[_START], values[_END])
+            within = {need.within.column: lies} if lies is not None else {}
+        found = source.rows(self._connection, wanted, within)
+        self.files |= found.files
         select = f"SELECT mine.* FROM ({found.sql}) mine SEMI JOIN wanted ON {on}"
         return self._keep(table, f"{select} LIMIT {MOST_ROWS + 1}", found.files)
 

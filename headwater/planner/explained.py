@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from headwater.planner import analysis, joins
 from headwater.planner.analysis import Analysed
 from headwater.planner.groups import Groups
-from headwater.planner.reach import Reach, Touch
+from headwater.planner.reach import Hop, Reach, Touch
 from headwater.project.definitions import Lookup, Table
 from headwater.project.load import Project
 from headwater.storage.names import stage_name, state_name
@@ -136,6 +136,15 @@ def _touches(reach: Reach) -> Iterator[Touched]:
     return (_touched(reach, read, touch) for read, touch in reach.touches.items())
 
 
+def _through(reach: Reach, hop: Hop) -> str:
+    found = f"{reach.sources[hop.read]}.{hop.match} → {hop.take}"
+    if hop.within is None:
+        return found
+    start, end = hop.within.start, hop.within.end
+    bounds = " and ".join([f"from {start} on"] * bool(start) + [f"up to {end}"] * bool(end))
+    return f"{found} ({hop.within.column} {bounds})"
+
+
 def _touched(reach: Reach, read: int, touch: Touch) -> Touched:
     hops = next(iter(touch.columns.values())).hops
     needs: dict[str, tuple[str, ...]] = {}
@@ -145,6 +154,6 @@ def _touched(reach: Reach, read: int, touch: Touch) -> Touched:
     return Touched(
         reach.sources[read],
         tuple(touch.columns),
-        tuple(f"{reach.sources[hop.read]}.{hop.match} → {hop.take}" for hop in hops),
+        tuple(_through(reach, hop) for hop in hops),
         needs,
     )

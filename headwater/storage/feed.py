@@ -66,6 +66,12 @@ def signed(file: str, columns: pa.Schema) -> pa.Table:
     return rows.append_column(SIGN, pc.if_else(goes, -1, 1))
 
 
+def both(came: pa.Table, went: pa.Table) -> pa.Table:
+    """Rows that come and rows that go, with a `SIGN`."""
+    signs = ((came, 1), (went, -1))
+    return pa.concat_tables([rows.append_column(SIGN, pa.repeat(sign, len(rows))) for rows, sign in signs])
+
+
 def pieces(file: str, columns: pa.Schema) -> Iterator[pa.Table]:
     """The same rows in the same order, some at a time."""
     with stored.opened(file) as found:

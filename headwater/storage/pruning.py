@@ -74,12 +74,26 @@ def reaches(rows: pa.Table, keys: Iterable[str]) -> dict[str, Reach]:
 
 def apart(times: pa.ChunkedArray, least: int | None, most: int | None) -> Reach:
     """Times that are later than one of these by at least and at most so many microseconds; None: no bound."""
-    values = _comparable(times)
-    there = pc.unique(values).drop_null()
+    there = pc.unique(_comparable(times)).drop_null().to_pylist()
+    return _union(
+        (_LEAST if least is None else time + least, _GREATEST if most is None else time + most)
+        for time in there
+    )
+
+
+def between(starts: pa.ChunkedArray, ends: pa.ChunkedArray) -> Reach | None:
+    """Values from one of these on, up to the one beside it, NULL being no bound; None: no file has bounds."""
+    low, high = _comparable(starts), _comparable(ends)
+    if any(values is None or not pa.types.is_integer(values.type) for values in (low, high)):
+        return None
+    since, upto = low.cast(pa.int64()).fill_null(_LEAST), high.cast(pa.int64()).fill_null(_GREATEST)
+    return _union(zip(since.to_pylist(), upto.to_pylist(), strict=True))
+
+
+def _union(ranges: Iterable[tuple[int, int]]) -> Reach:
+    """What lies in one of some ranges."""
     found: list[tuple[int, int]] = []
-    for time in there.take(pc.array_sort_indices(there)).to_pylist():
-        low = _LEAST if least is None else time + least
-        high = _GREATEST if most is None else time + most
+    for low, high in sorted(ranges):
         if found and low <= found[-1][1]:
             found[-1] = (found[-1][0], max(high, found[-1][1]))
         elif low <= high:

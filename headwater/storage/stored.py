@@ -108,6 +108,16 @@ def fitted(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     return pa.table(values, names=columns.names).cast(columns)
 
 
+def is_told_apart(kind: pa.DataType) -> bool:
+    """Whether equal values of a type are the same to all who compare them: not DOUBLE, nor what is nested."""
+    if pa.types.is_timestamp(kind) or pa.types.is_decimal(kind):
+        return True
+    return any(
+        each(kind)
+        for each in (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_date)
+    )
+
+
 def _nullable(field: pa.Field) -> pa.Field:
     return pa.field(field.name, _type(field.type), nullable=True)
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from headwater.planner.reach.needs import TOUCHED, Need, needs
 from headwater.planner.reach.tree import Column, Part, Whole
-from headwater.planner.reach.ways import Hop, Way, parts, reads, ways
+from headwater.planner.reach.ways import Hop, Way, Within, parts, reads, ways
 
-__all__ = ["TOUCHED", "Hop", "Need", "Reach", "Touch", "Way", "of", "own", "reads"]
+__all__ = ["TOUCHED", "Hop", "Need", "Reach", "Touch", "Way", "Within", "of", "own", "reads"]
 
 
 @dataclass(frozen=True)

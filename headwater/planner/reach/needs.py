@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headwater.planner.reach.tree import Column, Joined, Kept, Part, Read, United
-from headwater.planner.reach.ways import places
+from headwater.planner.reach.ways import Within, places
 
 TOUCHED = None  # the relation of the touched values themselves
 
@@ -23,10 +23,12 @@ class Need:
     Attributes:
         among: what has the values: `TOUCHED`, or the needed rows of another reading.
         columns: (the input's column, the other relation's).
+        within: which of its columns lies between two of the other relation.
     """
 
     among: int | None
     columns: tuple[tuple[str, str], ...]
+    within: Within | None = None
 
 
 def needs(part: Part, wanted: Mapping[Column, str], among: int | None = TOUCHED) -> dict[int, Need] | None:

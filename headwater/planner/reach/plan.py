@@ -12,13 +12,14 @@ from pyspark.sql import DataFrame
 
 from headwater.planner import marked, nodes
 from headwater.planner.nodes import Node, conditions
-from headwater.planner.reach.tree import Column, Joined, Kept, Kind, Part, Read, United, Whole
+from headwater.planner.reach.tree import Column, Joined, Kept, Kind, Order, Part, Read, United, Whole
 from headwater.runtime import catalyst
 
 _RULES = ("PullupCorrelatedPredicates", "RewritePredicateSubquery", "RewriteCorrelatedScalarSubquery")
 
 _JOINS: dict[str, Kind] = {"Inner": "inner", "Cross": "inner", "FullOuter": "full"}
 _OF_LEFT = ("LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin", "LeftSingle")
+_ORDERS = ("LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual")
 _ACROSS = {**catalyst.ACROSS_ROWS, "Expand": "GROUPING SETS, ROLLUP or CUBE"}
 
 
@@ -120,7 +121,29 @@ class _Reading:
                 pairs.append((one, other))
             elif one in theirs and other in ours:
                 pairs.append((other, one))
-        return Joined(_JOINS.get(kind, "left"), self.part(left), self.part(right), tuple(pairs))
+        orders = [order for condition in conditions(node) if (order := _order(condition)) is not None]
+        across = [each for each in orders if (each.less in ours) is not (each.more in ours)]
+        kind = _JOINS.get(kind, "left")
+        return Joined(kind, self.part(left), self.part(right), tuple(pairs), tuple(across))
+
+
+def _order(condition: Node) -> Order | None:
+    """The order of two columns that a condition asks for, or that one of them is NULL."""
+    if condition.kind == "Or":
+        for one, other in (condition.children, reversed(condition.children)):
+            found = _order(other) if one.kind == "IsNull" else None
+            if found is not None and (column := marked.number_of(one.children[0])) in (
+                found.less,
+                found.more,
+            ):
+                return Order(found.less, found.more, column)
+        return None
+    if condition.kind not in _ORDERS:
+        return None
+    less, more = map(marked.number_of, condition.children)
+    if condition.kind.startswith("Greater"):
+        less, more = more, less
+    return None if less is None or more is None else Order(less, more)
 
 
 _KINDS: dict[str, Callable[[_Reading, Node], Part]] = {

@@ -50,6 +50,20 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class Order:
+    """That a column of one part is at most one of the other.
+
+    Attributes:
+        less, more: the columns.
+        open: of which of the two NULL does as well; None: of neither.
+    """
+
+    less: Column
+    more: Column
+    open: Column | None = None
+
+
+@dataclass(frozen=True)
 class Joined:
     """Two parts, joined on equal columns, and perhaps on more.
 
@@ -58,12 +72,14 @@ class Joined:
             a semi or an anti join; or `full`.
         left, right: the parts.
         pairs: the columns that are equal, left and right.
+        orders: of which one is at most the other, perhaps less.
     """
 
     kind: Kind
     left: Part
     right: Part
     pairs: tuple[tuple[int, int], ...]
+    orders: tuple[Order, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,21 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headwater.planner.reach.tree import Column, Joined, Kept, Part, Read, United
+from headwater.planner.reach.tree import Column, Joined, Kept, Order, Part, Read, United
+
+
+@dataclass(frozen=True)
+class Within:
+    """Between which columns of the changed row a column lies: from one on, and up to another; None: any.
+
+    Attributes:
+        column: the column's name.
+        start, end: those of the changed row; NULL is no bound.
+    """
+
+    column: str
+    start: str | None
+    end: str | None
 
 
 @dataclass(frozen=True)
@@ -25,11 +39,13 @@ class Hop:
     Attributes:
         read: which reading of an input.
         match, take: the columns' names.
+        within: of the first hop: what else those rows have to do with the changed row.
     """
 
     read: int
     match: str
     take: str
+    within: Within | None = None
 
 
 @dataclass(frozen=True)
@@ -93,10 +109,10 @@ def _joined(part: Joined) -> Ways:
             **{read: _ends(found, part.pairs, 1) for read, found in right.items()},
         }
     if part.kind == "left":
-        return left | {read: _across(found, back, part.left) for read, found in right.items()}
+        return left | {read: _across(found, back, part.left, part.orders) for read, found in right.items()}
     return {
-        **{read: _across(found, there, part.right) | found for read, found in left.items()},
-        **{read: _across(found, back, part.left) | found for read, found in right.items()},
+        **{read: _across(found, there, part.right, part.orders) | found for read, found in left.items()},
+        **{read: _across(found, back, part.left, part.orders) | found for read, found in right.items()},
     }
 
 
@@ -106,7 +122,10 @@ def _ends(found: Mapping[Column, Way], pairs: Sequence[tuple[int, int]], side: i
 
 
 def _across(
-    found: Mapping[Column, Way], pairs: Sequence[tuple[Column, Column]], beyond: Part
+    found: Mapping[Column, Way],
+    pairs: Sequence[tuple[Column, Column]],
+    beyond: Part,
+    orders: Sequence[Order],
 ) -> dict[Column, Way]:
     """The ways to columns of the other side of a join: to those that are equal, and on from these to what is
     equal to them or stands beside them."""
@@ -121,11 +140,30 @@ def _across(
                 todo.appendleft(other)
         if column in there:
             read, match = there[column]
+            within = None if way.hops else _within(found, orders, there, read)
             for other, (of, take) in there.items():
                 if of == read and other not in reached:
-                    reached[other] = replace(way, hops=(*way.hops, Hop(read, match, take)))
+                    reached[other] = replace(way, hops=(*way.hops, Hop(read, match, take, within)))
                     todo.append(other)
     return reached
+
+
+def _within(found: Mapping[Column, Way], orders: Sequence[Order], there: Places, read: int) -> Within | None:
+    """Which column of a reading lies between columns of the changed row, where it is joined with that."""
+    own = {column: way.column for column, way in found.items() if not way.hops}
+    starts = {
+        o.more: own[o.less]
+        for o in orders
+        if o.less in own and there.get(o.more, (None,))[0] == read and o.open != o.more
+    }
+    ends = {
+        o.less: own[o.more]
+        for o in orders
+        if o.more in own and there.get(o.less, (None,))[0] == read and o.open != o.less
+    }
+    for column in (*(each for each in starts if each in ends), *starts, *ends):
+        return Within(there[column][1], starts.get(column), ends.get(column))
+    return None
 
 
 def _equal(part: Part) -> dict[Column, set[Column]]:
