@@ -22,8 +22,7 @@ from headwater.storage import feed, pruning, stored
 from headwater.storage.feed import SIGN
 
 _START, _END = "_start", "_end"  # between what a column lies of rows that are touched
-MOST_KEYS = 10_000  # values that a batch's changes touch; beyond, all is computed anew
-MOST_ROWS = 100_000  # rows of one reading of an input, likewise
+MOST = 100_000  # values that a batch's changes touch, or rows of one reading; beyond, all is computed anew
 
 
 @dataclass(frozen=True)
@@ -133,10 +132,10 @@ class Touched:
         """Find all of it; False: it is too much, and all rows of the view are to be computed anew."""
         for read in self._reads:
             self.keys += self._values(read, self._reach.touches[read])
-            if self.keys > MOST_KEYS:
+            if self.keys > MOST:
                 return False
         return all(
-            self._needed(read, of, need) <= MOST_ROWS
+            self._needed(read, of, need) <= MOST
             for read in self._reads
             for of, need in self._reach.touches[read].needs.items()
         )
@@ -195,11 +194,11 @@ class Touched:
             _touched(read), f"SELECT DISTINCT {', '.join(listed)} FROM ({changed.sql})", changed.files
         )
         for at, hop in enumerate(way.hops):
-            if count > MOST_KEYS:
+            if count > MOST:
                 return count
             rows, need = f"{_touched(read)}_{at}", Need(TOUCHED, ((hop.match, name),), hop.within)
-            if self._rows(rows, hop.read, need, _touched(read)) > MOST_ROWS:
-                return MOST_KEYS + 1
+            if self._rows(rows, hop.read, need, _touched(read)) > MOST:
+                return MOST + 1
             count = self._keep(
                 _touched(read), f"SELECT DISTINCT {quoted(hop.take)} AS {quoted(name)} FROM {rows}"
             )
@@ -249,7 +248,7 @@ class Touched:
         found = source.rows(self._connection, wanted, within)
         self.files |= found.files
         select = f"SELECT mine.* FROM ({found.sql}) mine SEMI JOIN wanted ON {on}"
-        return self._keep(table, f"{select} LIMIT {MOST_ROWS + 1}", found.files)
+        return self._keep(table, f"{select} LIMIT {MOST + 1}", found.files)
 
     def _keep(self, table: str, select: str, files: Mapping[str, int] | None = None) -> int:
         """Make a temporary table of what a query, of some files perhaps, gives; its rows."""
