@@ -23,6 +23,7 @@ from bench import (
     late,
     ledger,
     nexmark,
+    peers,
     rebuilding,
     views,
     windows,
@@ -36,7 +37,7 @@ PARTS = {
     "late": late.measure,
     "demo": first_minute.measure,
 }
-LONG = {  # 10, 12, 70, 5, 10, 5, 3 and 5 minutes, so only when asked for
+LONG = {  # 10, 12, 70, 5, 10, 5, 3, 5 and 15 minutes, so only when asked for
     "rebuild": rebuilding.measure,
     "architectures": architectures.measure,
     "flat": flat.measure,
@@ -45,6 +46,7 @@ LONG = {  # 10, 12, 70, 5, 10, 5, 3 and 5 minutes, so only when asked for
     "joins": joins.measure,
     "ledger": ledger.measure,
     "changes": change_data.measure,
+    "peers": peers.measure,
 }
 
 

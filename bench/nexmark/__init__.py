@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+import duckdb
 from deltalake import DeltaTable
 
 from bench import lab
@@ -42,22 +43,31 @@ READS = {  # query → the topics that it reads; others read bids alone
 def measure(count: int = EVENTS) -> dict[str, Any]:
     """{query → events/s from Kafka to its table, the events that it reads, and whether its rows are right};
     and the geometric mean of the rates."""
+    found = drained(*filled(count))
+    mean = geometric_mean(each["events_per_second"] for each in found.values())
+    return {**found, "geometric_mean": round(mean)}
+
+
+def filled(count: int) -> tuple[Project, duckdb.DuckDBPyConnection]:
+    """The project, whose broker has the generator's first events, and a database with the same."""
     project = _prepared()
-    sent = _sent(project, count)
-    database = events(sent)
+    return project, events(_sent(project, count))
+
+
+def drained(project: Project, database: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:
+    """{query → events/s, the events that it reads, and whether its rows are right}, after one that warms up."""
     numbers = {kind: database.execute(f"SELECT count(*) FROM {kind}").fetchall()[0][0] for kind in _KINDS}
     sessions.start(project.conf)
     lab.drain(lab.in_lake(project, "warm", fresh=True), "gold.q20")
-    found: dict[str, Any] = {}
+    found: dict[str, dict[str, Any]] = {}
     for name in ANSWERS:
-        filled = lab.in_lake(project, "measured", fresh=True)
-        seconds, _ = lab.drain(filled, f"gold.{name}")
-        rows = DeltaTable(Lake(filled.conf.lake).place(f"gold.{name}").path).to_pyarrow_table()
+        lake = lab.in_lake(project, "measured", fresh=True)
+        seconds, _ = lab.drain(lake, f"gold.{name}")
+        rows = DeltaTable(Lake(lake.conf.lake).place(f"gold.{name}").path).to_pyarrow_table()
         taken = sum(numbers[kind] for kind in READS.get(name, ("bid",)))
         wrong = difference(database, name, rows.drop_columns([c for c in rows.column_names if c in _OWN]))
         found[name] = {"events_per_second": round(taken / seconds), "events": taken, "right": not wrong}
-    mean = geometric_mean(each["events_per_second"] for each in found.values())
-    return {**found, "geometric_mean": round(mean)}
+    return found
 
 
 _KINDS = ("person", "auction", "bid")
