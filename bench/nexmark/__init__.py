@@ -55,7 +55,7 @@ def filled(count: int) -> tuple[Project, duckdb.DuckDBPyConnection]:
 
 
 def drained(project: Project, database: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:
-    """{query → events/s, the events that it reads, and whether its rows are right}, after one that warms up."""
+    """{query → events/s, the events that it reads, and whether its rows are right}; one warms up before."""
     numbers = {kind: database.execute(f"SELECT count(*) FROM {kind}").fetchall()[0][0] for kind in _KINDS}
     sessions.start(project.conf)
     lab.drain(lab.in_lake(project, "warm", fresh=True), "gold.q20")

@@ -113,7 +113,8 @@ def _declared(folder: Path, table: Insert) -> str:
             f"WITH ({options})"
         )
     return (
-        f"CREATE TABLE {table.name} ({table.columns}) WITH ('connector' = 'filesystem', 'format' = 'parquet', "
+        f"CREATE TABLE {table.name} ({table.columns}) WITH ('connector' = 'filesystem', "
+        "'format' = 'parquet', "
         f"'path' = '{place(folder, table.name).as_uri()}', 'parquet.write.int64.timestamp' = 'true', "
         "'parquet.timestamp.time.unit' = 'micros', 'parquet.utc-timezone' = 'true')"
     )

@@ -1,7 +1,7 @@
 """System 1 from Kafka to gold, by PyFlink and by us, over the same topic.
 
-PyFlink does it in one job, which reads the topic for bronze (the records as they are) and for silver (decoded,
-with the host's site, held to the same expectations as a WHERE); bronze and silver are Parquet files, gold is
+PyFlink does it in one job, which reads the topic for bronze (records as they are) and for silver (decoded,
+with the host's site, held to the same expectations by a WHERE); bronze and silver are Parquet files, gold is
 kept in Paimon window by window, as late readings correct it. What it does not do: keep what it rejects, and
 read silver from bronze, and gold from silver, as tables.
 """

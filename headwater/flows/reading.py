@@ -1,16 +1,67 @@
-"""Where Kafka is read from, and how often: from the words of the command line to Spark's options."""
+"""What reads a topic's records has in common, and where it begins: from the words of the command line to
+Spark's options."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 from headwater.common import times
 from headwater.connectors import kafka
 from headwater.errors import ConfError
-from headwater.project.conf import KafkaOptions
+from headwater.project.conf import Conf, KafkaOptions
+from headwater.project.definitions import Topic
+from headwater.storage.intent import Intent
 
 GROUP = "group:"
+
+
+class Written(NamedTuple):
+    """What a batch has written: files, their rows, the bytes of these rows' values, and Kafka's timestamp of
+    the newest, in milliseconds since the epoch."""
+
+    files: list[str]
+    rows: int
+    size: int
+    newest: int | None
+
+
+Write: TypeAlias = Callable[[Intent], Written]
+Commit: TypeAlias = Callable[[dict[str, Any], Write], None]  # of the offsets after a batch, by topic
+
+
+class Size:
+    """How large a topic's records are, and so how many of them a batch may have.
+
+    Args:
+        conf: the environment.
+        topic: the definition.
+        client: options of the Python client.
+    """
+
+    def __init__(self, conf: Conf, topic: Topic, client: KafkaOptions) -> None:
+        self._conf, self._topic, self._client = conf, topic, client
+        self._bytes, self._is_asked = 0.0, False
+
+    @property
+    def of_record(self) -> float:
+        """The bytes of a record's value, on average over those that were read last."""
+        if not self._bytes and not self._is_asked:
+            self._is_asked = True
+            self._bytes = kafka.average_size(self._client, self._topic.topic)
+        return self._bytes
+
+    def note(self, rows: int, size: int) -> None:
+        """Note how many bytes so many records had."""
+        if rows:
+            self._bytes = size / rows
+
+    def admitted(self) -> int:
+        """How many records a batch may have: the bound in rows, or fewer if they are large."""
+        rows = self._topic.limits.max_rows_per_batch or self._conf.max_rows_per_batch
+        return max(1, min(rows, int(self._conf.max_bytes_per_batch / max(self.of_record, 1.0))))
 
 
 def milliseconds(start: str) -> int:

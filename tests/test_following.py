@@ -1,0 +1,180 @@
+"""Bronze of few records, read as they come by this process: the same rows as by a query, each once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+from drained import RAW, Drained
+from pyspark.sql import SparkSession
+
+from headwater.common.progress import Board
+from headwater.connectors.kafka.broker.wait import until
+from headwater.flows import following, source
+from headwater.flows.following import Following
+from headwater.flows.querying import Querying
+from headwater.run.supervisor import Options, Run
+from headwater.storage import log
+from headwater.storage.target import Target
+
+
+@pytest.fixture
+def case(tmp_path: Path, broker: str, spark: SparkSession) -> Drained:
+    return Drained(tmp_path, broker, partitions=2)
+
+
+class Live:
+    """A run that reads what comes, and how often each of its two ways was begun."""
+
+    def __init__(self, case: Drained, patch: pytest.MonkeyPatch) -> None:
+        self.case, self.begun = case, {"following": 0, "querying": 0}
+        self.notices = StringIO()
+        self.run = Run(case.project, Options(trigger="50 milliseconds"), Board(notices=self.notices))
+        for of, name in ((Following, "following"), (Querying, "querying")):
+            patch.setattr(of, "__call__", self._counted(of.__call__, name))
+
+    def _counted(self, call: Any, name: str) -> Any:
+        def counted(*args: Any) -> Any:
+            self.begun[name] += 1
+            return call(*args)
+
+        return counted
+
+    def records(self) -> list[tuple[Any, ...]]:
+        """What the table has, but for when it was read."""
+        table = Target(self.case.lake.place(RAW))
+        rows = table.held(table.columns).to_pylist()
+        return sorted(
+            (row["partition"], row["offset"], row["key"], row["value"], row["timestamp"], str(row["headers"]))
+            for row in rows
+        )
+
+    def has(self, count: int) -> None:
+        """Wait until the table has so many."""
+        assert until(lambda: len(self.records()) >= count, within=60), self.notices.getvalue()
+
+    def follows(self, times: int = 1) -> None:
+        """Wait until what comes is read by this process."""
+        assert until(lambda: self.begun["following"] >= times, within=60), self.notices.getvalue()
+
+
+@contextmanager
+def live(case: Drained, patch: pytest.MonkeyPatch) -> Iterator[Live]:
+    found = Live(case, patch)
+    thread = threading.Thread(target=found.run)
+    thread.start()
+    try:
+        yield found
+    finally:
+        found.run.stop()
+        thread.join()
+
+
+def nasty(case: Drained, producer: Producer, first: int) -> int:
+    """Records of every kind; how many."""
+    kinds: list[dict[str, Any]] = [
+        {"value": b"1"},
+        {"value": b"", "key": b""},
+        {"value": None, "key": b"k"},
+        {"value": "ä😀".encode(), "headers": [("a", b"1"), ("a", None), ("b", b"")]},
+        {"value": b"\x00\xff", "headers": [], "timestamp": 1},
+        {"value": b"old", "timestamp": 1_000_000_000_123},
+    ]
+    for at, kind in enumerate(kinds):
+        producer.produce(case.topic, partition=(at + first) % 2, **kind)
+    return len(kinds)
+
+
+def test_each_record_is_the_row_that_a_query_makes_of_it(
+    case: Drained, tmp_path: Path, broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.send(1)
+    case.run()
+    producer = Producer(case.client)
+    with live(case, monkeypatch) as run:
+        run.follows()
+        sent = 1 + nasty(case, producer, 0) + nasty(case, producer, 1)
+        assert producer.flush(30) == 0
+        run.has(sent)
+        followed = run.records()
+    assert run.begun == {"following": 1, "querying": 0}
+    assert case.flow["consumed"] == {case.topic: {"0": 7, "1": 6}}
+    other = Drained(tmp_path / "other", broker)
+    other.topic = case.topic
+    (other.root / "bronze/raw.py").write_text((case.root / "bronze/raw.py").read_text())
+    other.run()
+    assert Live(other, monkeypatch).records() == followed
+    version = log.head(case.lake.place(RAW).path)
+    case.run()
+    assert log.head(case.lake.place(RAW).path) == version, "a query has nothing left to read"
+
+
+def test_transactions_that_were_aborted_are_read_by_nobody(
+    case: Drained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.send(1)
+    case.run()
+    producer = Producer({**case.client, "transactional.id": case.topic})
+    producer.init_transactions(60)
+    with live(case, monkeypatch) as run:
+        run.follows()
+        for value, ends in ((b"2", True), (b"3", False), (b"4", True)):
+            producer.begin_transaction()
+            producer.produce(case.topic, value, partition=0)
+            producer.flush(30)
+            producer.commit_transaction() if ends else producer.abort_transaction()
+        run.has(3)
+        assert [row[3] for row in run.records()] == [b"1", b"2", b"4"]
+        end = {"0": 7, "1": 0}
+        assert until(lambda: case.flow["consumed"][case.topic] == end, within=30), case.flow
+    assert run.begun["querying"] == 0
+
+
+def test_a_backlog_is_left_to_a_query_and_taken_back_from_it(
+    case: Drained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.send(1)
+    case.run()
+    monkeypatch.setattr(following, "_MOST", 3)
+    monkeypatch.setattr(source, "FEW", 3)
+    with live(case, monkeypatch) as run:
+        run.follows()
+        case.send(*range(2, 400))
+        run.has(399)
+        run.follows(2)
+        case.send(*range(400, 402))
+        run.has(401)
+        assert [int(row[3]) for row in run.records()] == [*range(1, 402)]
+    assert run.begun["querying"] >= 1
+
+
+def test_partitions_that_are_added_are_read(case: Drained, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.send(1)
+    case.run()
+    monkeypatch.setattr(following, "_PARTITIONS", 0.2)
+    with live(case, monkeypatch) as run:
+        case.send(2)
+        run.has(2)
+        admin = AdminClient(case.client)
+        admin.create_partitions([NewPartitions(case.topic, 3)])[case.topic].result()
+        run.follows(2)
+        case.send(3, partition=2)
+        run.has(3)
+    assert case.flow["consumed"] == {case.topic: {"0": 2, "1": 0, "2": 1}}
+
+
+def test_a_topic_that_is_made_again_stops_the_flow(case: Drained, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.send(1, 2, 3)
+    case.run()
+    with live(case, monkeypatch) as run:
+        run.follows()
+        case.make_again(*range(11, 16))
+        assert until(lambda: "[TOPIC_RECREATED]" in run.notices.getvalue(), within=90), run.notices.getvalue()
+    assert [int(row[3]) for row in run.records()] == [1, 2, 3]
