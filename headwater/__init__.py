@@ -1,8 +1,8 @@
 """Headwater: a lakehouse kappa pipeline on Spark and Delta.
 
 A project's files import this module for the words they declare with: `topic`, `files`, `table`, `json`,
-`materialized_view`, `auto_cdc`, `debezium`, `process`, `lookup`, `from_postgres`, `alert`, `kafka_sink`,
-`postgres_sink`, `opensearch_sink`, `sink`; and for `cumulative_windows`. A test imports it for `drive`, a
+`materialized_view`, `auto_cdc`, `auto_cdc_from_snapshot`, `debezium`, `process`, `lookup`, `from_postgres`,
+`alert`, `kafka_sink`, `postgres_sink`, `opensearch_sink`, `sink`; and for `cumulative_windows`. A test imports it for `drive`, a
 notebook for `connect` (DuckDB), `session` (Spark) and `as_of`.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from headwater.project.definitions import (
     alert,
     auto_cdc,
+    auto_cdc_from_snapshot,
     debezium,
     files,
     from_postgres,
@@ -44,6 +45,7 @@ __all__ = [
     "alert",
     "as_of",
     "auto_cdc",
+    "auto_cdc_from_snapshot",
     "connect",
     "cumulative_windows",
     "debezium",

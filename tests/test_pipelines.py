@@ -611,7 +611,7 @@ def test_what_a_function_may_not_do_is_refused_by_its_line(
 TOP_LEVEL: list[tuple[str, str, Code]] = [
     ('regions = spark.table("orders").collect()', "while the file is loaded", "CALL_NOT_SUPPORTED"),
     ('dp.create_sink("x", "kafka", {})', "create_sink", "CALL_NOT_SUPPORTED"),
-    ('dp.create_auto_cdc_from_snapshot_flow(target="a", source="b")', "send changes", "CALL_NOT_SUPPORTED"),
+    ('dp.create_auto_cdc_from_snapshot_flow(target="a", source="b")', "which delivery", "CALL_NOT_SUPPORTED"),
     ('dp.create_auto_cdc_flow("a", "b", "k", "at")', "a list of columns", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.create_auto_cdc_flow("a", "b", ["k"], "at", once=True)', "once = True", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.create_auto_cdc_flow("a", "b", ["k"], 1)', "1 is no text", "ARGUMENT_NOT_SUPPORTED"),

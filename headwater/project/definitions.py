@@ -693,6 +693,56 @@ def auto_cdc(
     )
 
 
+def auto_cdc_from_snapshot(
+    *,
+    source: str,
+    keys: Sequence[str | Column],
+    sequence_by: str | Column,
+    target: str | None = None,
+    scd: Scd = 1,
+    column_list: Sequence[str] | None = None,
+    except_column_list: Sequence[str] | None = None,
+    track_history_column_list: Sequence[str] | None = None,
+    track_history_except_column_list: Sequence[str] | None = None,
+    decode: Json | None = None,
+    cluster_by: Sequence[str] = (),
+    **limits: Any,
+) -> Table:
+    """Declare a table that follows from rows which are delivered whole, again and again.
+
+    A delivery is all rows with the same value of `sequence_by`: with it, rows that the one before had and it
+    lacks are deleted. Deliveries may come in any order. `<table>_changes` keeps them.
+
+    Args:
+        source: the table of what is delivered, whose rows are appended; with `decode` one of bronze.
+        keys: the columns that tell a delivery's rows apart.
+        sequence_by: an expression: which delivery a row is of, greater for the later one.
+        target, scd, column_list, except_column_list, track_history_column_list,
+        track_history_except_column_list, decode, cluster_by, limits: see `auto_cdc`.
+
+    Raises:
+        TypeError: arguments that contradict each other.
+    """
+    cdc = of_arguments(
+        keys=keys,
+        sequence_by=sequence_by,
+        scd=scd,
+        column_list=column_list,
+        except_column_list=except_column_list,
+        track_history_column_list=track_history_column_list,
+        track_history_except_column_list=track_history_except_column_list,
+        snapshots=True,
+    )
+    return Table(
+        sources=(source,),
+        cdc=cdc,
+        into=target,
+        decode=decode,
+        cluster_by=tuple(cluster_by),
+        limits=Limits(**limits),
+    )
+
+
 def _streams(
     source: str | Sequence[str] | Mapping[str, str],
     keys: Sequence[str] | Mapping[str, Sequence[str]],

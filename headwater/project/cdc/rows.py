@@ -179,7 +179,7 @@ class _Each:
         self.order = [F.col(_ORDER)] if cdc.ignored is not None else order
         self.in_order = Window.partitionBy(*self.keys).orderBy(*self.order)
         self.so_far = _so_far(self.in_order)
-        self.rows = _after_truncation(cdc, changes)
+        self.rows = _with_deletes(changes, keys) if cdc.snapshots else _after_truncation(cdc, changes)
         for key in (SEQUENCE, *keys):
             self.rows = self.rows.where(named(key).isNotNull())
         if cdc.ignored is not None:  # what is filled in plays no part in the order
@@ -211,6 +211,17 @@ def _after_truncation(cdc: Cdc, changes: DataFrame) -> DataFrame:
     floor = changes.where(F.col(TRUNCATED)).agg(F.max(SEQUENCE).alias(_FLOOR))
     rows = changes.where(~F.col(TRUNCATED)).crossJoin(floor)
     return rows.where(F.col(_FLOOR).isNull() | (F.col(SEQUENCE) > F.col(_FLOOR))).drop(_FLOOR)
+
+
+def _with_deletes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Rows that are delivered whole as changes: one that the next delivery lacks is deleted by that."""
+    there = rows.select(*map(named, keys), SEQUENCE).distinct()
+    times = rows.select(SEQUENCE).distinct()
+    times = times.select(SEQUENCE, F.lead(SEQUENCE).over(Window.orderBy(SEQUENCE)).alias(_NEXT))
+    wanted = there.join(times, SEQUENCE).where(F.col(_NEXT).isNotNull())
+    wanted = wanted.select(*map(named, keys), F.col(_NEXT).alias(SEQUENCE))
+    lacking = wanted.join(there, [*keys, SEQUENCE], "left_anti").withColumn(DELETED, F.lit(True))
+    return rows.unionByName(lacking, allowMissingColumns=True)
 
 
 def _so_far(window: WindowSpec) -> WindowSpec:

@@ -56,6 +56,8 @@ class Cdc:
         columns: those that the table has, beside its keys.
         ignored: those of which NULL in a change says nothing; None: none.
         tracked: with a history, those whose change begins another version of a row.
+        snapshots: whether the source has rows that are delivered whole: those with the same sequence are all
+            that there are then.
         line: of its file, which says it; 0: that is not known.
     """
 
@@ -67,12 +69,13 @@ class Cdc:
     columns: Columns = Columns()
     ignored: Columns | None = None
     tracked: Columns = Columns()
+    snapshots: bool = False
     line: int = field(default=0, compare=False, repr=False)
 
     @property
     def is_told_by_versions(self) -> bool:
         """Whether it is a history, each version of which says all that went before it."""
-        return self.scd == 2 and self.tracked == Columns()
+        return self.scd == 2 and self.tracked == Columns() and not self.snapshots
 
 
 def of_arguments(
@@ -89,6 +92,7 @@ def of_arguments(
     ignore_null_updates_except_column_list: Sequence[str | Column] | None = None,
     track_history_column_list: Sequence[str | Column] | None = None,
     track_history_except_column_list: Sequence[str | Column] | None = None,
+    snapshots: bool = False,
     line: int = 0,
 ) -> Cdc:
     """What Python says, by the names of Lakeflow's arguments; see `headwater.auto_cdc`.
@@ -111,6 +115,7 @@ def of_arguments(
             columns=_chosen(column_list, except_column_list) or Columns(),
             ignored=ignored or (Columns() if ignore_null_updates else None),
             tracked=_chosen(track_history_column_list, track_history_except_column_list) or Columns(),
+            snapshots=snapshots,
             line=line,
         )
     )
@@ -126,6 +131,8 @@ def checked(cdc: Cdc) -> Cdc:
         raise TypeError("a history (SCD 2) keeps what was, and can't be truncated")
     if cdc.scd == 1 and cdc.tracked != Columns():
         raise TypeError("history is tracked with SCD 2 alone")
+    if cdc.snapshots and (cdc.deletes, cdc.truncates, cdc.ignored) != (None, None, None):
+        raise TypeError("rows that are delivered whole say all of a row, and delete those that they lack")
     return cdc
 
 

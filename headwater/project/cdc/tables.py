@@ -152,6 +152,13 @@ def _agree(flows: Sequence[Table], tables: Mapping[str, Table], name: str) -> No
     """The flows into one table say the same of its rows, and there are no others."""
     others = [table for table in tables.values() if table.into == name and table.cdc is None]
     first = flows[0]
+    if len(flows) > 1 and first.cdc is not None and first.cdc.snapshots:
+        raise ProjectError(
+            f"{flows[1].where} feeds {name} as {first.name} does, and what one delivers the other lacks",
+            code="FLOWS_DIFFER",
+            where=flows[1].where,
+            hint="unite what they deliver in one table, and read that",
+        )
     for flow in [*flows[1:], *others]:
         if flow.cdc is None or _of_rows(flow.cdc) != _of_rows(first.cdc):
             how = "and is no AUTO CDC" if flow.cdc is None else "by other keys, ignored columns or history"
@@ -166,4 +173,4 @@ def _agree(flows: Sequence[Table], tables: Mapping[str, Table], name: str) -> No
 def _of_rows(cdc: Cdc | None) -> object:
     """What a table's rows follow by from its changes."""
     assert cdc is not None
-    return cdc.keys, cdc.scd, cdc.truncates is None, cdc.ignored, cdc.tracked
+    return cdc.keys, cdc.scd, cdc.truncates is None, cdc.ignored, cdc.tracked, cdc.snapshots

@@ -19,7 +19,7 @@ _KNOWN = (
     "create_auto_cdc_flow, expect*"
 )
 _LISTS = ("column", "except_column")
-_SNAPSHOT = "send changes, and write dp.create_auto_cdc_flow; or read whole tables in @dp.materialized_view"
+_SNAPSHOT = "write hw.auto_cdc_from_snapshot, which says by a column which delivery a row is of"
 # Functions of Spark's and Databricks' that are not here, and arguments: what to write instead.
 _OTHERS = {
     "create_sink": 'write hw.kafka_sink("silver.x", topic="topic"), or another sink, beside the table',

@@ -30,8 +30,10 @@ _FORM = (
     "condition] [APPLY AS TRUNCATE WHEN condition] SEQUENCE BY expression [COLUMNS * EXCEPT (column)] "
     "[STORED AS SCD TYPE 1 | SCD TYPE 2] [TRACK HISTORY ON * EXCEPT (column)]"
 )
-_SNAPSHOT = (
-    "rows that are delivered whole can't be told from changes yet; send changes, or read them in a view"
+_OF_SNAPSHOTS = (
+    "write AUTO CDC INTO table FROM SNAPSHOT source KEYS (column) SEQUENCE BY expression [COLUMNS * EXCEPT "
+    "(column)] [STORED AS SCD TYPE 1 | SCD TYPE 2] [TRACK HISTORY ON * EXCEPT (column)]; SEQUENCE BY says "
+    "which delivery a row is of"
 )
 
 
@@ -65,15 +67,14 @@ class Clause(Reader):
             raise self._refused(
                 at, "AUTO CDC does not say where changes come from", "write FROM STREAM source"
             )
-        if self._word(at + 1) == "SNAPSHOT":
-            raise self._refused(at, "FROM SNAPSHOT is not supported", _SNAPSHOT)
-        at += 1 + (self._word(at + 1) == "STREAM")
+        snapshots = self._word(at + 1) == "SNAPSHOT"
+        at += 1 + (self._word(at + 1) in ("STREAM", "SNAPSHOT"))
         enclosed = self._opens(at)
         source, behind = self._name(at + enclosed), self._behind_name(at + enclosed) + enclosed
         if not source:
             raise self._refused(at, "a table is expected here", "write FROM STREAM source")
         line = self._line(self._begin - 1)
-        return Changes(source, self._cdc(self._clauses(behind), behind, line), into)
+        return Changes(source, self._cdc(self._clauses(behind), behind, line, snapshots=snapshots), into)
 
     def _clauses(self, at: int) -> dict[str, tuple[int, int]]:
         """{clause → the places `[start, stop)` of what it says}."""
@@ -104,10 +105,11 @@ class Clause(Reader):
                 return clause, at + len(words)
         return None
 
-    def _cdc(self, clauses: dict[str, tuple[int, int]], at: int, line: int) -> Cdc:
+    def _cdc(self, clauses: dict[str, tuple[int, int]], at: int, line: int, *, snapshots: bool) -> Cdc:
         for needed in ("KEYS", "SEQUENCE BY"):
             if needed not in clauses:
-                raise self._refused(at, f"AUTO CDC has no {needed}", _FORM)
+                form = _OF_SNAPSHOTS if snapshots else _FORM
+                raise self._refused(at, f"AUTO CDC has no {needed}", form)
         columns, ignored, tracked = (
             self._columns(clauses.get(clause))
             for clause in ("COLUMNS", "IGNORE NULL UPDATES", "TRACK HISTORY ON")
@@ -123,6 +125,7 @@ class Clause(Reader):
                     columns=columns or Columns(),
                     ignored=ignored,
                     tracked=tracked or Columns(),
+                    snapshots=snapshots,
                     line=line,
                 )
             )
