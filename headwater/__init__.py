@@ -2,8 +2,8 @@
 
 A project's files import this module for the words they declare with: `topic`, `files`, `table`, `json`,
 `materialized_view`, `auto_cdc`, `auto_cdc_from_snapshot`, `debezium`, `process`, `lookup`, `from_postgres`,
-`alert`, `kafka_sink`, `postgres_sink`, `opensearch_sink`, `sink`; and for `cumulative_windows`. A test imports it for `drive`, a
-notebook for `connect` (DuckDB), `session` (Spark) and `as_of`.
+`alert`, `kafka_sink`, `postgres_sink`, `opensearch_sink`, `sink`; and for `cumulative_windows`. A test
+imports it for `drive`, a notebook for `connect` (DuckDB), `session` (Spark) and `as_of`.
 """
 
 from __future__ import annotations
