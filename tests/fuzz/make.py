@@ -347,6 +347,7 @@ def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table
             else None
         )
     if kind == "changes":
+        snapshots = draw.random() < 0.3
         return {
             "name": name,
             "kind": kind,
@@ -354,8 +355,9 @@ def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table
             "key": draw.choice(("k", "j")),
             "sequence": draw.choice(("n", "t", "dy", "ts")),
             "value": draw.choice(("i", "s", "d", "ok")),
-            "deletes": _maybe(draw, 0.6),
+            "deletes": None if snapshots else _maybe(draw, 0.6),
             "history": draw.random() < 0.5,
+            "snapshots": snapshots,
         }
     plain = [column for column in COLUMNS if column not in _FLOATING]
     among = plain if kind in ("best", "extremes") else list(COLUMNS)

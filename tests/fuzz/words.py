@@ -120,7 +120,8 @@ def _query(table: Table) -> dict[str, str]:
 
 def _changes(table: Table) -> dict[str, str]:
     deletes = f" APPLY AS DELETE WHEN {table['deletes']}" if table["deletes"] else ""
-    text = f"FLOW AUTO CDC FROM STREAM {table['source']} KEYS ({table['key']}){deletes} "
+    of = "SNAPSHOT" if table["snapshots"] else "STREAM"
+    text = f"FLOW AUTO CDC FROM {of} {table['source']} KEYS ({table['key']}){deletes} "
     text += f"SEQUENCE BY {table['sequence']} COLUMNS {table['key']}, {table['value']}"
     text += " STORED AS SCD TYPE 2" if table["history"] else ""
     return _file(table, f"CREATE STREAMING TABLE {table['name']} {text}")
@@ -196,6 +197,8 @@ def followed(table: Table) -> str:
         f"SELECT {key}, {value}, {table['sequence']} AS seq, {deleted} AS gone FROM {name(table['source'])} "
         f"WHERE {key} IS NOT NULL AND {table['sequence']} IS NOT NULL"
     )
+    if table["snapshots"]:
+        rows = f"{rows} UNION ALL {_lacking(table, rows)}"
     of = f"{key}, seq" if table["history"] else key
     last = (
         f"row_number() OVER (PARTITION BY {of} ORDER BY seq DESC, gone DESC, {value} DESC NULLS LAST) AS nth"
@@ -210,6 +213,19 @@ def followed(table: Table) -> str:
     ended = f"lead(seq) {over} AS ended"
     rows = f"SELECT *, {ended} FROM ({rows}) e"
     return f"SELECT {key}, {value}, seq AS __START_AT, ended AS __END_AT FROM ({rows}) f WHERE NOT gone"
+
+
+def _lacking(table: Table, rows: str) -> str:
+    """The deletes that deliveries say by what they lack, of rows that are delivered whole."""
+    key, value = table["key"], table["value"]
+    every = f"SELECT DISTINCT {table['sequence']} AS seq FROM {name(table['source'])}"
+    times = f"SELECT seq, lead(seq) OVER (ORDER BY seq) AS following FROM ({every}) t WHERE seq IS NOT NULL"
+    nothing = f"CASE WHEN 1 = 0 THEN l.{value} END"
+    there = f"SELECT 1 FROM ({rows}) s WHERE s.{key} = l.{key} AND s.seq = n.following"
+    return (
+        f"SELECT DISTINCT l.{key}, {nothing}, n.following, true FROM ({rows}) l JOIN ({times}) n "
+        f"ON l.seq = n.seq WHERE n.following IS NOT NULL AND NOT EXISTS ({there})"
+    )
 
 
 def query(table: Table, said: Callable[[str], str] = name) -> str:
