@@ -35,7 +35,7 @@ class Grouped(Scope):
 
     def _of(self, node: Node) -> Value:
         if node.kind == "AggregateExpression":
-            return aggregate(Scope(self.columns, self.said, self.shared), node)
+            return aggregate(Scope(self.columns, self.said, self.shared, self.variables), node)
         return super()._of(node)
 
 

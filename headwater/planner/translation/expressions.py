@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from headwater.planner.nodes import Node
 from headwater.planner.translation.functions import FUNCTIONS
 from headwater.planner.translation.kinds import (
+    MICROSECONDS,
+    VOID,
     Kind,
     Value,
     of_json,
@@ -20,7 +22,7 @@ from headwater.planner.translation.literals import literal
 from headwater.planner.translation.moments import OF_TIMES
 from headwater.planner.translation.texts import OF_TEXTS
 
-_AS_IT_IS = ("KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized")
+_AS_IT_IS = ("KnownNullable", "KnownNotNull", "KnownFloatingPointNormalized", "SQLScalarFunction")
 _KNOWN = {**FUNCTIONS, **OF_TEXTS, **OF_TIMES}
 
 
@@ -32,11 +34,13 @@ class Scope:
         columns: {id → type}; the column's name is `c` and the id.
         said: {SQL → the column that has it}: what groups rows.
         shared: what the innermost `With` names, as those of NULLIF and BETWEEN do; None: there is none.
+        variables: {id → what it stands for} in functions of an array's items.
     """
 
     columns: Mapping[int, Kind]
     said: Mapping[str, Value] = field(default_factory=dict)
     shared: Value | None = None
+    variables: Mapping[int, Value] = field(default_factory=dict)
 
     def of(self, node: Node) -> Value:
         """An expression.
@@ -54,6 +58,10 @@ class Scope:
         if node.kind == "AttributeReference":
             require(node.id in self.columns, "a column from elsewhere")
             return Value(f"c{node.id}", self.columns[node.id])
+        if node.kind == "NamedLambdaVariable":
+            return self.variables[node.id]
+        if node.kind == "ArrayTransform":
+            return self._transformed(node)
         if node.kind == "Literal":
             return literal(node.fields["value"], of_json(node.fields["dataType"]))
         if node.kind == "Alias" or node.kind in _AS_IT_IS:
@@ -69,3 +77,16 @@ class Scope:
         require(found is not None, node.kind)
         assert found is not None
         return found(node, self.all(node.children))
+
+    def _transformed(self, node: Node) -> Value:
+        """What a function gives of each item of an array."""
+        argument, function = node.children
+        body, *variables = function.children
+        require(len(variables) == 1, "a function of an item and its place")
+        (variable,), items = variables, self.of(argument)
+        assert not isinstance(items.kind, str)
+        item = Value(f"l{variable.id}", of_json(items.kind["elementType"]))
+        found = replace(self, variables={**self.variables, variable.id: item}).of(body)
+        require(found.kind not in (VOID, MICROSECONDS))
+        kind = {"type": "array", "elementType": found.kind, "containsNull": True}
+        return Value(f"list_transform({items.sql}, lambda {item.sql}: {found.sql})", kind)

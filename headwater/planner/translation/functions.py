@@ -79,6 +79,8 @@ def _cast(node: Node, children: Sequence[Value]) -> Value:
         return literal(str(node.children[0].fields["value"]), kind)
     if source in (VOID, kind):
         return Value(f"CAST({value.sql} AS {duck(kind)})", kind)
+    if not isinstance(source, str) and not isinstance(kind, str) and same(source, kind):
+        return value
     require(isinstance(source, str) and isinstance(kind, str), "a nested cast")
     if source in WHOLE:
         may = kind in WHOLE or kind == "double" or kind == "string" or to is not None
@@ -194,6 +196,16 @@ def _item(node: Node, children: Sequence[Value]) -> Value:
     return Value(found, kind)
 
 
+def _sequence(node: Node, children: Sequence[Value]) -> Value:
+    """All whole numbers from one to another, which may be smaller."""
+    require(len(children) == 2, "a sequence with a step")
+    one, other = children
+    require(one.kind == other.kind and one.kind in WHOLE)
+    step = f"CASE WHEN {one.sql} <= {other.sql} THEN 1 ELSE -1 END"
+    kind = {"type": "array", "elementType": one.kind, "containsNull": False}
+    return Value(f"CAST(generate_series({one.sql}, {other.sql}, {step}) AS {duck(kind)})", kind)
+
+
 def _plain(template: str, kind: Kind | None = None) -> Callable[[Node, Sequence[Value]], Value]:
     """A function of one value of any type, whose type it keeps unless another is said."""
 
@@ -248,5 +260,6 @@ FUNCTIONS: dict[str, Callable[[Node, Sequence[Value]], Value]] = {
     "Not": _plain("(NOT {})", "boolean"),
     "Pmod": _divided,
     "Remainder": _divided,
+    "Sequence": _sequence,
     "UnaryMinus": _negative,
 }

@@ -82,7 +82,7 @@ def _below(node: Node) -> Relation:
 def _selected(values: Sequence[tuple[int, Value]], rest: str) -> Relation:
     columns = {id: value.kind for id, value in values}
     require(len(columns) == len(values), "a column that comes twice")
-    require(MICROSECONDS not in columns.values() and VOID not in columns.values(), "a column of intervals")
+    require(VOID not in columns.values(), "a column of NULL")
     return Relation(
         f"SELECT {', '.join(aggregates.named(value, id) for id, value in values)} {rest}", columns
     )

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from headwater.common.scratch import quoted
 from headwater.planner import nodes
-from headwater.planner.translation.kinds import Untranslatable
+from headwater.planner.translation.kinds import MICROSECONDS, Untranslatable
 from headwater.planner.translation.relations import relation
 from headwater.runtime import catalyst, jvm
 
@@ -28,7 +28,7 @@ def translate(result: DataFrame) -> str | None:
         found = relation(nodes.Node.of_plan(plan))
     except (Untranslatable, Py4JError):
         return None
-    if len(found.columns) != len(result.columns):
+    if len(found.columns) != len(result.columns) or MICROSECONDS in found.columns.values():
         return None
     columns = ", ".join(
         f"c{id} AS {quoted(name)}" for id, name in zip(found.columns, result.columns, strict=True)
