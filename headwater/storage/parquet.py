@@ -66,6 +66,7 @@ class Files:
                 path / _ONE_FILE,
                 compression="zstd",
                 use_dictionary=False,
+                write_statistics=stored.bounded(rows.schema),
                 store_schema=False,
                 write_page_checksum=True,
             )
@@ -166,7 +167,12 @@ def _streamed(path: Path, columns: pa.Schema, rows: Iterable[pa.Table]) -> int:
     """Write rows as they come; how many there were."""
     written = 0
     with pq.ParquetWriter(
-        path, columns, compression="zstd", store_schema=False, write_page_checksum=True
+        path,
+        columns,
+        compression="zstd",
+        write_statistics=stored.bounded(columns),
+        store_schema=False,
+        write_page_checksum=True,
     ) as writer:
         for group in rows:
             writer.write_table(group)

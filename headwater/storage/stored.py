@@ -108,6 +108,26 @@ def fitted(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     return pa.table(values, names=columns.names).cast(columns)
 
 
+def bounded(columns: pa.Schema) -> list[str]:
+    """The columns, nested ones by their paths, of which a file may say between what its values lie.
+
+    Of floating-point ones it may not: writers leave NaN out of the bounds, and readers, to whom it is greater
+    than all others, would then pass over the rows that have it.
+    """
+    return [path for field in columns for path in _bounded(field.name, field.type)]
+
+
+def unbounded(columns: pa.Schema) -> list[str]:
+    """The other ones, which are not nested."""
+    return [field.name for field in columns if pa.types.is_floating(field.type)]
+
+
+def _bounded(path: str, kind: pa.DataType) -> list[str]:
+    if pa.types.is_struct(kind):
+        return [found for field in kind for found in _bounded(f"{path}.{field.name}", field.type)]
+    return [] if pa.types.is_floating(kind) or pa.types.is_nested(kind) else [path]
+
+
 def is_told_apart(kind: pa.DataType) -> bool:
     """Whether equal values of a type are the same to all who compare them: not DOUBLE, nor what is nested."""
     if pa.types.is_timestamp(kind) or pa.types.is_decimal(kind):
