@@ -130,6 +130,8 @@ OF_ROWS = [  # SELECT … FROM rows
     "l, sum(n) OVER (PARTITION BY k ORDER BY l), max(n) OVER (PARTITION BY k), count(*) OVER ()",
 ]
 SAME = [
+    "SELECT n, x, f FROM rows WHERE x > 1",
+    "SELECT n, x, f FROM rows WHERE f >= 0.5 OR x > 2 AND f > 0",
     "SELECT k, explode(windows) AS window FROM "
     "(SELECT k, cumulative_windows(at, INTERVAL 1 DAY, INTERVAL 6 HOURS) AS windows FROM rows)",
     "SELECT at, at + span AS later FROM (SELECT *, INTERVAL 90 MINUTES AS span FROM rows)",

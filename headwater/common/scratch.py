@@ -33,6 +33,25 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield made
 
 
+def give(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
+    """Let a connection read rows, of which a query may compare floating-point columns.
+
+    DuckDB leaves comparisons of what Arrow holds to Arrow, to which NaN is not greater than other numbers: so
+    it gets such columns as a table of its own.
+    """
+    if not any(map(_has_floats, rows.schema.types)):
+        connection.register(name, rows)
+        return
+    connection.register(f"{name}_given", rows)
+    connection.execute(f"CREATE TEMP TABLE {quoted(name)} AS FROM {quoted(f'{name}_given')}")
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_floats(field.type) for field in kind)
+    return pa.types.is_floating(kind)
+
+
 def quoted(name: str) -> str:
     """A column's name as DuckDB reads it whole."""
     return '"' + name.replace('"', '""') + '"'

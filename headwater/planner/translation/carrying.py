@@ -49,7 +49,7 @@ class Carried:
             return None
         with scratch.connection() as connection:
             for at, (name, columns) in enumerate(self._given.items()):
-                connection.register(f"in{at}", rows[name].select(columns.names).cast(columns))
+                scratch.give(connection, f"in{at}", rows[name].select(columns.names).cast(columns))
             try:
                 return database.table(connection, self._sql).cast(self._made)
             except (duckdb.Error, pa.ArrowInvalid):
