@@ -49,7 +49,7 @@ def give(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> No
 def _has_floats(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return any(_has_floats(field.type) for field in kind)
-    return pa.types.is_floating(kind)
+    return bool(pa.types.is_floating(kind))
 
 
 def quoted(name: str) -> str:
