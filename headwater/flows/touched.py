@@ -211,7 +211,11 @@ class Touched:
         Of rows that differ in their end alone, and of which as many went as came, none has gained or lost a
         partner before the first of their ends.
         """
-        start, end = (quoted(name) if name else "NULL" for name in (within.start, within.end))
+        start, end = (quoted(name or "") for name in (within.start, within.end))
+        if within.start is None:
+            start = f"nullif({end}, {end})"  # NULL, of its type
+        if within.end is None:
+            end = f"nullif({start}, {start})"
         spans = f"SELECT {quoted(column)}, {start} AS {_START}, {end} AS {_END} FROM signed"
         self._connection.register("signed", source.signed())
         if within.end is None or not all(map(stored.is_told_apart, source.columns.types)):

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import ColumnProperties, WriterProperties
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
@@ -200,3 +201,10 @@ def added(folder: Path, path: str, order: int) -> AddAction | None:
         data_change=True,
         stats=text,
     )
+
+
+def writing(columns: pa.Schema) -> WriterProperties:
+    """How delta-rs writes files: without bounds of floating-point columns; see `stored.bounded`."""
+    none = ColumnProperties(statistics_enabled="NONE")
+    named = dict.fromkeys(stored.unbounded(columns), none)
+    return WriterProperties(compression="SNAPPY", column_properties=named)

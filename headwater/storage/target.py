@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import ColumnProperties, CommitProperties, Schema, WriterProperties
+from deltalake import CommitProperties, Schema
 from deltalake.table import TableMerger
 
 from headwater.common import times
@@ -27,7 +27,7 @@ from headwater.storage import layers, log, pruning, rewriting, stored
 from headwater.storage.identity import Identity
 from headwater.storage.lake import NO_HOOKS, Place
 from headwater.storage.open_table import OpenTable
-from headwater.storage.parquet import added
+from headwater.storage.parquet import added, writing
 
 GONE = "_gone"  # whether `Target.change` takes a row away
 _OPEN: weakref.WeakValueDictionary[Path, Target] = weakref.WeakValueDictionary()
@@ -198,7 +198,7 @@ class Target(OpenTable):
                 predicate=" AND ".join([*within, *pruning.conditions(rows, keys), *same]) or "true",
                 source_alias="s",
                 target_alias="t",
-                writer_properties=_writing(self.columns),
+                writer_properties=writing(self.columns),
                 commit_properties=properties,
                 post_commithook_properties=NO_HOOKS,
             )
@@ -296,10 +296,3 @@ class Target(OpenTable):
             self._order = pc.max(actions["modification_time"]).as_py() or 0
         self._order = max(self._order + 1, times.milliseconds())
         return self._order
-
-
-def _writing(columns: pa.Schema) -> WriterProperties:
-    """How delta-rs writes files: without bounds of floating-point columns; see `stored.bounded`."""
-    none = ColumnProperties(statistics_enabled="NONE")
-    named = dict.fromkeys(stored.unbounded(columns), none)
-    return WriterProperties(compression="SNAPPY", column_properties=named)
