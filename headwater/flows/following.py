@@ -61,7 +61,7 @@ class Following:
         reached, now = self._watched.begin()
         if reached is None:
             return None
-        return sum(end - reached.next.get(partition, 0) for partition, end in now.end.items())
+        return sum(now.end.values()) - sum(reached.begin(now).values())
 
     def __call__(self, most: int, commit: Commit, look_up: Callable[[], None]) -> None:
         """Read until the run ends, the topic has more partitions, or more has come than this is for.
@@ -78,11 +78,9 @@ class Following:
         reached, now = self._watched.begin()
         if reached is None:
             return
-        begin = {partition: reached.next.get(partition, 0) for partition in now.end}
+        cluster = self._context.project.conf.cluster
         try:
-            with Records(
-                self._options, self._topic.topic, begin, self._context.project.conf.cluster
-            ) as records:
+            with Records(self._options, self._topic.topic, reached.begin(now), cluster) as records:
                 self._read(records, min(most, _MOST), commit, look_up)
         except KafkaException as e:
             why = self._watched.why(e)

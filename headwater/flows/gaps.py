@@ -99,13 +99,17 @@ class Reached:
             return None
         return cls(mine.get("topics", {}).get(topic.topic, ""), {int(each): at for each, at in read.items()})
 
+    def begin(self, now: Extent) -> dict[int, int]:
+        """{partition → the offset that is read next}; a partition that was added is read from offset 0."""
+        return {partition: self.next.get(partition, 0) for partition in now.end}
+
     def gaps(self, now: Extent) -> list[Gap]:
-        """What lies between here and what Kafka has now; a partition that was added is read from offset 0."""
+        """What lies between here and what Kafka has now."""
         if self.id and now.id and self.id != now.id:
             return self.recreated()
         found = []
-        for partition, end in sorted(now.end.items()):
-            at, first = self.next.get(partition, 0), now.first[partition]
+        for partition, at in sorted(self.begin(now).items()):
+            end, first = now.end[partition], now.first[partition]
             if end < at:
                 found.append(Gap(partition, end, at - 1, "truncated"))
             elif at < first:

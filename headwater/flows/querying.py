@@ -187,7 +187,7 @@ class Querying:
             self._forget_checkpoint()
         if reached is None:
             return starting(self._context.start, self._client, self._topic.topic, self.checkpoint)
-        begin = {str(partition): reached.next.get(partition, 0) for partition in now.end}
+        begin = {str(partition): at for partition, at in reached.begin(now).items()}
         return {"startingOffsets": json.dumps({self._topic.topic: begin})}
 
     def _forget_checkpoint(self) -> None:

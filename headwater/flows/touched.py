@@ -184,12 +184,14 @@ class Touched:
         """Keep the values that changes of an input touch, under the names of the view's columns; how many."""
         source = self.sources[self._reach.sources[read]]
         ((name, way), *_) = touch.columns.items()
-        changed = source.changed(self._connection, sorted({each.column for each in touch.columns.values()}))
         within = way.hops[0].within if way.hops else None
-        if within is not None:
-            changed = Found(self._spans(source, way.column, within))
         listed = [f"{quoted(each.column)} AS {quoted(column)}" for column, each in touch.columns.items()]
-        listed += [_START, _END] if within else []
+        if within is None:
+            columns = sorted({each.column for each in touch.columns.values()})
+            changed = source.changed(self._connection, columns)
+        else:
+            listed += [_START, _END]
+            changed = Found(self._spans(source, way.column, within))
         count = self._keep(
             _touched(read), f"SELECT DISTINCT {', '.join(listed)} FROM ({changed.sql})", changed.files
         )

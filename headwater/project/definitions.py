@@ -683,6 +683,18 @@ def auto_cdc(
         track_history_column_list=track_history_column_list,
         track_history_except_column_list=track_history_except_column_list,
     )
+    return _followed(cdc, source, target, decode, cluster_by, limits)
+
+
+def _followed(
+    cdc: Cdc,
+    source: str,
+    target: str | None,
+    decode: Json | None,
+    cluster_by: Sequence[str],
+    limits: Mapping[str, Any],
+) -> Table:
+    """The flow of what follows from a source; see `auto_cdc`."""
     return Table(
         sources=(source,),
         cdc=cdc,
@@ -733,14 +745,7 @@ def auto_cdc_from_snapshot(
         track_history_except_column_list=track_history_except_column_list,
         snapshots=True,
     )
-    return Table(
-        sources=(source,),
-        cdc=cdc,
-        into=target,
-        decode=decode,
-        cluster_by=tuple(cluster_by),
-        limits=Limits(**limits),
-    )
+    return _followed(cdc, source, target, decode, cluster_by, limits)
 
 
 def _streams(
