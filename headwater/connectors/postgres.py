@@ -1,18 +1,68 @@
-"""What every client of PostgreSQL shares: how it connects, and what an error says in our words."""
+"""What every client of PostgreSQL shares: how it connects, how long it waits, and what an error says.
+
+https://www.postgresql.org/docs/current/libpq-connect.html (a host that has gone: `tcp_user_timeout` where
+something was sent, keepalives where nothing was)
+"""
 
 from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Timer
+from typing import Any
 
 import psycopg
 
 from headwater.project.conf import PostgresOptions
 
-DEFAULTS: PostgresOptions = {"connect_timeout": 10, "application_name": "headwater"}
+DEFAULTS: PostgresOptions = {
+    "connect_timeout": 10,  # seconds, as the next two
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,  # milliseconds
+    "application_name": "headwater",
+}
 _PASSING = ("starting up", "shutting down", "recovery", "too many", "connection slots")
 
 
 def said(error: psycopg.Error) -> str:
     """What an error says, without a value of a row, or how we connect."""
     return error.diag.message_primary or (str(error).splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def answering(connection: psycopg.Connection[Any], within: float) -> Iterator[None]:
+    """End the connection of a server that does not answer.
+
+    Args:
+        connection: what is asked by.
+        within: how long it may take, in seconds.
+
+    Raises:
+        psycopg.OperationalError: it took longer.
+    """
+    silent = Event()
+
+    def end() -> None:
+        silent.set()
+        with suppress(OSError):
+            ours.shutdown(socket.SHUT_RDWR)
+
+    with socket.socket(fileno=os.dup(connection.fileno())) as ours:
+        timer = Timer(within, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except psycopg.Error:
+            if silent.is_set():
+                raise psycopg.OperationalError(f"no answer within {within:g} s") from None
+            raise
+        finally:
+            timer.cancel()
 
 
 def may_pass(error: psycopg.Error) -> bool:

@@ -19,6 +19,8 @@ from headwater.connectors.postgres_types import column_type
 from headwater.errors import FlowError, LookupUnavailable, Where
 from headwater.project.conf import PostgresOptions
 
+_PATIENCE = 60.0  # seconds that one call may take
+
 
 class PostgresAsker:
     """Asks a table; the connection stays open from one call to the next.
@@ -62,7 +64,7 @@ class PostgresAsker:
         """The rows of these keys.
 
         Raises:
-            LookupUnavailable: the server can't be reached.
+            LookupUnavailable: the server can't be reached, or does not answer.
             FlowError: it refuses us, or has no such table or column.
         """
         try:
@@ -72,10 +74,9 @@ class PostgresAsker:
                     row_factory=dict_row,
                     **self._options,  # type: ignore[arg-type]
                 )
-            found = self._connection.execute(
-                self._query, [[key[name] for key in keys] for name in self._keys]
-            )
-            return found.fetchall()
+            asked = [[key[name] for key in keys] for name in self._keys]
+            with postgres.answering(self._connection, _PATIENCE):
+                return self._connection.execute(self._query, asked).fetchall()
         except psycopg.Error as e:
             self.close()
             why = f"{self._where} asks PostgreSQL for {self._table}: {postgres.said(e)}"
