@@ -51,6 +51,15 @@ SELECT o.nr, p.nr AS parcel, y.nr AS payment, s.city FROM STREAM silver.orders o
 JOIN paid y ON y.until >= p.at LEFT JOIN reference.shops s ON s.shop = y.shop
 WHERE o.id = p.id AND o.shop = y.shop AND o.nr >= 0
 """
+FOUR = """CREATE STREAMING TABLE near AS
+WITH o AS (SELECT nr, shop, window(at, '20 seconds', '10 seconds') AS w FROM STREAM silver.orders),
+p AS (SELECT nr, shop, window(at, '20 seconds', '10 seconds') AS w FROM STREAM silver.parcels),
+y AS (SELECT nr, shop, at, date_trunc('MINUTE', at) AS minute FROM STREAM silver.payments)
+SELECT o.nr, p.nr AS parcel, y.nr AS payment, unix_seconds(o.w.start) AS start
+FROM o JOIN p ON o.w = p.w AND o.shop = p.shop
+JOIN y ON y.minute = date_trunc('MINUTE', p.w.end) AND y.shop = o.shop
+AND y.at - p.w.start BETWEEN INTERVAL -10 SECONDS AND INTERVAL 15 SECONDS
+"""
 Row = dict[str, Any]
 
 
@@ -94,6 +103,27 @@ def three(rows: Mapping[str, list[Row]]) -> Counter[Any]:
     )
 
 
+def four(rows: Mapping[str, list[Row]]) -> Counter[Any]:
+    """What plain Python says the third query gives."""
+    windows = {
+        name: [
+            (row["nr"], row["shop"], row["at"] // 10 * 10 - back)
+            for row in rows[name]
+            if row["at"] is not None
+            for back in (0, 10)
+        ]
+        for name in ("orders", "parcels")
+    }
+    return Counter(
+        (o, p, y["nr"], int(BEGIN.timestamp()) + start)
+        for (o, shop, start), (p, other, beside) in product(windows["orders"], windows["parcels"])
+        if (shop, start) == (other, beside)
+        for y in rows["payments"]
+        if y["at"] is not None and y["shop"] == shop
+        if y["at"] // 60 == (start + 20) // 60 and -10 <= y["at"] - start <= 15
+    )
+
+
 @pytest.mark.parametrize("few", [True, False], ids=["in memory", "by Spark"])
 def test_each_combination_of_rows_is_met_once(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
@@ -102,7 +132,7 @@ def test_each_combination_of_rows_is_met_once(
     monkeypatch.setattr(sys.modules[compact.__module__], "FEWEST", 2)
     if not few:
         monkeypatch.setattr(joined, "are_few", lambda files, rows: False)
-    files = {**FILES, "gold/sent.sql": TWO, "gold/done.sql": THREE}
+    files = {**FILES, "gold/sent.sql": TWO, "gold/done.sql": THREE, "gold/near.sql": FOUR}
     project = Project(files, tmp_path, spark=interpreted)
     rows: dict[str, list[Row]] = {name: [] for name in STREAMS}
     for turn in range(4):
@@ -120,6 +150,7 @@ def test_each_combination_of_rows_is_met_once(
             project.restart()
         assert Counter(project.rows("gold.sent")) == two(rows)
         assert Counter(project.rows("gold.done")) == three(rows)
+        assert Counter(project.rows("gold.near")) == four(rows)
 
 
 def explained_of(project: Project, name: str) -> tuple[str, ...]:
@@ -143,6 +174,14 @@ def explained_of(project: Project, name: str) -> tuple[str, ...]:
         ),
         ("p.at < o.at + INTERVAL 1 MONTH AND o.id <=> p.id", "all of them"),
         ("o.at = p.at OR o.id = p.id", "all of them"),
+        ("o.at - p.at < INTERVAL 10 MINUTES", "by at from at -600 s to …"),
+        ("p.at - o.at BETWEEN -INTERVAL 1 MINUTE AND INTERVAL '2' HOUR", "by at from at -60 s to +7200 s"),
+        ("date_trunc('hour', p.at) = date_trunc('HOUR', o.at)", "by at from at -3600 s to +3600 s"),
+        ("p.at >= date_trunc('MON', o.at)", "by at from at -2678400 s to …"),
+        ("date_trunc(CAST(o.id AS STRING), p.at) = o.at", "all of them"),
+        ("CAST(p.at AS DATE) = to_date(o.at)", "by at from at -86400 s to +86400 s"),
+        ("p.at >= CAST(o.at AS DATE) AND p.at < o.at", "by at from at -86400 s to +0 s"),
+        ("CAST(p.at AS BIGINT) = CAST(o.at AS BIGINT)", "all of them"),
     ],
 )
 def test_the_plan_says_where_partners_are(
@@ -152,6 +191,32 @@ def test_the_plan_says_where_partners_are(
     project = Project(
         {**FILES, "gold/t.sql": f"CREATE STREAMING TABLE t AS {query}"}, tmp_path, spark=interpreted
     )
+    assert (
+        explained_of(project, "gold.t")[0] == f"new rows of silver.orders read rows of silver.parcels: {said}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("orders", "parcels", "condition", "said"),
+    [
+        ("'5 minutes'", "'5 minutes'", "o.w = p.w", "by at from at -300 s to +300 s"),
+        ("'5 minutes'", "'5 minutes'", "o.w.end = p.w.end", "by at from at -300 s to +300 s"),
+        ("'5 minutes'", "'5 minutes'", "p.at < o.w.end", "by at from at … to +300 s"),
+        ("'6 minutes', '2 minutes'", "'2 minutes'", "p.at < o.w.end AND o.w.start <= p.at",
+         "by at from at -360 s to +360 s"),
+        ("'1 hour', '1 hour', '15 minutes'", "'1 hour'", "p.w.start > o.w.start",
+         "by at from at -3600 s to …"),
+        ("'5 minutes'", "'5 minutes'", "o.w.start = p.w.end OR o.id = p.id", "all of them"),
+    ],
+)  # fmt: skip
+def test_the_plan_says_it_of_windows(
+    interpreted: SparkSession, tmp_path: Path, orders: str, parcels: str, condition: str, said: str
+) -> None:
+    query = f"""CREATE STREAMING TABLE t AS
+WITH o AS (SELECT *, window(at, {orders}) AS w FROM STREAM silver.orders),
+p AS (SELECT *, window(at, {parcels}) AS w FROM STREAM silver.parcels)
+SELECT o.nr, p.nr AS parcel FROM o JOIN p ON {condition}"""
+    project = Project({**FILES, "gold/t.sql": query}, tmp_path, spark=interpreted)
     assert (
         explained_of(project, "gold.t")[0] == f"new rows of silver.orders read rows of silver.parcels: {said}"
     )

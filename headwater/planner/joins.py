@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from headwater.errors import ProjectError, Where
-from headwater.planner import marked, nodes
+from headwater.planner import marked, nodes, spans
 from headwater.planner.nodes import Node, conditions
+from headwater.planner.spans import Span
 from headwater.runtime import catalyst
 
 # `a BETWEEN b AND c` as comparisons; subqueries as the joins that they are.
@@ -26,11 +27,10 @@ _RULES = (
     "PullupCorrelatedPredicates",
     "RewritePredicateSubquery",
 )
-_ROW_BY_ROW = ("Project", "Filter", "SubqueryAlias", "View", "ResolvedHint", "Generate")
+_ROW_BY_ROW = ("Project", "Filter", "SubqueryAlias", "View", "ResolvedHint", "Generate", "Expand")
 _LEAVES = ("LocalRelation", "OneRowRelation", "Range")
 _INNER = ("Inner", "Cross")
 _OF_LEFT = ("LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin", "LeftSingle")
-_TIMES = ("timestamp", "timestamp_ntz")
 _TURNED = {
     "LessThan": "GreaterThan",
     "LessThanOrEqual": "GreaterThanOrEqual",
@@ -74,7 +74,6 @@ class Partners:
 Joins = Mapping[str, tuple[Partners, ...]]  # {stream with new rows → how those of each other one are found}
 
 _Column = tuple[str, str]  # a stream, and the name of one of its columns
-_Time = tuple[_Column, int]  # and how many microseconds are added to it
 _Bounds = dict[tuple[_Column, _Column], tuple[int | None, int | None]]  # as those of `Within`
 
 
@@ -104,7 +103,7 @@ class _Query:
     def __init__(self, sources: Sequence[str], streams: Sequence[str], where: Where) -> None:
         self._sources, self._streams, self._where = sources, streams, where
         self._columns: dict[int, _Column] = {}
-        self._named: dict[int, Node] = {}  # what a projection computes
+        self._named: dict[int, list[Node]] = {}
         self._equal: set[tuple[_Column, _Column]] = set()
         self._bounds: _Bounds = {}
 
@@ -131,11 +130,9 @@ class _Query:
             return []
         (child,) = node.children
         below = self.read(child)
-        if node.kind == "Project":
-            aliases = (each for each in node.expressions("projectList") if each.kind == "Alias")
-            self._named |= {each.id: each.children[0] for each in aliases}
-        elif node.kind == "Filter":
+        if node.kind == "Filter":
             self._note(node)
+        self._named |= nodes.computed(node)
         return below
 
     def _join(self, node: Node) -> list[str]:
@@ -165,45 +162,38 @@ class _Query:
                 one, other = (self._plain(side) for side in each.children)
                 if one and other and one[0] != other[0]:
                     self._equal |= {(one, other), (other, one)}
+                structs = (spans.parts(side, self._named) for side in each.children)
+                for parts in zip(*structs, strict=False):
+                    self._compared(each.kind, *parts)
             if each.kind in (*_TURNED, "EqualTo"):
-                self._compared(each.kind, *map(self._time, each.children))
+                self._compared(each.kind, *(spans.of(side, self._named) for side in each.children))
 
-    def _compared(self, kind: str, one: _Time | None, other: _Time | None) -> None:
-        """Keep that one time, moved on by so many microseconds, is compared with another."""
-        if one is None or other is None or one[0][0] == other[0][0]:
+    def _compared(self, kind: str, one: Span | None, other: Span | None) -> None:
+        """Keep how far apart two streams' times are, of which what is computed is compared."""
+        if one is None or other is None:
             return
-        apart = other[1] - one[1]  # one column - other column, where both sides are equal
-        for pair, comparison, by in (
-            ((one[0], other[0]), kind, apart),
-            ((other[0], one[0]), _TURNED.get(kind, kind), -apart),
+        apart = one.plus(other, -1)
+        signs = {sign: self._columns.get(column) for column, sign in apart.columns.items()}
+        plus, minus = signs.get(1), signs.get(-1)
+        if len(apart.columns) != 2 or not plus or not minus or plus[0] == minus[0]:
+            return
+        for pair, comparison, lowest, highest in (
+            ((plus, minus), kind, -apart.most, -apart.least),
+            ((minus, plus), _TURNED.get(kind, kind), apart.least, apart.most),
         ):
             least, most = self._bounds.get(pair, (None, None))
             if comparison != "LessThan" and comparison != "LessThanOrEqual":
-                least = by if least is None else max(least, by)
+                least = lowest if least is None else max(least, lowest)
             if comparison != "GreaterThan" and comparison != "GreaterThanOrEqual":
-                most = by if most is None else min(most, by)
+                most = highest if most is None else min(most, highest)
             self._bounds[pair] = least, most
 
     def _plain(self, expression: Node) -> _Column | None:
         """The column of a stream that an expression is, as it is."""
         number = marked.number_of(expression)
         while number in self._named:
-            number = marked.number_of(self._named[number])
+            number = marked.number_of(self._named[number][0]) if len(self._named[number]) == 1 else None
         return self._columns.get(number) if number is not None else None
-
-    def _time(self, expression: Node) -> _Time | None:
-        """The time of a stream that an expression is, and how many microseconds are added to it."""
-        if expression.kind == "AttributeReference":
-            if expression.id in self._named:
-                return self._time(self._named[expression.id])
-            column = self._columns.get(expression.id)
-            return (column, 0) if column and expression.fields["dataType"] in _TIMES else None
-        if expression.kind == "Cast" and expression.fields["dataType"] in _TIMES:
-            return self._time(expression.children[0])
-        if expression.kind != "TimestampAddInterval":
-            return None
-        start, by = self._time(expression.children[0]), _microseconds(expression.children[1])
-        return (start[0], start[1] + by) if start and by is not None else None
 
     def partners(self, stream: str) -> tuple[Partners, ...]:
         """How partners of new rows of a stream are found: first where most is said of them."""
@@ -228,22 +218,6 @@ class _Query:
 def _tells(partners: Partners) -> tuple[bool, bool]:
     """What says most of which rows are partners."""
     return bool(partners.equal), bool(partners.within)
-
-
-def _microseconds(interval: Node) -> int | None:
-    """The length of an interval of days and shorter; None: it is no literal, or one of months."""
-    if interval.kind == "UnaryMinus":
-        length = _microseconds(interval.children[0])
-        return None if length is None else -length
-    if interval.kind == "Cast":
-        return _microseconds(interval.children[0])
-    kind = str(interval.fields.get("dataType"))
-    if interval.kind != "Literal" or not kind.startswith("interval") or "month" in kind or "year" in kind:
-        return None
-    try:
-        return int(interval.fields["value"])
-    except ValueError:
-        return None
 
 
 _WHAT = {**catalyst.ACROSS_ROWS, "Aggregate": "GROUP BY", "Union": "UNION"}
@@ -275,6 +249,6 @@ def lines(joins: Joins) -> Iterator[str]:
 
 def _apart(within: Within) -> str:
     def seconds(by: int | None) -> str:
-        return "…" if by is None else f"{by / 1e6:+g} s"
+        return "…" if by is None else f"{round(by / 1e6, 3) + 0.0:+.12g} s"
 
     return f"{within.ours} from {within.theirs} {seconds(within.least)} to {seconds(within.most)}"

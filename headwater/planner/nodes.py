@@ -64,6 +64,28 @@ def rewritten(result: DataFrame, rules: Sequence[str]) -> Any:
     return plan
 
 
+def computed(node: Node) -> dict[int, list[Node]]:
+    """{column that a node computes row by row → the expressions, one of which it is in a row}.
+
+    A projection has one for each column; sliding windows several (`Expand`), a row being in several of them.
+    """
+    if node.kind == "Project":
+        aliases = (each for each in node.expressions("projectList") if each.kind == "Alias")
+        return {each.id: [each.children[0]] for each in aliases}
+    if node.kind != "Expand":
+        return {}
+    found = {column.id: list[Node]() for column in node.expressions("output")}
+    for projection in node.fields["projections"]:
+        for expressions, flat in zip(found.values(), projection, strict=True):
+            expressions.append(Node.of(flat))
+    is_passed_on = {
+        column
+        for column, (first, *_) in found.items()
+        if first.kind == "AttributeReference" and first.id == column
+    }
+    return {column: expressions for column, expressions in found.items() if column not in is_passed_on}
+
+
 def conditions(node: Node) -> Iterator[Node]:
     """What must hold of the rows of a join or a filter, part by part."""
     return _all_of(node.expressions_of("condition"))
