@@ -506,6 +506,7 @@ def test_many_rows_are_judged_where_no_column_says_where_they_came_from(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranged, "are_few", lambda files, rows: False)
+    monkeypatch.setattr(ranged, "can_be_held", lambda files, rows: False)
     some = """CREATE STREAMING TABLE some (CONSTRAINT few EXPECT (nr < 2) ON VIOLATION DROP ROW)
 AS SELECT nr FROM STREAM silver.orders"""
     project = Project({**FILES, "gold/some.sql": some}, tmp_path, spark=interpreted)

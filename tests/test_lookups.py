@@ -158,6 +158,7 @@ def test_what_rows_were_told_stays(
     monkeypatch.setattr(sys.modules[compact.__module__], "FEWEST", 2)
     if not few:
         monkeypatch.setattr(ranged, "are_few", lambda files, rows: False)
+        monkeypatch.setattr(ranged, "can_be_held", lambda files, rows: False)
     project = Project(FILES, tmp_path, spark=interpreted)
     shops, was, nr = Shops(project), dict[int, Any](), 0
     for turn in range(6):

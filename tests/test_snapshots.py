@@ -89,6 +89,7 @@ def test_what_was_pinned_is_met_again(
     draw = seeded(random.randrange(2**32))
     if not few:
         monkeypatch.setattr(ranged, "are_few", lambda files, rows: False)
+        monkeypatch.setattr(ranged, "can_be_held", lambda files, rows: False)
         monkeypatch.setattr(inputs, "are_few", lambda files, rows: False)
     project = Project(FILES, tmp_path, spark=interpreted)
     want = []

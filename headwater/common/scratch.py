@@ -37,13 +37,22 @@ def give(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> No
     """Let a connection read rows, of which a query may compare floating-point columns.
 
     DuckDB leaves comparisons of what Arrow holds to Arrow, to which NaN is not greater than other numbers: so
-    it gets such columns as a table of its own.
+    it gets such columns as something that it computes, minus minus their values; and structs of such as a
+    table of its own.
     """
     if not any(map(_has_floats, rows.schema.types)):
         connection.register(name, rows)
         return
-    connection.register(f"{name}_given", rows)
-    connection.execute(f"CREATE TEMP TABLE {quoted(name)} AS FROM {quoted(f'{name}_given')}")
+    given = f"{name}_given"
+    connection.register(given, rows)
+    plain = [field.name for field in rows.schema if pa.types.is_floating(field.type)]
+    if len(plain) < sum(map(_has_floats, rows.schema.types)):
+        connection.execute(f"CREATE TEMP TABLE {quoted(name)} AS FROM {quoted(given)}")
+        return
+    computed = ", ".join(f"-(-{quoted(column)}) AS {quoted(column)}" for column in plain)
+    connection.execute(
+        f"CREATE TEMP VIEW {quoted(name)} AS SELECT * REPLACE ({computed}) FROM {quoted(given)}"
+    )
 
 
 def _has_floats(kind: pa.DataType) -> bool:

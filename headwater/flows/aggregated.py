@@ -38,6 +38,7 @@ class AggregateFlow(TimedFlow):
         super().__init__(context, table)
         assert self._analysed.aggregate is not None
         self._aggregate = self._analysed.aggregate
+        self._carried = None
         bounds = [pa.field(name, pa.timestamp("us", "UTC")) for name in BOUNDS]
         grows = self._aggregate.window == "session"
         stored = self._analysed.stored

@@ -51,6 +51,7 @@ class Context:
         refused: {table → why nothing more may be written to it}.
         opened: {table → the generation of it that its flow writes}.
         now: what the flows take for the present, in UTC.
+        room: held while this process has many rows of a batch in memory.
         ends: {partition → offset} at which a topic ends, by its name; None: Kafka is asked.
     """
 
@@ -70,6 +71,7 @@ class Context:
     refused: dict[str, FlowError] = field(default_factory=dict)
     opened: dict[str, int] = field(default_factory=dict)
     now: Callable[[], datetime] = times.now
+    room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(2))
     ends: Callable[[str], Mapping[int, int]] | None = None
 
     def open(self, table: Table) -> Target:

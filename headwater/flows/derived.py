@@ -18,6 +18,7 @@ from headwater.errors.causes import describe
 from headwater.flows import bisect
 from headwater.flows.answers import Answers
 from headwater.flows.context import Context
+from headwater.flows.few import Refused
 from headwater.flows.ranged import RangedFlow
 from headwater.flows.replay import Replay
 from headwater.flows.rows import NONE_BROKEN, Rows
@@ -40,6 +41,7 @@ class DerivedFlow(RangedFlow):
     def __init__(self, context: Context, table: Table, into: Target | None = None) -> None:
         super().__init__(context, table, into)
         self.committer = Committer(self._table, self._intents, open_target=self._open)
+        self._carried = False if table.lookup else None
         self._answers: Answers | None = None  # to the rows of the batch that is built
         self._replay = Replay(context, self._applied, self._table) if table.decode else None
 
@@ -136,7 +138,7 @@ class DerivedFlow(RangedFlow):
         Raises:
             Exception: `error` itself, where it is not for the table to look for them.
         """
-        final = isinstance(error, HeadwaterError | Py4JNetworkError) or self._context.stop.is_set()
+        final = isinstance(error, HeadwaterError | Py4JNetworkError | Refused) or self._context.stop.is_set()
         if final or self._definition.on_error == "stop" or self._definition.decode is None:
             raise error
         work = self._work(intent)

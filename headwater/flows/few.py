@@ -22,6 +22,18 @@ from headwater.runtime import in_memory
 Frames: TypeAlias = Mapping[str, DataFrame]
 
 
+class Refused(Exception):  # noqa: N818 (nothing is wrong)
+    """DuckDB does not compute what is asked of many rows, which Spark is to read itself.
+
+    Args:
+        always: whether of none: a part of the query is not translated.
+    """
+
+    def __init__(self, *, always: bool) -> None:
+        super().__init__(always)
+        self.always = always
+
+
 @dataclass(frozen=True)
 class Given:
     """What a query reads.
@@ -71,6 +83,10 @@ class Few:
         key: which query of the flow it is.
         inputs: what it reads, by name; of several such sets, what it gives of each, one after the other.
         function: the query.
+        many: whether its rows are more than Spark is given from memory.
+
+    Attributes:
+        is_many: whether they are.
     """
 
     def __init__(
@@ -79,15 +95,32 @@ class Few:
         key: Sequence[str],
         inputs: Sequence[Mapping[str, Given]],
         function: Callable[[Frames], DataFrame],
+        *,
+        many: bool = False,
     ) -> None:
         self._here, self._key, self._inputs, self._function = here, key, inputs, function
+        self.is_many = many
         self._rows: pa.Table | None = None
         self._frame: DataFrame | None = None
 
     def then(self, name: str, function: Callable[[DataFrame], DataFrame]) -> Few:
         """What another query gives of what this one gives, of each set by itself."""
         inner = self._function
-        return Few(self._here, (*self._key, name), self._inputs, lambda frames: function(inner(frames)))
+        return self._with((*self._key, name), lambda frames: function(inner(frames)))
+
+    def of_many(self) -> Few:
+        """The same, which raises `Refused` where Spark would be asked."""
+        return self._with(self._key, self._function, many=True)
+
+    def _with(
+        self, key: Sequence[str], function: Callable[[Frames], DataFrame], *, many: bool = False
+    ) -> Few:
+        return Few(self._here, key, self._inputs, function, many=many or self.is_many)
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether DuckDB computes it, as far as that is known without rows."""
+        return self._carried(self._inputs[0]).is_known
 
     @property
     def rows(self) -> pa.Table:
@@ -99,6 +132,8 @@ class Few:
     @property
     def frame(self) -> DataFrame:
         """The same, as Spark computes them."""
+        if self.is_many:
+            raise Refused(always=True)
         if self._frame is None:
             frames = [self._function({n: one.frame() for n, one in each.items()}) for each in self._inputs]
             self._frame = reduce(DataFrame.union, frames).coalesce(1) if len(frames) > 1 else frames[0]
@@ -107,12 +142,18 @@ class Few:
     @property
     def schema(self) -> StructType:
         """The columns, to Spark."""
-        return self._here.carried(self._key, self._inputs[0], self._function).columns
+        return self._carried(self._inputs[0]).columns
+
+    def _carried(self, inputs: Mapping[str, Given]) -> Carried:
+        return self._here.carried(self._key, inputs, self._function)
 
     def _of(self, inputs: Mapping[str, Given]) -> pa.Table:
         rows = {name: each.rows for name, each in inputs.items() if each.rows is not None}
         if len(rows) == len(inputs):
-            found = self._here.carried(self._key, inputs, self._function)(rows)
+            carried = self._carried(inputs)
+            found = carried(rows)
             if found is not None:
                 return found
+            if self.is_many:
+                raise Refused(always=not carried.is_known)
         return self._function({name: each.frame() for name, each in inputs.items()}).toArrow()

@@ -72,6 +72,7 @@ class JoinedFlow(DerivedFlow):
     def __init__(self, context: Context, table: Table, into: Target | None = None) -> None:
         super().__init__(context, table, into)
         assert self._analysed.joins is not None
+        self._carried = False
         self._joins = self._analysed.joins
         self._met: dict[str, int] = {}  # the files from before that the last batch read
 

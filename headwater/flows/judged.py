@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from headwater.connectors import decode
 from headwater.connectors.decode import SOURCE
-from headwater.flows.few import Few
+from headwater.flows.few import Few, Refused
 from headwater.flows.work import Counts, Work
+from headwater.quality.gate import QUARANTINE, VERDICT
 from headwater.quality.quarantine import HELD
 from headwater.quality.tally import Tally
 from headwater.storage import stored
@@ -39,8 +41,20 @@ class FewJudged:
         self._judged: pa.Table | None = None
         self._tally = Tally()
 
+    @property
+    def is_carried(self) -> bool:
+        """Whether DuckDB computes and judges them, as far as that is known without rows."""
+        gate = self._work.gate
+        if gate is not None and (gate.keyed or gate.measures):
+            return False
+        return (self.result if gate is None else self._work.judge_few(self.result)).is_carried
+
     def passed(self) -> pa.Table:
-        """Of the result, the rows that pass the gate, in memory."""
+        """Of the result, the rows that pass the gate, in memory.
+
+        Raises:
+            Refused: they are many, and Spark is to compute or judge them.
+        """
         gate = self._work.gate
         if gate is None:
             return self.result.rows
@@ -49,6 +63,10 @@ class FewJudged:
             frame = gate.whole_of(judged.frame).observe(seen, *gate.measurements())
             rows = frame.toArrow()
         else:
+            if judged.is_many:
+                held = pc.greater_equal(judged.rows[VERDICT], QUARANTINE)
+                if pc.sum(held, min_count=0).as_py() > decode.MOST:
+                    raise Refused(always=False)
             rows = gate.told(self._work.spark, judged.rows, judged.schema)
         passed, self._judged, self._tally = gate.split(rows, seen.get if gate.measures else {})
         return passed

@@ -147,6 +147,8 @@ class Querying:
         commit(consumed, write)
 
     def _columns(self, frame: DataFrame, pinned_clock: str) -> DataFrame:
+        # A number that stands in generated code has each batch compile it anew. What an array holds does not.
+        clock = F.get(F.array(F.lit(pinned_clock).cast("timestamp")), F.col("partition") * 0)
         return frame.select(
             "key",
             "value",
@@ -156,7 +158,7 @@ class Querying:
             "timestamp",
             "headers",
             F.lit(self._context.project.conf.cluster).alias("cluster"),
-            F.lit(pinned_clock).cast("timestamp").alias("ingested_at"),
+            clock.alias("ingested_at"),
         )
 
     def _are_few(self, after: dict[str, Any]) -> bool:

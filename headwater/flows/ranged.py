@@ -8,7 +8,7 @@ input.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -18,14 +18,15 @@ from headwater.errors import CommitError
 from headwater.flows.applied import Applied
 from headwater.flows.context import Context
 from headwater.flows.cursor import Cursor
+from headwater.flows.few import Refused
 from headwater.flows.reporting import Reporting
-from headwater.flows.rows import NONE_BROKEN, FewRows, ManyRows, Rows, are_few, read
+from headwater.flows.rows import NONE_BROKEN, FewRows, ManyRows, Rows, are_few, can_be_held, read
 from headwater.flows.turns import TableFlow
 from headwater.flows.work import Counts, Work
 from headwater.planner.event_time import EventTime
 from headwater.project.definitions import Table
 from headwater.quality.measure import Findings
-from headwater.storage import log
+from headwater.storage import log, stored
 from headwater.storage.commit import Built
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Place
@@ -47,6 +48,8 @@ class RangedFlow(TableFlow):
         table: the definition.
         into: the table, where the definition is of one of several flows into it.
     """
+
+    _carried: bool | None = False  # whether DuckDB computes batches of many rows; None: not known yet
 
     def __init__(self, context: Context, table: Table, into: Target | None = None) -> None:
         super().__init__(context, table)
@@ -204,7 +207,7 @@ class RangedFlow(TableFlow):
         first = [each for each, at in self._consumed().items() if at == Position(generation=0)]
         try:
             build = partial(self._build_first, first=first, begins=begins) if first else self._build
-            done = self.committer.carry_out(intent, build)
+            done = self.committer.carry_out(intent, partial(self._built, build))
         except _Outrun:
             return False
         for each, position in self._consumed().items():
@@ -226,9 +229,33 @@ class RangedFlow(TableFlow):
 
     def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
         work = self._work(intent)
-        if are_few(intent.files, intent.rows):
-            return FewRows(work, read(intent.files, work.columns), broken)
+        many = self._is_held(intent)
+        if many or are_few(intent.files, intent.rows):
+            return FewRows(work, read(intent.files, work.columns), broken, many=many)
         return ManyRows(work, intent.files, intent.rows, broken)
+
+    def _is_held(self, intent: Intent) -> bool:
+        """Whether a batch has many rows, and they pass through this process."""
+        if self._carried is False or are_few(intent.files, intent.rows):
+            return False
+        if self._carried is None:
+            work = self._work(intent)
+            self._carried = FewRows(work, stored.schema(work.columns).empty_table()).is_carried
+        return self._carried and can_be_held(intent.files, intent.rows)
+
+    def _built(self, build: Callable[[Intent], Built], intent: Intent) -> Built:
+        """What a batch becomes: of many rows when there is room, and by Spark if DuckDB refuses them."""
+        if not self._is_held(intent):
+            return build(intent)
+        try:
+            with self._context.room:
+                return build(intent)
+        except Refused as refused:
+            before, self._carried = self._carried, False
+            try:
+                return build(intent)
+            finally:
+                self._carried = before and not refused.always
 
     def _work(self, intent: Intent) -> Work:
         return self._applied.work(intent.references, self._table)

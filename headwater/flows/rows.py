@@ -2,7 +2,8 @@
 
 A Spark job that reads files, decodes them in Python workers and writes files costs 0.2 s however few
 the rows are. So few rows are read, decoded and written here, with Arrow, and computed as
-`headwater.flows.few` says: a tenth of that. From about 20,000 rows on, Spark's own way is the faster one.
+`headwater.flows.few` says: a tenth of that. So are many that this process can hold, where DuckDB computes
+what is made of them: Spark takes twice the time. What Spark has to compute, it is better to read, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import reduce
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -23,11 +25,12 @@ from pyspark.sql.types import StructType
 
 from headwater.connectors import decode
 from headwater.connectors.decode import MALFORMED, RAW, SOURCE
+from headwater.flows.few import Refused
 from headwater.flows.judged import FewJudged, ManyJudged, places
 from headwater.flows.work import Counts, Work
 from headwater.quality.gate import HASH, ROW
 from headwater.quality.quarantine import ERROR_RULE, MALFORMED_RULE
-from headwater.storage import stored
+from headwater.storage import stats, stored
 from headwater.storage.places import PLACE, place_of, without
 from headwater.storage.target import Target
 
@@ -38,6 +41,8 @@ NONE_BROKEN = decode.REJECTED.empty_table()
 
 FEW = 10_000  # rows
 FEW_BYTES = 4 << 20  # of the files that hold them
+MANY = 1_000_000  # rows
+MANY_BYTES = 128 << 20  # of the columns in the files that hold them, before compression
 
 
 class Rows(Protocol):
@@ -77,30 +82,42 @@ def are_few(files: Sequence[str], rows: int) -> bool:
     return rows <= FEW and sum(os.path.getsize(file) for file in files) <= FEW_BYTES
 
 
+def can_be_held(files: Sequence[str], rows: int) -> bool:
+    """Whether the rows of these files are no more than this process can hold."""
+    return rows <= MANY and sum(stats.size(Path(file)) for file in files) <= MANY_BYTES
+
+
 def read(files: Sequence[str], columns: StructType) -> pa.Table:
     """The rows of files, in memory."""
     return stored.rows(files, stored.schema(columns))
 
 
 class FewRows(FewJudged):
-    """Rows that travel through this process; see `Rows`.
+    """Rows that travel through this process: few, or more that DuckDB computes; see `Rows`.
 
     Args:
         work: what is done with them.
         raw: the rows.
         broken: those of them that make the definition fail, and why; see `decode.REJECTED`.
+        many: whether they are more than Spark is given from memory; then what it would be asked for raises
+            `Refused`.
     """
 
-    def __init__(self, work: Work, raw: pa.Table, broken: pa.Table = NONE_BROKEN) -> None:
+    def __init__(
+        self, work: Work, raw: pa.Table, broken: pa.Table = NONE_BROKEN, *, many: bool = False
+    ) -> None:
         self._all, self._broken = raw, broken
         self._raw = without(raw, broken) if len(broken) else raw
         self._reasons = pa.nulls(len(self._raw), pa.string())
         rows, columns = self._raw, work.columns
         if work.schema is not None:
             rows, self._reasons = decode.decoded_here(self._raw, work.schema)
+            if many and len(self._reasons) - self._reasons.null_count > decode.MOST:
+                raise Refused(always=False)
             rows = rows.filter(pc.is_null(self._reasons))
             columns = decode.columns(work.schema, columns)
-        super().__init__(work, work.of_few(rows, columns), len(raw))
+        result = work.of_few(rows, columns)
+        super().__init__(work, result.of_many() if many else result, len(raw))
 
     def counts(self) -> Counts:
         """What the batch came to."""
@@ -111,20 +128,22 @@ class FewRows(FewJudged):
 
     def held(self, clock: str) -> pa.Table:
         """The broken and malformed rows and those that the gate quarantines."""
-        at = {place_of(row): at for at, row in enumerate(self._all.select(list(PLACE)).to_pylist())}
-        held = [(at[place_of(row)], row["reason"], [ERROR_RULE], None) for row in self._broken.to_pylist()]
-        held += [(at[tuple(place)], reason, [MALFORMED_RULE], None) for *place, reason in self._malformed()]
+        held = [(place_of(row), row["reason"], [ERROR_RULE], None) for row in self._broken.to_pylist()]
+        held += [(tuple(place), reason, [MALFORMED_RULE], None) for *place, reason in self._malformed()]
         if self._judged is not None and len(self._judged):
             assert self._work.gate is not None
             failed = self._work.gate.ids(self._judged)
             sources, rows = self._judged[SOURCE].to_pylist(), self._judged[ROW].to_pylist()
             for source, rules, made in zip(sources, failed, rows, strict=True):
-                held.append((at[place_of(source)], REASON + ", ".join(rules), rules, made))
+                held.append((place_of(source), REASON + ", ".join(rules), rules, made))
         places, reasons, rules_of, made_of = zip(*held, strict=True) if held else ((), (), (), ())
+        offsets = pa.array({offset for *_, offset in places}, pa.int64())
+        near = self._all.filter(pc.is_in(self._all["offset"], offsets))
+        at = {place_of(row): at for at, row in enumerate(near.select(list(PLACE)).to_pylist())}
         when = pa.array([datetime.fromisoformat(clock)] * len(held), pa.timestamp("us", "UTC"))
         return (
-            self._all.select(RAW)
-            .take(pa.array(places, pa.int64()))
+            near.select(RAW)
+            .take(pa.array([at[place] for place in places], pa.int64()))
             .append_column("reason", pa.array(reasons, pa.string()))
             .append_column("rules", pa.array(rules_of, pa.list_(pa.string())))
             .append_column("row", pa.array(made_of, pa.string()))

@@ -116,10 +116,10 @@ class Gate:
         """Rows in memory that `verdicts` gave, by what they are to Spark, which writes those as JSON that are
         held back."""
         hold = pc.greater_equal(judged[VERDICT], QUARANTINE)
+        if not pc.any(hold, min_count=0).as_py():
+            return judged.append_column(ROW, pa.nulls(len(judged), pa.string()))
         held, others = judged.filter(hold), judged.filter(pc.invert(hold))
         others = others.append_column(ROW, pa.nulls(len(others), pa.string()))
-        if not len(held):
-            return others
         written = self.whole_of(in_memory.frame(spark, held, columns).coalesce(1)).toArrow()
         return pa.concat_tables([others, written.cast(others.schema)])
 
@@ -202,7 +202,8 @@ class Gate:
             hits = pc.not_equal(pc.bit_wise_and(judged[self._words[at // _WORD]], bit), 0)
             metrics[f"failed{at}"] = pc.sum(hits, min_count=0).as_py()
         held = judged.filter(pc.equal(verdict, QUARANTINE))
-        return judged.filter(pc.equal(verdict, 0)).drop_columns(self._own), held, self.tally(metrics)
+        passed = judged if set(counts) <= {0} else judged.filter(pc.equal(verdict, 0))
+        return passed.drop_columns(self._own), held, self.tally(metrics)
 
     def ids(self, judged: pa.Table) -> list[list[str]]:
         """For each judged row in memory, the rules that it fails."""

@@ -40,6 +40,12 @@ def of(file: Path) -> tuple[int, str]:
     return footer.num_rows, json.dumps(told, ensure_ascii=False)
 
 
+def size(file: Path) -> int:
+    """The bytes of all columns of a Parquet file, before compression."""
+    footer = _footer(file)
+    return sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
+
+
 def newest(file: Path, column: str) -> int | None:
     """The greatest value of a column of time, in epoch milliseconds, as the file's footer has it."""
     found = [chunk.statistics for chunk in _chunks(file, column)]

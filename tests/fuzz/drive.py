@@ -97,6 +97,8 @@ class Run:
                 patches.enter_context(patch("headwater.flows.computed.WHOLE", -1))
             if self._case["many"]:
                 patches.enter_context(patch("headwater.flows.rows.FEW", 0))
+            if not self._case.get("held", True):
+                patches.enter_context(patch("headwater.flows.rows.MANY", 0))
             for at, step in list(enumerate(self._steps))[begun or 0 :]:
                 self._again = at == begun
                 self._progress.begin(at)

@@ -76,10 +76,11 @@ def case(seed: int) -> Case:
     return {
         "seed": seed,
         "partitions": partitions,
-        "many": draw.random() < 0.06,
+        "many": draw.random() < 0.12,
         "tables": tables,
         "steps": steps,
         "touched": draw.random() < 0.8,  # views are kept by what changes touch, however few rows there are
+        "held": draw.random() < 0.6,  # of many rows as much passes through this process as can
     }
 
 

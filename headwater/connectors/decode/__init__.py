@@ -43,6 +43,7 @@ SOURCE = "_source"
 RAW = ("cluster", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "ingested_at")
 
 REJECTED = pa.schema([*PLACE.items(), ("reason", pa.string())])  # where a rejected row stands, and why
+_SLICE = 50_000  # rows that the parser is given at a time
 MOST = 10_000  # malformed rows of a batch that are told one by one
 _CARRIED = (SOURCE, "ingested_at")
 _SIMPLE = (StringType, DoubleType, FloatType, IntegralType, BooleanType, DecimalType, DateType, TimestampType)
@@ -134,7 +135,9 @@ def decoded_here(raw: pa.Table, taken: Fields) -> tuple[pa.Table, pa.Array]:
     source = pa.StructArray.from_arrays([raw[name].combine_chunks() for name in PLACE], list(PLACE))
     values = raw["value"].combine_chunks()
     read = tombstones.filled(values, raw["key"].combine_chunks(), taken) if taken.tombstones else values
-    table, reasons = parser(taken)(read)
+    parse = parser(taken)
+    parts = [parse(read.slice(at, _SLICE)) for at in range(0, len(read) or 1, _SLICE)]
+    table, reasons = pa.concat_tables([part for part, _ in parts]), pa.concat_arrays([of for _, of in parts])
     table = table.append_column(SOURCE, source).append_column("ingested_at", raw["ingested_at"])
     if taken.timestamp:
         table = table.append_column(taken.timestamp, raw["timestamp"])

@@ -79,7 +79,7 @@ class Part:
     """
 
     start: int
-    lines: list[bytes]
+    lines: Sequence[bytes]
     table: pa.Table
     known: bool
 

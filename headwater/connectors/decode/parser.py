@@ -15,7 +15,9 @@ Spark's `from_json` reads without loss, times and dates in ISO 8601; malformed i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Protocol, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,6 +49,12 @@ def parser(taken: Fields) -> Callable[[pa.Array], Parsed]:
     empty = stored.schema(taken.schema).empty_table()
 
     def parse(values: pa.Array) -> Parsed:
+        joined = _joined(values)
+        if joined is not None:
+            with suppress(pa.ArrowInvalid, _MalformedError):
+                table, broken = judge(read(0, _Lines(values), joined))
+                if not broken:
+                    return table, pa.nulls(len(values), pa.string())
         lines = [_line(nothing if value is None else value) for value in values.to_pylist()]
         reasons = [None if isinstance(line, bytes) else str(line) for line in lines]
         fit = [at for at, line in enumerate(lines) if isinstance(line, bytes)]
@@ -71,6 +79,38 @@ def parser(taken: Fields) -> Callable[[pa.Array], Parsed]:
         return table.take(rows), pa.array(reasons, pa.string())
 
     return parse
+
+
+class _Lines(Sequence[bytes]):
+    """Values as lines, of which few are looked at."""
+
+    def __init__(self, values: pa.Array) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | Sequence[bytes]:
+        return _Lines(self._values[at]) if isinstance(at, slice) else bytes(self._values[at].as_py())
+
+
+def _joined(values: pa.Array) -> bytes | None:
+    """Values as lines for the reader; None: some have to be looked at by themselves."""
+    if not len(values) or values.null_count:
+        return None
+    try:
+        texts = values.cast(pa.string())
+    except pa.ArrowInvalid:  # not UTF-8
+        return None
+    objects = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
+    if not pc.all(objects).as_py() or pc.max(pc.binary_length(values)).as_py() >= 2 * MAX_DEPTH:
+        return None
+    lines = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    return bytes(pc.binary_join(lines, b"\n")[0].as_py())
 
 
 def _breach(arrow: pa.Schema, line: bytes, why: str) -> str:
@@ -132,8 +172,21 @@ def _too_deep(line: bytes) -> bool:
     return False
 
 
-def _reader(arrow: pa.Schema, *, lenient: bool = False) -> Callable[[int, list[bytes]], Part]:
-    """A function from lines, each one JSON object, to what is in them; it raises where one is malformed.
+class _Reader(Protocol):
+    """A function from lines, each one JSON object, to what is in them; it raises where one is malformed."""
+
+    def __call__(self, start: int, lines: Sequence[bytes], joined: bytes | None = None) -> Part:
+        """Read them.
+
+        Args:
+            start: where in their batch the first of them stands.
+            lines: the lines.
+            joined: the same with a line feed between each two, where it is known.
+        """
+
+
+def _reader(arrow: pa.Schema, *, lenient: bool = False) -> _Reader:
+    """The reader of some columns.
 
     Where many lines have an unknown field in any of them, it raises too: smaller parts shall be read. Nobody
     is to know of these where it is `lenient`.
@@ -150,8 +203,8 @@ def _reader(arrow: pa.Schema, *, lenient: bool = False) -> Callable[[int, list[b
     known = {multiline: options(strict, multiline) for multiline in (False, True)}
     whatever = {multiline: options("ignore", multiline) for multiline in (False, True)}
 
-    def read(start: int, lines: list[bytes]) -> Part:
-        joined = b"\n".join(lines)
+    def read(start: int, lines: Sequence[bytes], joined: bytes | None = None) -> Part:
+        joined = b"\n".join(lines) if joined is None else joined
         multiline = joined.count(b"\n") != len(lines) - 1 or b"\r" in joined
         size = pa.json.ReadOptions(use_threads=False, block_size=len(joined) + 1)
         only_known = True
@@ -195,7 +248,7 @@ def _not_finite(line: bytes) -> bool:
 
 
 def _salvage(
-    read: Callable[[int, list[bytes]], Part],
+    read: _Reader,
     lines: list[bytes],
     start: int,
     parts: list[Part],

@@ -43,6 +43,11 @@ class Carried:
         if self({name: columns.empty_table() for name, columns in self._given.items()}) is None:
             self._sql = None  # DuckDB knows something by another name, or another type
 
+    @property
+    def is_known(self) -> bool:
+        """Whether DuckDB knows all of it, and so what it gives of most rows."""
+        return self._sql is not None
+
     def __call__(self, rows: Mapping[str, pa.Table]) -> pa.Table | None:
         """What the query gives of these rows, as Spark gives it; None: ask Spark."""
         if self._sql is None:
