@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
@@ -26,6 +27,7 @@ from headwater.project.load import Project
 from headwater.project.load import load_project as load
 from headwater.project.paths import engine_folder
 from headwater.run.supervisor import Options, Run
+from headwater.runtime import jvm
 
 ROOT = Path(__file__).parent.parent
 
@@ -104,5 +106,9 @@ def span(reports: Iterable[BatchReport], last: Iterable[BatchReport] | None = No
     reports = list(reports)
     return max(report.at for report in last or reports) - min(report.began for report in reports)
 
+
+if __name__ == "__main__":
+    jvm.begin("2g")  # as the command line does, beside what it imports and loads
+    drain(in_lake(load(Path(sys.argv[1])), "cold", fresh=True), sys.argv[2])
 
 __all__ = ["drain", "in_lake", "load", "preload", "prepare", "records", "refill", "span"]

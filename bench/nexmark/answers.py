@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from headwater.common.scratch import OFF_TIES
 from headwater.connectors.produce import Record
 
 _COLUMNS = {
@@ -123,7 +124,8 @@ def difference(database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -
     database.execute(f"CREATE OR REPLACE TEMP VIEW ours({listed}) AS FROM held")
     kinds = database.execute("SELECT * FROM theirs LIMIT 0").to_arrow_table().schema
     told = ", ".join(
-        f"round(c{at}, 6)" if pa.types.is_floating(kind.type) else f"c{at}" for at, kind in enumerate(kinds)
+        f"round(c{at} * {OFF_TIES}, 6)" if pa.types.is_floating(kind.type) else f"c{at}"
+        for at, kind in enumerate(kinds)
     )
     return [
         f"{side}: {row}"

@@ -23,7 +23,8 @@ _WINDOW = "starts TIMESTAMP(3), ends TIMESTAMP(3)"
 _TEN = "INTERVAL '10' SECOND"
 _DAY = "CAST(ts AS DATE)"
 _OPEN = "b.auction = a.id AND b.ts BETWEEN a.ts AND a.ends"
-_FINAL = f"SELECT a.id, a.category, MAX(b.price) AS best FROM auction a JOIN bid b ON {_OPEN} GROUP BY 1, 2"
+_FINAL = f"""SELECT a.id, a.category, MAX(b.price) AS best FROM auction a JOIN bid b ON {_OPEN}
+    GROUP BY a.id, a.category"""
 _BID = f"auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, date_time {_TIME}"
 _RANGES = {
     "": "",
@@ -79,7 +80,7 @@ QUERIES = {
         ),
         Insert(
             "q4",
-            "category BIGINT, mean DOUBLE",
+            "category BIGINT, `final` DOUBLE",
             f"SELECT category, AVG(CAST(best AS DOUBLE)) FROM ({_FINAL}) GROUP BY category",
             key="category",
         ),
