@@ -14,6 +14,7 @@ from typing import Any
 
 from bench import (
     architectures,
+    as_of,
     change_data,
     first_minute,
     flat,
@@ -37,7 +38,7 @@ PARTS = {
     "late": late.measure,
     "demo": first_minute.measure,
 }
-LONG = {  # 10, 12, 70, 5, 10, 5, 3, 5 and 15 minutes, so only when asked for
+LONG = {  # 10, 12, 70, 5, 10, 5, 3, 5, 5 and 15 minutes, so only when asked for
     "rebuild": rebuilding.measure,
     "architectures": architectures.measure,
     "flat": flat.measure,
@@ -46,6 +47,7 @@ LONG = {  # 10, 12, 70, 5, 10, 5, 3, 5 and 15 minutes, so only when asked for
     "joins": joins.measure,
     "ledger": ledger.measure,
     "changes": change_data.measure,
+    "as_of": as_of.measure,
     "peers": peers.measure,
 }
 

@@ -14,12 +14,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from headwater.common import database, scratch
+from headwater.common import scratch
 from headwater.connectors.decode import SOURCE
 from headwater.planner.aggregate import LATE, WINDOW
 from headwater.runtime.catalyst import named
@@ -177,22 +180,9 @@ class Lateness:
         """The same of rows in memory, by what they are to Spark."""
         source, fields = rows[SOURCE].combine_chunks(), rows.schema.field(SOURCE).type.fields
         places = {field.name: source.field(field.name) for field in fields}
-        with scratch.connection() as connection:
-            connection.register("given", pa.table({**places, "time": rows[self.column]}))
-            connection.register(
-                "known", pa.table({"each": [*before.reached], "at": [*before.reached.values()]})
-            )
-            partition = ", ".join(_PARTITION)
-            reached = database.table(
-                connection,
-                f"SELECT greatest({before.closed}, coalesce(known.at, {NEVER}), coalesce(earlier, {NEVER})) "
-                "AS at FROM (SELECT *, row_number() OVER () AS n, max(epoch_us(CAST(time AS TIMESTAMP))) "
-                f'OVER (PARTITION BY {partition} ORDER BY "offset" '
-                "RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier FROM given) "
-                f"LEFT JOIN known ON each = concat_ws('/', {partition}) ORDER BY n",
-            )
+        reached = _reached(places, rows[self.column], before)
         more = pa.StructArray.from_arrays(
-            [*places.values(), reached["at"].cast(pa.int64()).combine_chunks()],
+            [*places.values(), pa.array(reached)],
             fields=[*fields, pa.field(_REACHED, pa.int64())],
             mask=source.is_null(),
         )
@@ -243,6 +233,35 @@ def times(files: Sequence[str], column: str, columns: pa.Schema) -> dict[str, Ti
             {"files": list(files)},
         ).fetchall()
     return {partition: Times(*values) for partition, *values in found}
+
+
+def _reached(places: Mapping[str, pa.Array], column: pa.ChunkedArray, before: EventTime) -> NDArray[np.int64]:
+    """What the partition of each row has reached by the records before that row's.
+
+    Args:
+        places: where in Kafka the rows stand.
+        column: their event times.
+        before: how far event time had come before them.
+    """
+    parts = [pc.fill_null(places[part].cast(pa.string()), "") for part in _PARTITION]
+    named = pc.binary_join_element_wise(*parts, "/").dictionary_encode()
+    partition = named.indices.to_numpy(zero_copy_only=False)
+    offset = places["offset"].fill_null(-1).to_numpy(zero_copy_only=False)
+    micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None))).cast(pa.int64())
+    time = micros.fill_null(NEVER).to_numpy()
+    order = np.lexsort((offset, partition))
+    found = np.empty(len(order), np.int64)
+    ends = np.searchsorted(partition[order], np.arange(len(named.dictionary) + 1))
+    for name, begin, end in zip(named.dictionary.to_pylist(), ends, ends[1:], strict=False):
+        rows = order[begin:end]
+        come = np.maximum.accumulate(time[rows])
+        earlier = np.concatenate(([NEVER], come[:-1]))
+        begins = np.concatenate(
+            ([True], np.diff(offset[rows]) != 0)
+        )  # a record, of which rows may be several
+        first = np.maximum.accumulate(np.where(begins, np.arange(len(rows)), 0))
+        found[rows] = np.maximum(earlier[first], max(before.closed, before.reached.get(name, NEVER)))
+    return found
 
 
 def _known(reached: Mapping[str, int]) -> Column:

@@ -22,6 +22,7 @@ from headwater.storage.lake import Place
 from headwater.storage.pruning import Reach
 
 _ONE_FILE = "part-00000.parquet"
+_MOST = 250_000  # rows of a file that is written from memory: Spark reads each file in one task
 
 
 class Files:
@@ -62,16 +63,18 @@ class Files:
             if not len(rows):
                 return []
             path.mkdir()
-            pq.write_table(
-                rows,
-                path / _ONE_FILE,
-                compression="zstd",
-                use_dictionary=False,
-                write_statistics=stored.bounded(rows.schema),
-                store_schema=False,
-                write_page_checksum=True,
-            )
-            return [_ONE_FILE]
+            names = [f"part-{number:05}.parquet" for number in range(-(-len(rows) // _MOST))]
+            for number, name in enumerate(names):
+                pq.write_table(
+                    rows.slice(number * _MOST, _MOST),
+                    path / name,
+                    compression="zstd",
+                    use_dictionary=False,
+                    write_statistics=stored.bounded(rows.schema),
+                    store_schema=False,
+                    write_page_checksum=True,
+                )
+            return names
         # Hadoop runs `chmod`, a process, for each folder that it makes itself: make its committer's here.
         (path / "_temporary" / "0" / "_temporary").mkdir(parents=True)
         rows.write.mode("append").options(**options).parquet(str(path))
