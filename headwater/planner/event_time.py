@@ -202,11 +202,13 @@ class Lateness:
     def late(self, rows: DataFrame) -> DataFrame:
         """The late ones of `marked` rows: their columns with the window that they are late for, the watermark
         that they missed (UTC), and by how many seconds they lie behind it."""
-        watermark = F.col(SOURCE)[_REACHED] - self.delay
+        source, watermark = F.col(SOURCE), F.col(SOURCE)[_REACHED] - self.delay
+        fields = [name for name in rows.select(f"{SOURCE}.*").columns if name != _REACHED]
+        place = F.when(source.isNotNull(), F.struct(*(source[name].alias(name) for name in fields)))
         told = {
             WATERMARK: F.timestamp_micros(watermark),
             LATENESS: (watermark - self._time()) / 1e6,
-            SOURCE: F.col(SOURCE).dropFields(_REACHED),
+            SOURCE: place,
         }
         return rows.where(LATE).withColumns(told).drop(WINDOW, LATE)
 
