@@ -367,3 +367,35 @@ def test_many_rows_pass_through_this_process_where_duckdb_computes_what_is_made_
     assert [row[:2] for row in counted] == sorted(Counter(numbers).items())
     held = {name: len(Quarantine(project.lake, f"silver.{name}").places()) for name in silver}
     assert held == {"plain": 6, "divided": 7, "named": 6}
+
+
+@pytest.mark.parametrize(("most", "way"), [(10, "FewRows"), (1, "ManyRows")])
+def test_many_rows_are_joined_here_with_a_small_table_alone(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, way: str
+) -> None:
+    ways = []
+    for each in (FewRows, ManyRows):
+        made = each.__init__
+
+        def noting(self: Any, *rest: Any, made: Any = made, **more: Any) -> None:
+            made(self, *rest, **more)
+            ways.append((type(self).__name__, len(rest)))
+
+        monkeypatch.setattr(each, "__init__", noting)
+    monkeypatch.setattr("headwater.flows.rows.FEW", 2)
+    monkeypatch.setattr("headwater.flows.references._MOST", most)
+    placed = """CREATE STREAMING TABLE placed
+TBLPROPERTIES ('headwater.decode' = 'json', 'headwater.schema' = 'n BIGINT')
+AS SELECT r.n, s.name, r._source, r.ingested_at
+FROM STREAM bronze.raw r LEFT JOIN reference.names s ON r.n = s.n"""
+    files = {
+        **{name: PASSING[name] for name in ("conf/local.yaml", "bronze/raw.py")},
+        "silver/placed.sql": placed,
+        "conf/reference/names.csv": "n,name\n1,one\n2,two\n",
+        "conf/reference/names.ddl": "n BIGINT, name STRING",
+    }
+    project = Project(files, tmp_path, spark=interpreted)
+    project.send("raw", [{"n": n} for n in (1, 2, 3)])
+    rows = project.step("silver.placed").rows("silver.placed")
+    assert sorted(row[:2] for row in rows) == [(1, "one"), (2, "two"), (3, None)]
+    assert ways[-1][0] == way

@@ -120,7 +120,8 @@ class Few:
     @property
     def is_carried(self) -> bool:
         """Whether DuckDB computes it, as far as that is known without rows."""
-        return self._carried(self._inputs[0]).is_known
+        inputs = self._inputs[0]
+        return all(each.rows is not None for each in inputs.values()) and self._carried(inputs).is_known
 
     @property
     def rows(self) -> pa.Table:
@@ -156,4 +157,6 @@ class Few:
                 return found
             if self.is_many:
                 raise Refused(always=not carried.is_known)
+        elif self.is_many:
+            raise Refused(always=True)
         return self._function({name: each.frame() for name, each in inputs.items()}).toArrow()

@@ -258,9 +258,7 @@ def _reached(places: Mapping[str, pa.Array], column: pa.ChunkedArray, before: Ev
         rows = order[begin:end]
         come = np.maximum.accumulate(time[rows])
         earlier = np.concatenate(([NEVER], come[:-1]))
-        begins = np.concatenate(
-            ([True], np.diff(offset[rows]) != 0)
-        )  # a record, of which rows may be several
+        begins = np.concatenate(([True], np.diff(offset[rows]) != 0))  # a record, which may be many rows
         first = np.maximum.accumulate(np.where(begins, np.arange(len(rows)), 0))
         found[rows] = np.maximum(earlier[first], max(before.closed, before.reached.get(name, NEVER)))
     return found
