@@ -102,6 +102,8 @@ class DerivedFlow(RangedFlow):
         self._answers = self._applied.answers(self._table, intent.clock)
         try:
             rows, files = self._passed(intent, NONE_BROKEN)
+        except Refused:
+            raise
         except Exception as e:
             rows, files = self._passed(intent, self._broken(intent, e))
         counts, written = rows.counts(), self._table.rows(files)
@@ -138,7 +140,7 @@ class DerivedFlow(RangedFlow):
         Raises:
             Exception: `error` itself, where it is not for the table to look for them.
         """
-        final = isinstance(error, HeadwaterError | Py4JNetworkError | Refused) or self._context.stop.is_set()
+        final = isinstance(error, HeadwaterError | Py4JNetworkError) or self._context.stop.is_set()
         if final or self._definition.on_error == "stop" or self._definition.decode is None:
             raise error
         work = self._work(intent)

@@ -251,11 +251,12 @@ class RangedFlow(TableFlow):
             with self._context.room:
                 return build(intent)
         except Refused as refused:
-            before, self._carried = self._carried, False
-            try:
-                return build(intent)
-            finally:
-                self._carried = before and not refused.always
+            always = refused.always  # what it was raised over holds the rows, which go with it here
+        before, self._carried = self._carried, False
+        try:
+            return build(intent)
+        finally:
+            self._carried = before and not always
 
     def _work(self, intent: Intent) -> Work:
         return self._applied.work(intent.references, self._table)
