@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import statistics
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench import timed
-from bench.views import append
+from bench.views import append, source
 from headwater.project.conf import Conf
 from headwater.project.paths import engine_folder
 from headwater.runtime import sessions
@@ -66,26 +65,15 @@ def _measured(size: int) -> dict[str, Any]:
     began = time.monotonic()
     case.step(VIEW)
     anew = round(time.monotonic() - began, 1)
-    seconds, parts = [], []
-    for number in range(BATCHES):
+
+    def prepare(number: int) -> None:
         begin = size + number * NEW
         _events(case, begin, NEW)
         moved = pa.array([(number * MOVED + at) * 7919 % ACCOUNTS for at in range(MOVED)], pa.int64())
         _append(case, SAID, moved, pa.repeat(BEGIN + begin * STEP, MOVED))
         case.step(f"{HISTORY}_changes", HISTORY)
-        began = time.monotonic()
-        with timed.parts() as took:
-            case.step(VIEW)
-        seconds.append(time.monotonic() - began)
-        parts.append(took | {"commit": case.batches(VIEW)[-1].phases["commit"]})
-    last, kept = case.batches(VIEW)[-1], parts[BATCHES // 3 :]
-    return {
-        "seconds": round(statistics.median(seconds[BATCHES // 3 :]), 3),
-        "rows_read": last.rows_read,
-        "files_read": last.files_read,
-        "parts": {name: round(statistics.median(each[name] for each in kept), 3) for name in kept[0]},
-        "seconds_anew": anew,
-    }
+
+    return {**timed.batches(case, VIEW, BATCHES, prepare), "seconds_anew": anew}
 
 
 def _events(case: Project, begin: int, count: int) -> None:
@@ -101,15 +89,12 @@ _OFFSETS = itertools.count()
 
 def _append(case: Project, name: str, accounts: pa.Array, micros: pa.Array, **more: pa.Array) -> None:
     """One commit of events or changes of accounts, at these microseconds since the epoch."""
-    columns, count = case.tables[name].stored, len(accounts)
-    kind = columns.field("_source").type
-    place = {"cluster": "local", "topic": "raw", "partition": 0}
-    parts = [pa.array([place[each.name]] * count, each.type) for each in list(kind)[:-1]]
-    offsets = pa.array([next(_OFFSETS) for _ in range(count)], pa.int64())
+    columns = case.tables[name].stored
+    offsets = pa.array([next(_OFFSETS) for _ in accounts], pa.int64())
     rows = {
         **more,
         "account": accounts,
         "at": pa.array(micros, pa.int64()).cast(columns.field("at").type),
-        "_source": pa.StructArray.from_arrays([*parts, offsets], fields=list(kind)),
+        "_source": source(columns, offsets),
     }
     append(case, name, rows if "id" in more else {**rows, "level": offsets})

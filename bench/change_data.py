@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.views import append
+from bench.views import append, source
 from headwater.project.conf import Conf
 from headwater.project.paths import engine_folder
 from headwater.runtime import sessions
@@ -89,15 +89,12 @@ def _append(case: Project, begin: int, count: int) -> None:
     numbers = pa.array(range(begin, begin + count), pa.int64())
     ids = pc.bit_wise_and(pc.multiply(numbers, _SPREAD), 2**62 - 1)
     ids = pc.subtract(ids, pc.multiply(pc.divide(ids, KEYS), KEYS))
-    place = {"cluster": "local", "topic": "raw", "partition": 0}
-    kind = columns.field("_source").type
-    parts = [pa.array([place[each.name]] * count, each.type) for each in list(kind)[:-1]]
     rows = {
         "id": ids,
         "name": pc.binary_join_element_wise("customer ", pc.cast(ids, pa.string()), ""),
         "amount": numbers,
         "at": pc.add(pc.multiply(numbers, 1_000), BEGIN).cast(columns.field("at").type),
         "gone": pc.equal(pc.bit_wise_and(numbers, 63), 0),
-        "_source": pa.StructArray.from_arrays([*parts, numbers], fields=list(kind)),
+        "_source": source(columns, numbers),
     }
     append(case, "silver.said", rows)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.views import append
+from bench.views import append, source
 from headwater.project.conf import Conf
 from headwater.project.paths import engine_folder
 from headwater.runtime import sessions
@@ -109,12 +109,9 @@ def _append(case: Project, name: str, begin: int, count: int, later: int) -> Non
     columns = case.tables[name].stored
     numbers = pa.array(range(begin, begin + count), pa.int64())
     micros = pc.add(pc.multiply(numbers, STEP), BEGIN + later)
-    place = {"cluster": "local", "topic": "raw", "partition": 0}
-    kind = columns.field("_source").type
-    parts = [pa.array([place[each.name]] * count, each.type) for each in list(kind)[:-1]]
     rows = {
         "id": pc.bit_wise_and(pc.multiply(numbers, _SPREAD), 2**62 - 1),
         "at": micros.cast(columns.field("at").type),
-        "_source": pa.StructArray.from_arrays([*parts, numbers], fields=list(kind)),
+        "_source": source(columns, numbers),
     }
     append(case, name, rows)

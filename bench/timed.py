@@ -1,7 +1,8 @@
-"""The parts of a batch of a view, timed."""
+"""Batches of a view and their parts, timed."""
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from headwater.flows.compared import Compared
 from headwater.flows.few import Few
 from headwater.flows.grouped import Grouped
 from headwater.flows.touched import Touched
+from headwater.testing import Project
 
 _PARTS: dict[str, tuple[type, str]] = {
     "reach": (Touched, "find"),
@@ -20,6 +22,33 @@ _PARTS: dict[str, tuple[type, str]] = {
     "groups": (Grouped, "change"),
     "difference": (Compared, "difference"),
 }
+
+
+def batches(case: Project, table: str, count: int, prepare: Callable[[int], None]) -> dict[str, Any]:
+    """What a view's batches take, the first third to warm up: seconds (median), rows and files read, seconds
+    of their parts.
+
+    Args:
+        case: the project.
+        table: the view.
+        count: how many batches.
+        prepare: gives its inputs what the batch of a number takes.
+    """
+    seconds, each = [], []
+    for number in range(count):
+        prepare(number)
+        began = time.monotonic()
+        with parts() as took:
+            case.step(table)
+        seconds.append(time.monotonic() - began)
+        each.append(took | {"commit": case.batches(table)[-1].phases["commit"]})
+    last, kept = case.batches(table)[-1], each[count // 3 :]
+    return {
+        "seconds": round(statistics.median(seconds[count // 3 :]), 3),
+        "rows_read": last.rows_read,
+        "files_read": last.files_read,
+        "parts": {name: round(statistics.median(took[name] for took in kept), 3) for name in kept[0]},
+    }
 
 
 @contextmanager

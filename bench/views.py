@@ -7,7 +7,6 @@ import itertools
 import os
 import random
 import shutil
-import statistics
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -138,27 +137,18 @@ def _filled(size: int) -> tuple[Project, dict[str, float]]:
 
 
 def _measured(case: Project, table: str) -> dict[str, Any]:
-    draw, seconds, parts = random.Random(2), [], []
-    for number in itertools.islice(_NUMBERS, BATCHES):
+    draw = random.Random(2)
+
+    def prepare(_: int) -> None:
+        number = next(_NUMBERS)
         append(case, ORDERS, _orders(draw, 10**9 + number * NEW, NEW))
         moved = [draw.randrange(CUSTOMERS) for _ in range(MOVED)]
         append(case, LEVELS, {"customer": moved, "level": [2 + number] * MOVED})
         case.step(CUSTOMER)
-        began = time.monotonic()
-        with timed.parts() as took:
-            case.step(table)
-        seconds.append(time.monotonic() - began)
-        parts.append(took | {"commit": case.batches(table)[-1].phases["commit"]})
-    last, kept = case.batches(table)[-1], parts[BATCHES // 3 :]
-    place = case.lake.place(table)
+
+    found, place = timed.batches(case, table, BATCHES, prepare), case.lake.place(table)
     rewritten = version_of(table, log.read(place.path, log.head(place.path))).files_removed
-    return {
-        "seconds": round(statistics.median(seconds[BATCHES // 3 :]), 3),
-        "rows_read": last.rows_read,
-        "files_read": last.files_read,
-        "files_rewritten": rewritten,
-        "parts": {name: round(statistics.median(each[name] for each in kept), 3) for name in kept[0]},
-    }
+    return {**found, "files_rewritten": rewritten}
 
 
 def _silver(name: str, columns: str) -> str:
@@ -183,3 +173,10 @@ def append(case: Project, name: str, rows: Mapping[str, Any]) -> None:
     sequence = target.last(name) + 1
     files = target.write(stored.fitted(pa.table(rows), columns), f"{sequence:012d}")
     target.append(files, Identity(name, target.place.generation, sequence, {}))
+
+
+def source(columns: pa.Schema, offsets: pa.Array) -> pa.StructArray:
+    """`_source` of rows of one partition, in a table of these columns."""
+    kind, place = columns.field("_source").type, {"cluster": "local", "topic": "raw", "partition": 0}
+    parts = [pa.array([place[each.name]] * len(offsets), each.type) for each in list(kind)[:-1]]
+    return pa.StructArray.from_arrays([*parts, offsets], fields=list(kind))
