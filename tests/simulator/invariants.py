@@ -198,8 +198,16 @@ def check_all(world: World, project: Project, *, expired: bool) -> None:
 
 def files_of(table: Path, version: int) -> list[str]:
     """The files of a version, in order: by the log's entries, or by delta-rs where the first are gone."""
-    if log.first(table) > 0:
-        return [file.path for file in log.snapshot(table, version)]
+    try:
+        if log.first(table) == 0:
+            return _by_entries(table, version)
+    except CommitError:  # maintenance may remove some while they are read
+        if log.first(table) == 0:
+            raise
+    return [file.path for file in log.snapshot(table, version)]
+
+
+def _by_entries(table: Path, version: int) -> list[str]:
     found: dict[str, int] = {}
     for at in range(version + 1):
         for action in delta.actions(table, at):
