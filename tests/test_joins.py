@@ -320,8 +320,8 @@ NOT_CORRECTED: list[tuple[str, Code, str]] = [
     (
         f"CREATE STREAMING TABLE t TBLPROPERTIES ('headwater.emit' = 'final') AS SELECT o.nr "
         f"{PAIR.format('LEFT JOIN')} ON o.id = p.id",
-        "JOIN_NOT_APPENDED",
-        "emit = 'final'.*corrected",
+        "WATERMARK_MISSING",
+        "by which column silver.orders tells the time",
     ),
     (
         f"CREATE STREAMING TABLE t AS SELECT o.nr {PAIR.format('LEFT JOIN')} ON o.id = p.id "

@@ -133,7 +133,7 @@ def _facts(found: Description) -> list[tuple[str, str]]:
 _EMIT = {
     "update": "changed in place as inputs come",
     "append": "appended",
-    "final": "appended, each window once, when it is over",
+    "final": "appended, each once, when its time is over",
 }
 
 

@@ -89,7 +89,7 @@ class Context:
             properties["delta.enableChangeDataFeed"] = "true"
         place = self.lake.create(table.name, analysed.stored, comment=table.comment, properties=properties)
         target = Target.shared(place)
-        if analysed.kind in ("rows", "joined rows"):
+        if analysed.kind in ("rows", "joined rows", "final joins"):
             target.add(analysed.stored)
         target.require(analysed.stored, table.file)
         if not analysed.appended:

@@ -11,6 +11,7 @@ from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.files import FilesFlow
 from headwater.flows.final import FinalFlow
+from headwater.flows.final_joins import FinalJoinsFlow
 from headwater.flows.joined import JoinedFlow
 from headwater.flows.processed import ProcessFlow
 from headwater.flows.publish import PublishFlow
@@ -43,6 +44,7 @@ class Committing(Protocol):
 _FLOWS: dict[Kind, Callable[[Context, Table], Flow]] = {
     "rows": DerivedFlow,
     "joined rows": JoinedFlow,
+    "final joins": FinalJoinsFlow,
     "changed rows": ChangedFlow,
     "aggregate": AggregateFlow,
     "final windows": FinalFlow,

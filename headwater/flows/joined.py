@@ -27,7 +27,7 @@ from headwater.flows.derived import DerivedFlow
 from headwater.flows.few import Given
 from headwater.flows.judged import FewJudged, ManyJudged
 from headwater.flows.rows import NONE_BROKEN, Rows, are_few, read
-from headwater.planner.joins import Partners, Within
+from headwater.planner.partners import Partners, Within
 from headwater.project.definitions import Table
 from headwater.runtime import in_memory
 from headwater.storage import pruning, ranges, stored
@@ -40,7 +40,7 @@ _MOST = 100_000  # rows of a stream that this process reads as partners of few
 
 
 @dataclass(frozen=True)
-class _Stream:
+class Stream:
     """A stream as a batch reads it.
 
     Attributes:
@@ -78,7 +78,7 @@ class JoinedFlow(DerivedFlow):
 
     def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
         work, self._met = self._work(intent), {}
-        streams = self._there(intent)
+        streams = self._there(self._files(intent))
         some = [name for name, stream in streams.items() if stream.new]
         few = [self._few(name, streams) for name in some] if are_few(intent.files, intent.rows) else [None]
         met = [rows for rows in few if rows is not None]
@@ -98,35 +98,40 @@ class JoinedFlow(DerivedFlow):
     def _nothing_met(self) -> dict[str, pa.Table]:
         return {name: stored.schema(each.columns).empty_table() for name, each in self._cursors.items()}
 
-    def _there(self, intent: Intent) -> dict[str, _Stream]:
-        """The streams, each as the batch reads it."""
+    def _there(self, new: Mapping[str, Sequence[str]]) -> dict[str, Stream]:
+        """The streams, each as a batch reads it.
+
+        Args:
+            new: {stream → its files that the batch takes}.
+        """
         places, before = self._context.lake.places(), self._consumed()
         return {
-            name: _Stream(
+            name: Stream(
                 self._cursors[name].columns,
                 places[name].path,
                 None if at == Position(generation=0) else ranges.read_until(places[name].path, at),
                 files,
             )
-            for (name, files), at in zip(self._files(intent).items(), before.values(), strict=True)
+            for (name, files), at in zip(new.items(), before.values(), strict=True)
         }
 
-    def _few(self, name: str, streams: Mapping[str, _Stream]) -> dict[str, pa.Table] | None:
+    def _few(self, name: str, streams: Mapping[str, Stream]) -> dict[str, pa.Table] | None:
         """The new rows of a stream, and those of the others that they may be joined with; None: too many."""
         rows = {name: read(streams[name].new, streams[name].columns)}
         for partners in self._joins[name]:
             of, among = streams[partners.of], rows[partners.among]
-            near = of.near(_reaches(partners, among))
+            near = of.near(reaches_of(partners, among))
             self._met |= near
             files = [*near, *(of.new if self._is_before(partners.of, name) else ())]
             with scratch.connection() as connection:
-                found = _partners(connection, partners, stored.schema(of.columns), files, among)
+                columns = stored.schema(of.columns)
+                found = partners_of(connection, partners, columns, files, among, most=_MOST + 1)
             if len(found) > _MOST:
                 return None
             rows[partners.of] = found
         return rows
 
-    def _many(self, spark: SparkSession, name: str, streams: Mapping[str, _Stream]) -> dict[str, DataFrame]:
+    def _many(self, spark: SparkSession, name: str, streams: Mapping[str, Stream]) -> dict[str, DataFrame]:
         """The same as Spark reads them: all rows of the files that may have some."""
         stream = streams[name]
         frames = {name: stream.frame(spark, stream.new)}
@@ -151,14 +156,16 @@ class JoinedFlow(DerivedFlow):
         )
 
 
-def _partners(
+def partners_of(
     connection: duckdb.DuckDBPyConnection,
     partners: Partners,
     columns: pa.Schema,
     files: Sequence[str],
     among: pa.Table,
+    *,
+    most: int | None = None,
 ) -> pa.Table:
-    """The rows of files that may be joined with others; of too many, some.
+    """The rows of files that may be joined with others.
 
     Args:
         connection: one of its own.
@@ -166,11 +173,23 @@ def _partners(
         columns: the files'.
         files: the files.
         among: the others.
+        most: some so many are enough; None: all.
     """
     if not files or not len(among):
         return columns.empty_table()
     connection.register("others", among)
+    limit = "" if most is None else f" LIMIT {most}"
     rows = scratch.parquet(connection, columns)
+    return database.table(
+        connection,
+        f"SELECT {', '.join(f'mine.{quoted(name)}' for name in columns.names)} "
+        f"FROM {rows} mine SEMI JOIN others ON {are_partners(partners)}{limit}",
+        {"files": files},
+    ).cast(columns)
+
+
+def are_partners(partners: Partners) -> str:
+    """SQL: whether a row `mine`, of the stream that has partners, may be joined with one of `others`."""
     equal = [f"mine.{quoted(ours)} = others.{quoted(theirs)}" for ours, theirs in partners.equal]
     near = [
         f"epoch_us(mine.{quoted(each.ours)}) - epoch_us(others.{quoted(each.theirs)}) {sign} {bound}"
@@ -178,16 +197,10 @@ def _partners(
         for sign, bound in ((">=", each.least), ("<=", each.most))
         if bound is not None
     ]
-    on = " AND ".join([*equal, *near]) or "true"
-    return database.table(
-        connection,
-        f"SELECT {', '.join(f'mine.{quoted(name)}' for name in columns.names)} "
-        f"FROM {rows} mine SEMI JOIN others ON {on} LIMIT {_MOST + 1}",
-        {"files": files},
-    ).cast(columns)
+    return " AND ".join([*equal, *near]) or "true"
 
 
-def _reaches(partners: Partners, among: pa.Table) -> dict[str, Reach]:
+def reaches_of(partners: Partners, among: pa.Table) -> dict[str, Reach]:
     """Where the values of partners of some rows lie."""
     found = {ours: among[theirs] for ours, theirs in partners.equal}
     reaches = pruning.reaches(pa.table(found), found) if found else {}
@@ -197,7 +210,7 @@ def _reaches(partners: Partners, among: pa.Table) -> dict[str, Reach]:
     return reaches
 
 
-def _extents(within: Sequence[Within], stream: _Stream) -> dict[str, Reach]:
+def _extents(within: Sequence[Within], stream: Stream) -> dict[str, Reach]:
     """Where the times of partners of all rows of a stream's new files lie."""
     columns = sorted({each.theirs for each in within})
     if not columns:

@@ -24,10 +24,11 @@ from headwater.common.scratch import quoted
 from headwater.connectors.decode import SOURCE
 from headwater.flows.calls import Calls
 from headwater.flows.context import Context
+from headwater.flows.late import Telling, tell
 from headwater.flows.rows import read
 from headwater.flows.timed import TimedFlow
 from headwater.flows.work import Counts
-from headwater.planner.event_time import LATENESS, NEVER, WATERMARK, EventTime
+from headwater.planner.event_time import NEVER, EventTime
 from headwater.project.definitions import Table
 from headwater.project.process import DUE, STATE, STREAM, TIMER, TOUCHED, WAITING
 from headwater.storage.commit import Built, Part
@@ -123,30 +124,9 @@ class ProcessFlow(TimedFlow):
     ) -> tuple[dict[str, Part], int]:
         """Make the table `fresh` of the rows that are on time; the late table's part, if it gets any; and how
         many rows are late."""
-        late = f"{self._time} IS NULL"
-        reached = str(before.closed)
-        if self._may_be_late(intent):
-            known = [{"name": name, "most": most} for name, most in before.reached.items()]
-            kinds = pa.schema([("name", pa.string()), ("most", pa.int64())])
-            connection.register("known", pa.Table.from_pylist(known, kinds))
-            partition = " || '/' || ".join(f'{SOURCE}."{part}"' for part in ("cluster", "topic", "partition"))
-            marks = [f"'{stream.mark}'" for stream in self._process.streams]
-            partition = f"{self._chosen(marks)} || {partition}"
-            reached = (
-                f"greatest({before.closed}, (SELECT most FROM known WHERE name = {partition}), "
-                f'max(epoch_us({self._time})) OVER (PARTITION BY {partition} ORDER BY {SOURCE}."offset" '
-                "GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"  # not the others of the same record
-            )
-            late += f" OR _reached > epoch_us({self._time}) + {self._delay}"
-        connection.execute(f"CREATE TEMP TABLE told AS SELECT *, {reached} AS _reached FROM batch")
-        connection.execute(f"CREATE TEMP TABLE fresh AS SELECT {self._names} FROM told WHERE NOT ({late})")
-        watermark = f"CASE WHEN {self._time} IS NOT NULL THEN _reached - {self._delay} END"
-        found = database.table(
-            connection,
-            f"SELECT {self._names}, make_timestamptz({WATERMARK}) AS {WATERMARK}, "
-            f"({WATERMARK} - epoch_us({self._time})) / 1e6 AS {LATENESS} "
-            f"FROM (SELECT *, {watermark} AS {WATERMARK} FROM told WHERE {late})",
-        )
+        mark = self._chosen(f"'{stream.mark}'" for stream in self._process.streams)
+        telling = Telling(self._time, mark, self._delay, self._columns)
+        found = tell(connection, "batch", "fresh", telling, before, may_be=self._may_be_late(intent))
         if not len(found):
             return {}, 0
         assert self._analysed.late is not None

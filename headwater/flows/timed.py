@@ -36,7 +36,7 @@ class TimedFlow(RangedFlow):
     """The flow of one table whose definition may say how late rows may be."""
 
     waits = False  # whether something of it is over when its time has come
-    keeps = ""  # what the table of its state holds
+    keeps = ""  # what the table of its state holds; "": there is none
 
     def __init__(self, context: Context, table: Table) -> None:
         super().__init__(context, table)
@@ -87,7 +87,7 @@ class TimedFlow(RangedFlow):
 
     def _beside(self) -> list[str]:
         late = [late_name(self.name)] if self._lateness else []
-        return [*late, state_name(self.name)] if self.waits else late
+        return [*late, state_name(self.name)] if self.keeps else late
 
     def _open_beside(self, name: str) -> Target:
         if name == state_name(self.name):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from headwater.planner import analysis, joins
+from headwater.planner import analysis, partners
 from headwater.planner.analysis import Analysed
 from headwater.planner.groups import Groups
 from headwater.planner.reach import Hop, Reach, Touch
@@ -18,6 +18,7 @@ from headwater.storage.names import stage_name, state_name
 _WAYS = {
     "rows": "each new row once",
     "joined rows": "new rows of each stream, with all of the others that they are joined with",
+    "final joins": "pairs of new rows, and each row without a partner, once none can come any more",
     "changed rows": "a row for a row of its input, as these change",
     "aggregate": "partial results of new rows, merged by its keys",
     "final windows": "each window once, when it is over",
@@ -87,8 +88,10 @@ def explain(spark: SparkSession, project: Project, names: Sequence[str]) -> list
 def _explained(project: Project, table: Table, found: Mapping[str, Analysed]) -> Explained:
     analysed = found[table.name]
     if analysed.kind != "view":
-        joined = [found[flow.name].joins for flow in table.flows or (table,)]
-        lines = tuple(line for each in joined if each for line in joins.lines(each))
+        joined = [found[flow.name] for flow in table.flows or (table,)]
+        lines = tuple(
+            line for each in joined if each.joins for line in partners.lines(each.joins, each.alone)
+        )
         asked = _asked(project.lookups[table.lookup]) if table.lookup else ""
         read = dict.fromkeys(name for flow in table.flows or (table,) for name in flow.snapshots)
         whole = tuple(

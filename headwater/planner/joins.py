@@ -5,18 +5,21 @@ these give with all rows of the other streams, and takes nothing back. So what i
 new rows of one stream at a time: Spark's plan says which of the others' can be their *partners*, by columns
 that have to be equal and by how far two times may lie apart. That may find too many, and none too few; the
 query itself is applied to what is found.
+
+An outer join of two streams takes nothing back either, where a row without a partner is given when no partner
+can come any more. Then what the plan says has to be all that it asks: partners are told from it alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
 from headwater.errors import ProjectError, Where
 from headwater.planner import marked, nodes, spans
 from headwater.planner.nodes import Node, conditions
+from headwater.planner.partners import Found, Partners, Within, waits
 from headwater.planner.spans import Span
 from headwater.runtime import catalyst
 
@@ -31,6 +34,18 @@ _ROW_BY_ROW = ("Project", "Filter", "SubqueryAlias", "View", "ResolvedHint", "Ge
 _LEAVES = ("LocalRelation", "OneRowRelation", "Range")
 _INNER = ("Inner", "Cross")
 _OF_LEFT = ("LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin", "LeftSingle")
+# Which sides' rows such a join of streams gives without a partner, too.
+_KEPT = {
+    "LeftOuter": ("left",),
+    "RightOuter": ("right",),
+    "FullOuter": ("left", "right"),
+    "LeftAnti": ("left",),
+}
+# The types whose values are equal in DuckDB where they are in Spark.
+_COMPARED = {
+    *("string", "boolean", "byte", "short", "integer", "long", "decimal"),
+    *("date", "timestamp", "timestamp_ntz", "binary"),
+}
 _TURNED = {
     "LessThan": "GreaterThan",
     "LessThanOrEqual": "GreaterThanOrEqual",
@@ -39,45 +54,17 @@ _TURNED = {
 }
 
 
-@dataclass(frozen=True)
-class Within:
-    """How far a time may lie from another, in microseconds.
-
-    Attributes:
-        ours, theirs: the columns.
-        least, most: what ours is later than theirs by; None: no bound.
-    """
-
-    ours: str
-    theirs: str
-    least: int | None
-    most: int | None
-
-
-@dataclass(frozen=True)
-class Partners:
-    """Which rows of a stream can be joined with rows of another.
-
-    Attributes:
-        of: the stream that has them.
-        among: the other stream.
-        equal: (column of `of`, column of `among`) that are equal; none, and no `within`: all rows can.
-        within: times of `of` that lie near times of `among`.
-    """
-
-    of: str
-    among: str
-    equal: tuple[tuple[str, str], ...]
-    within: tuple[Within, ...]
-
-
-Joins = Mapping[str, tuple[Partners, ...]]  # {stream with new rows → how those of each other one are found}
-
 _Column = tuple[str, str]  # a stream, and the name of one of its columns
 _Bounds = dict[tuple[_Column, _Column], tuple[int | None, int | None]]  # as those of `Within`
 
 
-def find(result: DataFrame, sources: Sequence[str], streams: Sequence[str], where: Where) -> Joins:
+def find(
+    result: DataFrame,
+    sources: Sequence[str],
+    streams: Sequence[str],
+    where: Where,
+    times: Mapping[str, str] | None = None,
+) -> Found:
     """How a query over streams is computed of new rows.
 
     Args:
@@ -85,23 +72,31 @@ def find(result: DataFrame, sources: Sequence[str], streams: Sequence[str], wher
         sources: their names.
         streams: those of them that are streams; the others are reference tables.
         where: the definition.
+        times: {stream → its event time}, where rows without a partner wait for one; None: none may be given.
 
     Raises:
-        ProjectError: of new rows it may take something back, or it looks across rows.
+        ProjectError: of new rows it may take something back, or it looks across rows; or it is not known
+            which rows are partners, or until when they may come.
     """
     plan = nodes.rewritten(result, _RULES)
     if catalyst.has(plan, "PLAN_EXPRESSION"):
         raise _refused(where, "a subquery")
-    query = _Query(sources, streams, where)
+    query = _Query(sources, streams, where, waits=times is not None)
     query.read(Node.of_plan(plan))
-    return {stream: query.partners(stream) for stream in streams}
+    found = {stream: query.partners(stream) for stream in streams}
+    return Found(found, waits(found, query.alone, times, where) if times is not None else {})
 
 
 class _Query:
-    """What a query's plan says of its streams; see `find`."""
+    """What a query's plan says of its streams; see `find`.
 
-    def __init__(self, sources: Sequence[str], streams: Sequence[str], where: Where) -> None:
-        self._sources, self._streams, self._where = sources, streams, where
+    Attributes:
+        alone: the streams whose rows an outer join gives without a partner, too; None: there is none.
+    """
+
+    def __init__(self, sources: Sequence[str], streams: Sequence[str], where: Where, *, waits: bool) -> None:
+        self._sources, self._streams, self._where, self._waits = sources, streams, where, waits
+        self.alone: list[str] | None = None
         self._columns: dict[int, _Column] = {}
         self._named: dict[int, list[Node]] = {}
         self._equal: set[tuple[_Column, _Column]] = set()
@@ -130,7 +125,7 @@ class _Query:
             return []
         (child,) = node.children
         below = self.read(child)
-        if node.kind == "Filter":
+        if node.kind == "Filter" and self.alone is None:
             self._note(node)
         self._named |= nodes.computed(node)
         return below
@@ -143,7 +138,10 @@ class _Query:
         if twice:
             raise _refused(self._where, f"a join of {twice[0]} with itself")
         if kind in _INNER:
-            self._note(node)
+            if self.alone is None:
+                self._note(node)
+        elif left and right and self._waits and kind in _KEPT:
+            self._outer(node, kind, left, right)
         elif left and right:
             raise _refused(self._where, f"this {kind} join of streams")
         elif (right and kind in _OF_LEFT) or (left and kind == "RightOuter") or kind == "FullOuter":
@@ -154,6 +152,41 @@ class _Query:
                 hint="keep the rows of the streams: streams LEFT JOIN reference",
             )
         return [*left, *right]
+
+    def _outer(self, node: Node, kind: str, left: Sequence[str], right: Sequence[str]) -> None:
+        """Keep what an outer join says, whose partners are then told from that alone.
+
+        Raises:
+            ProjectError: that would not be right.
+        """
+        if len(self._streams) > 2:
+            raise _not_told(self._where, f"a third stream beside this {kind} join")
+        for side in node.children:
+            if other := _filtering(side):
+                raise _not_told(self._where, f"{_WHAT.get(other, other)} below this {kind} join")
+        self._equal, self._bounds = set(), {}
+        for each in conditions(node):
+            if not self._is_told(each):
+                raise _not_told(self._where, f"{each.kind} in the condition of this {kind} join")
+        self._note(node)
+        self.alone = [*left] * ("left" in _KEPT[kind]) + [*right] * ("right" in _KEPT[kind])
+
+    def _is_told(self, condition: Node) -> bool:
+        """Whether what `_note` keeps of a condition is all that it says."""
+        if condition.kind == "EqualTo":
+            plain = [self._plain(side) for side in condition.children]
+            kinds = {str(side.fields.get("dataType")).partition("(")[0] for side in condition.children}
+            if all(plain) and len({each[0] for each in plain if each}) == 2 and kinds <= _COMPARED:
+                return True
+        if condition.kind not in (*_TURNED, "EqualTo"):
+            return False
+        one, other = (spans.of(side, self._named) for side in condition.children)
+        if one is None or other is None:
+            return False
+        apart = one.plus(other, -1)
+        of = {self._columns.get(column) for column in apart.columns}
+        signs = sorted(apart.columns.values())
+        return apart.least == apart.most and signs == [-1, 1] and len({each[0] for each in of if each}) == 2
 
     def _note(self, node: Node) -> None:
         """Keep what the condition of a join or a filter says of two streams."""
@@ -182,6 +215,7 @@ class _Query:
             ((minus, plus), _TURNED.get(kind, kind), apart.least, apart.most),
         ):
             least, most = self._bounds.get(pair, (None, None))
+            lowest, highest = lowest + (comparison == "GreaterThan"), highest - (comparison == "LessThan")
             if comparison != "LessThan" and comparison != "LessThanOrEqual":
                 least = lowest if least is None else max(least, lowest)
             if comparison != "GreaterThan" and comparison != "GreaterThanOrEqual":
@@ -220,6 +254,23 @@ def _tells(partners: Partners) -> tuple[bool, bool]:
     return bool(partners.equal), bool(partners.within)
 
 
+def _filtering(node: Node) -> str:
+    """The first node from one downward that may drop or repeat rows of a stream; "": there is none."""
+    if node.kind not in (*_LEAVES, "Project", "SubqueryAlias", "View", "ResolvedHint"):
+        return node.kind
+    return next(filter(None, map(_filtering, node.children)), "")
+
+
+def _not_told(where: Where, what: str) -> ProjectError:
+    return ProjectError(
+        f"{where} has emit = 'final', and {what} leaves open which rows are partners",
+        code="PARTNERS_NOT_TOLD",
+        where=where,
+        hint="join two streams by equal columns (no DOUBLE or FLOAT) and bounds of their times alone; filter "
+        "in the tables that are read, compute of what is joined; or leave emit = 'final' out",
+    )
+
+
 _WHAT = {**catalyst.ACROSS_ROWS, "Aggregate": "GROUP BY", "Union": "UNION"}
 
 
@@ -234,21 +285,3 @@ def _refused(where: Where, what: str) -> ProjectError:
         where=where,
         hint=f"{hint}without STREAM, whose rows are corrected",
     )
-
-
-def lines(joins: Joins) -> Iterator[str]:
-    """What is looked for where, for people."""
-    for stream, partners in joins.items():
-        for each in partners:
-            by = [ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in each.equal]
-            by += [_apart(within) for within in each.within]
-            how = f"by {', '.join(by)}" if by else "all of them"
-            of = "" if each.among == stream else f", of {each.among}"
-            yield f"new rows of {stream} read rows of {each.of}{of}: {how}"
-
-
-def _apart(within: Within) -> str:
-    def seconds(by: int | None) -> str:
-        return "…" if by is None else f"{round(by / 1e6, 3) + 0.0:+.12g} s"
-
-    return f"{within.ours} from {within.theirs} {seconds(within.least)} to {seconds(within.most)}"

@@ -15,7 +15,16 @@ from headwater.planner import dependencies
 from headwater.project.load import Project
 from headwater.runtime import cache
 
-Kind = Literal["rows", "joined rows", "changed rows", "aggregate", "final windows", "process", "view"]
+Kind = Literal[
+    "rows",
+    "joined rows",
+    "final joins",
+    "changed rows",
+    "aggregate",
+    "final windows",
+    "process",
+    "view",
+]
 
 
 # As JSON: columns in Spark's words, a schema of Arrow in its own bytes.
@@ -36,8 +45,9 @@ class Outline:
     """What a table is, not how it is computed.
 
     Attributes:
-        kind: how it is kept; of one of `rows`, or of `joined rows` of several streams, each is appended
-            and never changes, and one of `changed rows` has a row for a row of a table that changes in place.
+        kind: how it is kept; of one of `rows`, or of `joined rows` of several streams (of `final joins` also
+            those without a partner), each is appended and never changes, and one of `changed rows` has a row
+            for a row of a table that changes in place.
         columns: what readers of the table see; all may be NULL, as in rows of before they were added.
         stored: what the Delta table holds: the columns, and partial results behind them.
         keys: the columns that identify a row; none for a table of appended rows.

@@ -193,8 +193,11 @@ class Table(Declaration):
             process, those of its keys by which what it keeps does.
         event_time: the column that says when a row happened, of a process over several streams that of the
             first; see `stream`. `delay` says how much later rows may come.
-        emit: `update`: rows change as their inputs come; `final`: each window is appended once, when it is
-            over, and rows that come later go to the table `<name>_late`.
+        event_times: {stream → its event time}, of several that are joined, where rows without a partner wait
+            for one.
+        emit: `update`: rows change as their inputs come; `final`: each window, and each row without a partner
+            of streams that are joined, is appended once, when it is over, and rows that come later go to the
+            table `<name>_late`.
         refresh: how a view is brought up to date: `auto`: by the rows that changes touch, where they can be
             found and that is less work; `incremental strict`: it is refused where they can't; `full`: all of
             it is computed anew.
@@ -230,6 +233,7 @@ class Table(Declaration):
     keys: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
     event_time: str | None = None
+    event_times: Mapping[str, str] = field(default_factory=dict)
     delay: str | None = None
     emit: Emit = "update"
     refresh: Refresh = "auto"
@@ -257,9 +261,11 @@ class Table(Declaration):
 
     def stream(self, source: str) -> Stream:
         """How it reads one of its sources."""
-        if self.process is None:
-            return Stream(self.event_time)
-        return self.process.streams[self.inputs.index(source)]
+        if self.process is not None:
+            return self.process.streams[self.inputs.index(source)]
+        if source in self.event_times:
+            return Stream(self.event_times[source], name=source)
+        return Stream(self.event_time)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Call the definition itself, as a test does with batch DataFrames."""
@@ -548,7 +554,7 @@ def table(
     lookup: str = "",
     keys: Sequence[str] = (),
     cluster_by: Sequence[str] = (),
-    event_time: str | None = None,
+    event_time: str | Mapping[str, str] | None = None,
     delay: str | None = None,
     emit: Emit = "update",
     allowed_lateness: str | None = None,
@@ -562,10 +568,18 @@ def table(
     The table's name is `<folder>.<function>`, its comment the function's docstring. The function is
     pure: what it returns depends on its arguments alone. It keeps the column `_source`, which says
     where in Kafka a row came from. `snapshots` names tables that it gets as they are when a batch is begun,
-    behind its sources.
+    behind its sources. Of several streams that an outer join joins with `emit="final"`, `event_time` is
+    {stream → column}.
+
+    Raises:
+        TypeError: the event times are not those of the streams.
     """
     whole = _names(snapshots)
     sources = (*_names(source), *whole)
+    times = dict(event_time) if isinstance(event_time, Mapping) else {}
+    first = next(iter(times.values()), None) if isinstance(event_time, Mapping) else event_time
+    if not {*times} <= {*sources}:
+        raise TypeError(f"event_time = {event_time!r} is not of the streams {source!r}, each by its name")
 
     def declare(function: Function) -> Table:
         return Table(
@@ -578,7 +592,8 @@ def table(
             function=function,
             keys=tuple(keys),
             cluster_by=tuple(cluster_by),
-            event_time=event_time,
+            event_time=first,
+            event_times=times,
             delay=delay,
             emit=emit,
             allowed_lateness=allowed_lateness,

@@ -96,7 +96,9 @@ def _resolved(one: Declaration, names: Names, lookups: Names) -> Declaration:
     if isinstance(one, Table | View):
         reads = tuple(names.of(name, one) for name in one.inputs)
         if isinstance(one, Table):
-            one = replace(one, snapshots=tuple(names.of(name, one) for name in one.snapshots))
+            times = {names.of(name, one): column for name, column in one.event_times.items()}
+            whole = tuple(names.of(name, one) for name in one.snapshots)
+            one = replace(one, snapshots=whole, event_times=times)
         return replace(one, sources=tuple(dict.fromkeys(reads)), reads=reads, sql=_streams(one, names))
     return one
 

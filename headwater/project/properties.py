@@ -45,6 +45,7 @@ KNOWN = (
     "headwater.timestamp",
     "headwater.tombstones",
     "headwater.trigger",
+    "headwater.wait_for",
 )
 _OF_DECODERS = (
     "headwater.decode",
@@ -64,6 +65,13 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
     """
     where = table.where
     _check(where, properties, KNOWN)
+    if "headwater.wait_for" in properties and properties.get("headwater.emit") != "final":
+        raise ProjectError(
+            f"{where}: headwater.wait_for is said without headwater.emit = 'final'",
+            code="PROPERTY_INVALID",
+            where=where,
+            hint="add that: else a row without a partner is there at once, and corrected when one comes",
+        )
     return replace(
         table,
         keys=_columns(properties, "headwater.keys"),

@@ -49,13 +49,23 @@ def check(table: Table, raw: Mapping[str, Topic | Files], references: Mapping[st
             where=table.where,
             hint="write FROM STREAM",
         )
-    if table.corrected and table.emit == "final":
+    if len(streams) > 1 and table.emit == "final" and table.allowed_lateness:
         raise ProjectError(
-            f"{table.where} has emit = 'final', and joins streams by an outer join: a row without a partner "
-            "is corrected when that comes",
-            code="JOIN_NOT_APPENDED",
+            f"{table.where}: a row that is final is not corrected",
+            code="LATENESS_OF_FINAL_WINDOW",
             where=table.where,
-            hint="leave it out; or join them in a process, which waits for partners in the order of events",
+            hint="leave allowed_lateness out and raise the delay",
+        )
+    untimed = [each for each in streams if each not in table.event_times] if table.emit == "final" else []
+    if len(streams) > 1 and (untimed or (table.emit == "final" and table.delay is None)):
+        of = untimed[0] if untimed else streams[0]
+        raise ProjectError(
+            f"{table.where} has emit = 'final', and does not say by which column {of} tells the time, and "
+            "how late its rows may be",
+            code="WATERMARK_MISSING",
+            where=table.where,
+            hint="in SQL write behind each stream WATERMARK column DELAY OF INTERVAL 10 SECONDS; in Python "
+            "event_time={stream: column} and delay=",
         )
     if table.decode and streams[0] not in raw:
         raise ProjectError(

@@ -29,6 +29,8 @@ Analysis = Literal[
     "ACROSS_ROWS",
     "JOIN_REPEATS_ROWS",
     "JOIN_NOT_APPENDED",
+    "PARTNERS_NOT_TOLD",
+    "JOIN_UNBOUNDED",
     "TIME_OF_JOIN",
     "FLOW_AGGREGATES",
     "FLOWS_DIFFER",
@@ -44,6 +46,7 @@ Analysis = Literal[
     "WINDOW_MISSING",
     "WATERMARK_MISSING",
     "SESSION_BOUNDS_MISSING",
+    "DELAYS_DIFFER",
     "LATENESS_OF_FINAL_WINDOW",
 ]
 
@@ -127,6 +130,16 @@ MEANINGS: dict[Analysis, Meaning] = {
         "Join the streams alone, by an inner join, and read that by another table; or write `CREATE "
         "MATERIALIZED VIEW`, whose rows are corrected.",
     ),
+    "PARTNERS_NOT_TOLD": Meaning(
+        "ProjectError",
+        "A final outer join of streams asks of partners more than equal columns and bounds of their times.",
+        "Filter in the tables that are read, compute of what is joined; or leave `headwater.emit` out.",
+    ),
+    "JOIN_UNBOUNDED": Meaning(
+        "ProjectError",
+        "An outer join of streams is final, and its rows would wait for ever for a partner.",
+        "Say in `ON` until when one may come, or leave `headwater.emit` out.",
+    ),
     "TIME_OF_JOIN": Meaning(
         "ProjectError",
         "A table tells which rows are late of rows that a join of streams gives: these come when the later "
@@ -184,20 +197,25 @@ MEANINGS: dict[Analysis, Meaning] = {
     ),
     "WINDOW_MISSING": Meaning(
         "ProjectError",
-        "Something is declared that only windows of time have.",
+        "Something is declared that only windows of time have, or an outer join of streams.",
         "Leave it out, or `GROUP BY window(…)`.",
     ),
     "WATERMARK_MISSING": Meaning(
         "ProjectError",
-        "Windows, but nothing says how late rows may be.",
+        "Windows, or rows that wait for a partner, but nothing says how late rows may be.",
         "Declare the event time and its delay.",
     ),
     "SESSION_BOUNDS_MISSING": Meaning(
         "ProjectError", "Sessions without their start and end among the columns.", "Add both."
     ),
+    "DELAYS_DIFFER": Meaning(
+        "ProjectError",
+        "Streams of one join have watermarks of different delays.",
+        "Give all the longest: rows wait until all streams have come as far.",
+    ),
     "LATENESS_OF_FINAL_WINDOW": Meaning(
         "ProjectError",
-        "Lateness is allowed to windows that are never corrected.",
+        "Lateness is allowed to windows, or to rows, that are never corrected.",
         "Leave `allowed_lateness` out and raise the delay, or write `emit = 'update'`.",
     ),
 }

@@ -37,7 +37,7 @@ from headwater.storage import log, store
 from headwater.storage.hold import hold
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
-from headwater.storage.names import beside, replay_name, state_name
+from headwater.storage.names import beside, replay_name
 
 CLOSE_ENOUGH = 1.0  # seconds of a pass after which the live flows are held for the last one
 PASSES = 8  # at most, and while each takes half as long: it takes what came during the one before
@@ -198,8 +198,8 @@ def _swap(project: Project, lake: Lake, shadow: Shadow, plan: Plan, builder: Bui
 def _over(lake: Lake, names: list[str]) -> dict[str, EventTime]:
     """{table → what is over of it now}, of those that wait for the end of something."""
     places = lake.places()
-    flows = {name: log.flows(places[name].path) for name in names if {name, state_name(name)} <= {*places}}
-    return {name: EventTime.parse(of.get(name, {}).get("event_time")) for name, of in flows.items()}
+    flows = {name: log.flows(places[name].path).get(name, {}) for name in names if name in places}
+    return {name: EventTime.parse(of["event_time"]) for name, of in flows.items() if "event_time" in of}
 
 
 @contextmanager

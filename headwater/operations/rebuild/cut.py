@@ -19,7 +19,6 @@ from headwater.planner.event_time import NEVER, EventTime
 from headwater.project.load import Project
 from headwater.storage import log
 from headwater.storage.lake import Lake
-from headwater.storage.names import state_name
 from headwater.storage.ranges import Position
 
 
@@ -207,8 +206,6 @@ class Cut(Bounds):
     def _closings(self, name: str) -> Iterator[int]:
         """The versions of a live table after which rows are late that by the rows before are not: those of a
         partition that had not come as far itself as what was closed."""
-        if state_name(name) not in self._live:
-            return
         path, names = self._live[name].path, list(self.versions)
         after: EventTime | None = None
         for version in range(self.versions[name], 0, -1):
@@ -218,6 +215,8 @@ class Cut(Bounds):
                 self.notes[name].append(f"what was closed before version {version + 1} is gone from its log")
                 return
             before = EventTime.parse(mine.get("event_time"))
+            if before.closed == NEVER:
+                return
             spoke = (each for each, seen in (after or before).seen.items() if before.seen.get(each) != seen)
             if any(before.closed > before.reached.get(each, NEVER) for each in spoke):
                 there = is_there(self._project, self._lake, name, version)

@@ -13,8 +13,17 @@ from headwater.connectors import decode
 from headwater.errors import HeadwaterError, ProjectError
 from headwater.errors.causes import asked_at, describe, first_line, raised_at
 from headwater.errors.several import Collected
-from headwater.planner import dependencies, joins
-from headwater.planner.analysis import checks, hidden, looked_up, processes, streaming, views, warnings
+from headwater.planner import dependencies
+from headwater.planner.analysis import (
+    checks,
+    hidden,
+    joined,
+    looked_up,
+    processes,
+    streaming,
+    views,
+    warnings,
+)
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.project import windows
@@ -226,8 +235,7 @@ def _analyse(
         if judged.kind == "view":
             judged = views.kept(project, table, found, judged, marked)
         else:
-            found_by = joins.find(marked, table.sources, project.streams(table), table.where)
-            judged = replace(judged, joins=found_by)
+            judged = joined.analyse(project, table, found, judged, marked)
     judged = _ordered(table, found, judged)
     return replace(judged, warnings=warnings.of(project, table, result))
 
@@ -263,8 +271,8 @@ def _ordered(table: Table, found: Mapping[str, Analysed], analysed: Analysed) ->
             where=table.where,
             hint="leave emit and allowed_lateness out, or read the streams themselves",
         )
-    joined = analysed.kind == "joined rows" or (analysed.kind == "rows" and bool(above))
-    return replace(analysed, disordered=joined)
+    is_joined = analysed.joins is not None or (analysed.kind == "rows" and bool(above))
+    return replace(analysed, disordered=is_joined)
 
 
 def _judged(

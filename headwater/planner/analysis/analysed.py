@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -10,8 +11,8 @@ from pyspark.sql.types import StructType
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.event_time import Lateness
 from headwater.planner.groups import Groups
-from headwater.planner.joins import Joins
 from headwater.planner.outlines import Kind, Outline
+from headwater.planner.partners import Joins
 from headwater.planner.reach import Reach
 from headwater.planner.stages import Stage
 from headwater.quality.gate import Gate
@@ -34,6 +35,8 @@ class Analysed:
         stage: what is kept of the inner part of which its groups are; None where they are of a table's rows.
         reach: how a view is kept by the rows that changes touch; None where it is not.
         joins: of a table of several streams, how what new rows of one are joined with is found.
+        alone: of joined streams, {one whose rows are given without a partner, too → for how many microseconds
+            of event time each waits for one}.
         disordered: whether its rows come in no order of time, as those of a join of streams do.
         anew: why all of a view is computed anew; "" where it is not.
     """
@@ -54,6 +57,7 @@ class Analysed:
     stage: Stage | None = None
     reach: Reach | None = None
     joins: Joins | None = None
+    alone: Mapping[str, int] = field(default_factory=dict)
     disordered: bool = False
     anew: str = ""
 

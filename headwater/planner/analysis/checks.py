@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from headwater.errors import ProjectError, Where
 from headwater.project.definitions import Table
@@ -165,3 +165,25 @@ def clustering(table: Table, columns: pa.Schema, keys: Sequence[str]) -> None:
 def _reads(plan: Any, source: Any) -> bool:
     """Whether one of the leaves of a plan is the stream."""
     return any(bool(leaf.sameResult(source)) for leaf in jvm.items(plan.collectLeaves()))
+
+
+def has(columns: StructType, names: Sequence[str], source: str, where: Where) -> None:
+    """A table that is read has these columns."""
+    for name in names:
+        if name not in columns.fieldNames():
+            raise ProjectError(
+                f"{where} needs the column {name} of {source}, which has: {', '.join(columns.fieldNames())}",
+                code="INPUT_COLUMN_UNKNOWN",
+                where=where,
+            )
+
+
+def suits(fits: bool, column: StructField, where: Where, what: str) -> None:
+    """A column is of a type that fits what it is for."""
+    if not fits:
+        raise ProjectError(
+            f"{where}: {column.name} is {column.dataType.simpleString()}, which {what}",
+            code="COLUMN_UNSUITABLE",
+            where=where,
+            hint="take another column",
+        )

@@ -7,25 +7,20 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
-    DataType,
     DoubleType,
     FloatType,
     MapType,
-    StringType,
-    StructField,
     StructType,
-    TimestampType,
 )
 
-from headwater.connectors import decode
 from headwater.errors import ProjectError, Where
+from headwater.planner.analysis import checks, timing
 from headwater.planner.analysis.analysed import Analysed
-from headwater.planner.event_time import LATENESS, WATERMARK, Lateness
+from headwater.planner.event_time import Lateness
 from headwater.project.definitions import Table
 from headwater.project.process import (
     DUE,
     STATE,
-    STREAM,
     TIMER,
     TOUCHED,
     WAITING,
@@ -65,7 +60,7 @@ def analyse(table: Table, process: Process, sources: Mapping[str, StructType], f
     own = {STATE, TIMER, TOUCHED, WAITING, DUE}
     for name in (*process.keys, *columns.fieldNames()):
         if name in own:
-            raise _reserved(table, name)
+            raise timing.reserved(table, name)
     rows = _rows(table, process, sources)
     row = pa.struct(list(stored.schema(rows)))
     kept = [
@@ -76,7 +71,6 @@ def analyse(table: Table, process: Process, sources: Mapping[str, StructType], f
         pa.field(WAITING, pa.list_(pa.field("element", row))),
         pa.field(DUE, _INSTANT),
     ]
-    late = StructType([*rows, StructField(WATERMARK, TimestampType()), StructField(LATENESS, DoubleType())])
     return Analysed(
         table.name,
         columns.toNullable(),
@@ -85,7 +79,7 @@ def analyse(table: Table, process: Process, sources: Mapping[str, StructType], f
         None,
         fingerprint,
         lateness=Lateness(str(table.event_time), delay, session=True),
-        late=stored.schema(late),
+        late=stored.schema(timing.late(rows)),
         state=pa.schema(kept),
         kind="process",
     )
@@ -101,22 +95,10 @@ def _check(table: Table, source: str, columns: StructType, stream: Stream) -> No
             where=where,
             hint="say which columns' rows belong together",
         )
-    for name in (*stream.keys, time, decode.SOURCE, "ingested_at"):
-        if name not in columns.fieldNames():
-            raise ProjectError(
-                f"{where} needs the column {name} of {source}, which has: {', '.join(columns.fieldNames())}",
-                code="INPUT_COLUMN_UNKNOWN",
-                where=where,
-            )
+    checks.has(columns, (*stream.keys, time), source, where)
     for key in stream.keys:
-        _is(not isinstance(columns[key].dataType, _NO_KEYS), where, key, columns[key].dataType, "is no key")
-    _is(
-        isinstance(columns[time].dataType, TimestampType),
-        where,
-        time,
-        columns[time].dataType,
-        "tells no time",
-    )
+        checks.suits(not isinstance(columns[key].dataType, _NO_KEYS), columns[key], where, "is no key")
+    timing.check(columns, time, source, where)
 
 
 def _rows(table: Table, process: Process, sources: Mapping[str, StructType]) -> StructType:
@@ -128,7 +110,6 @@ def _rows(table: Table, process: Process, sources: Mapping[str, StructType]) -> 
     """
     if not process.is_named:
         return sources[table.sources[0]]
-    found = {STREAM: StructField(STREAM, StringType())}
     first = sources[table.sources[0]]
     for source, columns in sources.items():
         keys = table.stream(source).keys
@@ -137,33 +118,8 @@ def _rows(table: Table, process: Process, sources: Mapping[str, StructType]) -> 
         )
         if ours != theirs:
             kinds = " and ".join(", ".join(kind.simpleString() for kind in each) for each in (theirs, ours))
-            raise _differ(table, source, f"keys: {kinds}")
-        for column in columns:
-            if column.name.lower() == STREAM:
-                raise _reserved(table, column.name)
-            known = found.setdefault(column.name.lower(), column)
-            if (known.name, known.dataType) != (column.name, column.dataType):
-                said = " and ".join(f"{each.name} {each.dataType.simpleString()}" for each in (known, column))
-                raise _differ(table, source, said)
-    return StructType([*found.values()])
-
-
-def _reserved(table: Table, column: str) -> ProjectError:
-    return ProjectError(
-        f"{table.where}: the engine has a column {column} of its own",
-        code="COLUMN_RESERVED",
-        where=table.where,
-        hint="rename it",
-    )
-
-
-def _differ(table: Table, source: str, what: str) -> ProjectError:
-    return ProjectError(
-        f"{table.where}: {source} differs from the streams before it in {what}",
-        code="STREAMS_DIFFER",
-        where=table.where,
-        hint="cast or rename one of them in the table that has it",
-    )
+            raise timing.differ(table, source, f"keys: {kinds}")
+    return timing.together(table, sources)
 
 
 def _ddl(text: str, where: Where, what: str) -> StructType:
@@ -173,13 +129,3 @@ def _ddl(text: str, where: Where, what: str) -> StructType:
         raise ProjectError(
             f"{where}: its {what} are not Spark DDL: {e}", code="DDL_INVALID", where=where
         ) from None
-
-
-def _is(fits: bool, where: Where, column: str, kind: DataType, what: str) -> None:
-    if not fits:
-        raise ProjectError(
-            f"{where}: {column} is {kind.simpleString()}, which {what}",
-            code="COLUMN_UNSUITABLE",
-            where=where,
-            hint="take another column",
-        )

@@ -76,7 +76,8 @@ def analyse(
 def _rows(project: Project, table: Table, result: DataFrame, suite: str) -> Analysed:
     """A table whose rows are appended."""
     where = table.where
-    if table.emit == "final" or table.allowed_lateness:
+    joins = len(project.streams(table)) > 1
+    if (table.emit == "final" and not joins) or table.allowed_lateness:
         what = "emit = 'final'" if table.emit == "final" else "allowed_lateness"
         raise ProjectError(
             f"{where} has {what} but no windows",
@@ -100,7 +101,7 @@ def _rows(project: Project, table: Table, result: DataFrame, suite: str) -> Anal
         None,
         fingerprint(project, table),
         gate_of(project, table, result, suite),
-        kind="joined rows" if len(project.streams(table)) > 1 else "rows",
+        kind="joined rows" if joins else "rows",
     )
 
 

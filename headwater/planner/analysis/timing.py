@@ -1,17 +1,21 @@
-"""When rows of an aggregate are late, and what its late table holds."""
+"""When rows are late, of an aggregate and of several streams, and what a late table holds."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import DoubleType, StringType, StructField, StructType, TimestampType
 
 from headwater.connectors import decode
 from headwater.errors import ProjectError, Where
 from headwater.planner import aggregate
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks
-from headwater.planner.event_time import EventTime, Lateness
+from headwater.planner.event_time import LATENESS, WATERMARK, EventTime, Lateness
 from headwater.project.definitions import Table
+from headwater.project.process import STREAM
 from headwater.project.watermarks import tolerance
 from headwater.storage import stored
 
@@ -73,3 +77,60 @@ def late_columns(lateness: Lateness, result: DataFrame, where: Where) -> pa.Sche
     found = lateness.late(lateness.marked(lateness.told(aggregate.rows(result, where), EventTime())))
     checks.columns(found, where)
     return stored.schema(found.schema)
+
+
+def check(columns: StructType, time: str, source: str, where: Where) -> None:
+    """Check that the columns of a stream tell which of its rows are late.
+
+    Raises:
+        ProjectError: one is missing, or the event time is none.
+    """
+    checks.has(columns, (time, decode.SOURCE, "ingested_at"), source, where)
+    checks.suits(isinstance(columns[time].dataType, TimestampType), columns[time], where, "tells no time")
+
+
+def together(table: Table, sources: Mapping[str, StructType]) -> StructType:
+    """The columns of rows of several streams: those of all, and which stream a row is of.
+
+    Args:
+        table: who reads them.
+        sources: {stream → its columns}.
+
+    Raises:
+        ProjectError: columns of one name have other types in another stream.
+    """
+    found = {STREAM: StructField(STREAM, StringType())}
+    for source, columns in sources.items():
+        for column in columns:
+            if column.name.lower() == STREAM:
+                raise reserved(table, column.name)
+            known = found.setdefault(column.name.lower(), column)
+            if (known.name, known.dataType) != (column.name, column.dataType):
+                said = " and ".join(f"{each.name} {each.dataType.simpleString()}" for each in (known, column))
+                raise differ(table, source, said)
+    return StructType([*found.values()])
+
+
+def late(rows: StructType) -> StructType:
+    """The columns of late rows: their own, the watermark that they missed (UTC), and by how many seconds."""
+    return StructType([*rows, StructField(WATERMARK, TimestampType()), StructField(LATENESS, DoubleType())])
+
+
+def reserved(table: Table, column: str) -> ProjectError:
+    """A column that is the engine's own."""
+    return ProjectError(
+        f"{table.where}: the engine has a column {column} of its own",
+        code="COLUMN_RESERVED",
+        where=table.where,
+        hint="rename it",
+    )
+
+
+def differ(table: Table, source: str, what: str) -> ProjectError:
+    """Streams whose rows can't stand in one table."""
+    return ProjectError(
+        f"{table.where}: {source} differs from the streams before it in {what}",
+        code="STREAMS_DIFFER",
+        where=table.where,
+        hint="cast or rename one of them in the table that has it",
+    )

@@ -45,6 +45,9 @@ def facts(project: Project, name: str, outline: Outline) -> Facts:
         "skew": definition.skew if definition.decode else "",
         "expectations": _rules(project, name),
     }
+    if definition.event_times:
+        times = definition.event_times.items()
+        found["event time"] = "; ".join(f"{stream}: {column}" for stream, column in times)
     process = definition.process
     if process is not None:
         found |= {

@@ -76,8 +76,8 @@ class Recording(Reading):
         found = _parsed(text)
         for name in found.sources:
             self.table(name, stream=name in found.streams)
-        if found.watermark is not None:
-            self._tells_time(*found.watermark)
+        for each in found.watermarks[:1]:
+            self._tells_time(each.column, each.delay)
         return self._rows(stream=bool(found.streams))
 
     def made(self, make: Callable[[SparkSession], DataFrame]) -> DataFrame:

@@ -104,8 +104,11 @@ def _declared(said: Statement, path: Path, layer: str) -> Declaration:
     query = None
     if said.template:
         query = Query(text=said.template, streams=said.streams, line=said.at[0], column=said.at[1])
-    outer = said.kind == "streaming table" and said.outer
-    event_time, delay = (None, None) if outer else said.watermark or (None, None)
+    waits = len(said.streams) > 1 and dict(said.properties).get("headwater.emit") == "final"
+    outer = said.kind == "streaming table" and said.outer and not waits
+    told = {} if outer else {each.stream: each for each in reversed(said.watermarks)}
+    ordered = [told[stream] for stream in said.streams if stream in told] or [*told.values()]
+    event_time, delay = (ordered[0].column, ordered[0].delay) if ordered else (None, None)
     if said.kind == "view":
         return View(
             name=name,
@@ -123,6 +126,7 @@ def _declared(said: Statement, path: Path, layer: str) -> Declaration:
         sources=said.sources,
         sql=query,
         event_time=event_time,
+        event_times={each.stream: each.column for each in ordered} if waits else {},
         delay=delay,
         into=said.into,
         view=outer or said.kind == "materialized view",
@@ -131,6 +135,15 @@ def _declared(said: Statement, path: Path, layer: str) -> Declaration:
     )
     if said.kind == "flow":
         return table
+    delays = {each.stream: each.delay for each in ordered}
+    if waits and len({*delays.values()}) > 1:
+        raise ProjectError(
+            f"{path}:{said.line}: {name} says of its streams different delays: {delays}",
+            code="DELAYS_DIFFER",
+            table=name,
+            file=path,
+            hint="give all the longest: rows wait until all streams have come as far",
+        )
     table = from_properties(table, dict(said.properties))
     if table.decode is not None and ((query is None and table.cdc is None) or table.view):
         raise ProjectError(

@@ -6,14 +6,14 @@ can't be done at all is refused here, with its line and what to write instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sqlglot import Token, TokenType
 
-from headwater.project.sql import as_of, kafka, nearest
+from headwater.project.sql import as_of, kafka, nearest, waiting
 from headwater.project.sql.reader import Reader, rewritten
-from headwater.project.sql.said import Changes, Expected, Kafka, Refused, Taken
+from headwater.project.sql.said import Changes, Expected, Kafka, Refused, Taken, Watermark
 from headwater.project.sql.statements import closing, line_of, without
 
 _STATEMENTS = (
@@ -92,14 +92,14 @@ class _Statement(Reader):
             changes = self._by_changes(at) if kind == "CREATE STREAMING TABLE" else None
             expected = self._of_table(at)
         read = self._called(kind, at) if kind else None
-        watermark = self._watermark()
+        watermarks = tuple(self._watermarks())
         first, last = self._tokens[0], self._tokens[-1]
-        readers = (as_of.Clauses, nearest.Joins)
+        readers = (as_of.Clauses, nearest.Joins, waiting.Joins)
         joins = [each for reader in readers for each in reader(self._text, self._tokens).read()]
         self._spans += [span for each in joins for span in each.spans]
         text = without(self._text, (first.start, last.end + 1), self._spans)
         text = rewritten(text, joins)
-        return Taken(text, line_of(self._text, first.start), expected, watermark, read, changes)
+        return Taken(text, line_of(self._text, first.start), expected, watermarks, read, changes)
 
     def _head(self) -> list[tuple[str, int]]:
         """The first keywords and their places, but for those that say how a definition meets an older one."""
@@ -248,14 +248,14 @@ class _Statement(Reader):
         self._take(body, close)
         return kafka.read(self._text, self._tokens[here : close + 1])
 
-    def _watermark(self) -> tuple[str, str] | None:
-        """The watermark of a stream that stands behind its alias; Spark takes it before that alone."""
+    def _watermarks(self) -> Iterator[Watermark]:
+        """The watermarks of streams that stand behind their aliases; Spark takes one before that alone."""
         for at in range(len(self._tokens)):
             if self._word(at) == "STREAM":
                 here = self._behind_alias(at + 1)
                 if here and self._word(here) == "WATERMARK":
-                    return self._delayed(here)
-        return None
+                    name = at + 2 if self._opens(at + 1) else at + 1
+                    yield Watermark(self._name(name), *self._delayed(here))
 
     def _behind_alias(self, at: int) -> int:
         """The place behind the alias of the stream whose name begins at a place; 0: it has none."""

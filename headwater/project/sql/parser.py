@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from headwater.errors.causes import first_line
 from headwater.project.cdc.said import flow_name
 from headwater.project.sql import clauses
-from headwater.project.sql.said import Changes, Kind, Refused, Statement, Taken
+from headwater.project.sql.said import Changes, Kind, Refused, Statement, Taken, Watermark
 from headwater.runtime import catalyst, jvm
 
 _KINDS: dict[str, Kind] = {
@@ -162,7 +162,7 @@ def _with_query(statement: Statement, query: Any, text: str, taken: Taken) -> St
         sources=sources,
         streams=streams,
         outer=len(streams) > 1 and _is_outer(query),
-        watermark=next(_watermarks(query), taken.watermark),
+        watermarks=(*_watermarks(query), *taken.watermarks),
     )
 
 
@@ -216,10 +216,12 @@ def _is_streaming(node: Any, named: frozenset[str]) -> bool:
     return any(_is_streaming(child, named) for child in jvm.items(node.children()))
 
 
-def _watermarks(node: Any) -> Iterator[tuple[str, str]]:
+def _watermarks(node: Any) -> Iterator[Watermark]:
     kind = catalyst.kind(node)
     if kind == "UnresolvedEventTimeWatermark":
-        yield node.eventTimeColExpr().sql().replace("`", ""), node.delay().toString()
+        column = str(node.eventTimeColExpr().sql()).replace("`", "")
+        stream = next((each.table for each in _relations(node)), "")
+        yield Watermark(stream, column, str(node.delay().toString()))
     if kind == "UnresolvedWith":
         for given in jvm.items(node.cteRelations()):
             yield from _watermarks(given._2())

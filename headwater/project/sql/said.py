@@ -69,19 +69,28 @@ class Changes:
 
 
 @dataclass(frozen=True)
+class Watermark:
+    """`FROM STREAM stream WATERMARK column DELAY OF delay`, as written."""
+
+    stream: str
+    column: str
+    delay: str
+
+
+@dataclass(frozen=True)
 class Taken:
     """A statement without what Spark's parser does not take.
 
     Attributes:
         text: the file's, all but this statement overwritten by spaces, and what is taken from it, too.
         line: where it begins, from 1.
-        expectations, watermark, kafka, changes: what is taken from it.
+        expectations, watermarks, kafka, changes: what is taken from it.
     """
 
     text: str
     line: int
     expectations: tuple[Expected, ...] = ()
-    watermark: tuple[str, str] | None = None
+    watermarks: tuple[Watermark, ...] = ()
     kafka: Kafka | None = None
     changes: Changes | None = None
 
@@ -100,7 +109,7 @@ class Statement:
         sources: what it reads, as written, the streams first.
         streams: those it reads as streams.
         outer: whether it joins streams so that a row stands there until its partner comes, or goes then.
-        watermark: the column of event time and the delay.
+        watermarks: of its streams, those that say which of their columns is the event time.
         into: the table that a flow feeds.
         expectations: of the table's rows.
         kafka: of a table that is a topic's.
@@ -117,7 +126,7 @@ class Statement:
     sources: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
     outer: bool = False
-    watermark: tuple[str, str] | None = None
+    watermarks: tuple[Watermark, ...] = ()
     into: str | None = None
     expectations: tuple[Expected, ...] = ()
     kafka: Kafka | None = None

@@ -173,7 +173,8 @@ def _grouping(text: str) -> tuple[str, ...]:
 
 
 def _event_time(table: Table) -> str | None:
-    columns = [table.event_time] if table.process is None else [s.event_time for s in table.process.streams]
+    columns = [table.event_time, *table.event_times.values()]
+    columns = columns if table.process is None else [each.event_time for each in table.process.streams]
     return ", ".join(dict.fromkeys(filter(None, columns))) or None
 
 

@@ -43,7 +43,8 @@ class Kept:
 
     Attributes:
         table: its name.
-        kept_in: the table that is its state: that of its open windows, or itself.
+        kept_in: the table that is its state: that of its open windows, or itself; "": rows that wait lie in
+            the tables that it reads.
         keys: how many windows or groups that holds.
         bytes: their size as Parquet.
         watermark: rows before it are late, whichever partition they come from (UTC); None where no row is
@@ -86,17 +87,17 @@ def of(project: Project, places: Mapping[str, Place], name: str) -> Kept | None:
     state = places.get(state_name(name)) or places.get(name)
     if table is None or state is None or (table.view and state_name(name) not in places):
         return None
-    if state_name(name) not in places and not summary.changes_in_place(state):
+    if state_name(name) not in places and not summary.changes_in_place(state) and not table.event_times:
         return None
-    held, late = summary.of(state), places.get(late_name(name))
+    held, late = None if table.event_times else summary.of(state), places.get(late_name(name))
     time = EventTime.parse(log.flows(places[name].path).get(name, {}).get("event_time"))
     awaited = [each for each in time.reached if each not in time.idle]
     low = max(time.low(awaited), time.closed)
     return Kept(
         table=name,
-        kept_in=state.name,
-        keys=held.rows,
-        bytes=held.bytes,
+        kept_in=state.name if held else "",
+        keys=held.rows if held else 0,
+        bytes=held.bytes if held else 0,
         watermark=_at(low - tolerance(table)) if low > NEVER else None,
         late=summary.of(late).rows if late else None,
         partitions=tuple(
@@ -122,13 +123,13 @@ def rows(project: Project, table: str, keys: Mapping[str, Any], limit: int) -> R
 def _place(project: Project, table: str) -> Place:
     project.definition(table)
     for one in kept(project):
-        if one.table == table and not one.error:
+        if one.table == table and one.kept_in and not one.error:
             return Lake(project.conf.lake).place(one.kept_in)
     raise ProjectError(
         f"{table} keeps nothing between batches, or nothing yet",
         code="NO_STATE",
         table=table,
-        hint=f"those that do: {', '.join(one.table for one in kept(project)) or 'none'}",
+        hint=f"those that do: {', '.join(one.table for one in kept(project) if one.kept_in) or 'none'}",
     )
 
 
