@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple
@@ -310,14 +310,13 @@ class Transfer(NamedTuple):
     credit: str | None
 
 
-def transfers(records: Iterable[Record]) -> list[tuple[str, Transfer]]:
-    """Of each transfer its legs: together where they lie at most ten minutes apart, else alone, once these
-    have passed; up to the newest."""
-    legs = [(p, each.transaction_time, each) for p, each in _taken(records) if each.transfer_id]
-    newest = max((at for _, at, _ in legs), default=0)
+def transfers(records: Sequence[Record]) -> list[tuple[str, Transfer]]:
+    """Of each transfer its legs: together where they lie at most ten minutes apart, else alone."""
     of_transfer: dict[str, list[Transaction]] = defaultdict(list)
-    for each in _on_time(legs):
-        of_transfer[each.transfer_id or ""].append(each)
+    for kind in ("DEBIT", "CREDIT"):  # two streams: each tells which of its own come too late
+        legs = [each for each in _taken(records) if each[1].transfer_id and each[1].type == kind]
+        for leg in _on_time((partition, each.transaction_time, each) for partition, each in legs):
+            of_transfer[leg.transfer_id or ""].append(leg)
     found = []
     for transfer, parts in of_transfer.items():
         first, *rest = sorted(parts, key=lambda leg: leg.transaction_time)
@@ -326,7 +325,6 @@ def transfers(records: Iterable[Record]) -> list[tuple[str, Transfer]]:
             found.append((transfer, Transfer(ids["DEBIT"], ids["CREDIT"])))
             continue
         for leg in parts:
-            if leg.transaction_time + LIMIT_MS <= newest:
-                alone = Transfer(leg.transaction_id, None), Transfer(None, leg.transaction_id)
-                found.append((transfer, alone[leg.type == "CREDIT"]))
+            alone = Transfer(leg.transaction_id, None), Transfer(None, leg.transaction_id)
+            found.append((transfer, alone[leg.type == "CREDIT"]))
     return found

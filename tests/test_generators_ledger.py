@@ -120,7 +120,10 @@ def test_legs_of_transfers_meet_within_ten_minutes() -> None:
         leg("5", 21, "DEBIT", "z"),
         leg("6", 29, "DEBIT", "w"),
     ]
-    assert sorted(ledger.transfers(records)) == [
+    assert sorted(ledger.transfers(records), key=str) == [
+        ("w", ledger.Transfer("6", None)),
         ("x", ledger.Transfer("1", "2")),
+        ("y", ledger.Transfer("4", None)),
         ("y", ledger.Transfer(None, "3")),
+        ("z", ledger.Transfer("5", None)),
     ]

@@ -67,23 +67,22 @@ HELPERS = {
                AND (next IS NULL OR next > patient_until) AS silent
         FROM reports, low WHERE reached <= event_time + INTERVAL 30 SECONDS""",
     "legs": """
-        SELECT *, max(event_time) OVER (PARTITION BY _source.partition ORDER BY _source."offset") AS reached
-        FROM silver.transfer_legs""",
+        SELECT *, max(event_time) OVER (PARTITION BY _stream, _source.partition ORDER BY _source."offset")
+               AS reached
+        FROM (SELECT 'silver.debit_legs' AS _stream, * FROM silver.debit_legs UNION ALL BY NAME
+              SELECT 'silver.credit_legs' AS _stream, * FROM silver.credit_legs)""",
     "legs_on_time": """
         WITH low AS (SELECT min(come) AS low FROM (
-                         SELECT max(event_time) AS come FROM legs GROUP BY _source.partition))
-        SELECT legs.*, event_time + INTERVAL 10 MINUTES AS patient_until,
-               getvariable('ended') OR event_time + INTERVAL 30 SECONDS < low AS taken,
-               taken AND CASE WHEN getvariable('ended')
-                              THEN patient_until <= (SELECT max(event_time) FROM legs)
-                              ELSE patient_until + INTERVAL 30 SECONDS < low END AS over
+                         SELECT max(event_time) AS come FROM legs GROUP BY _stream, _source.partition))
+        SELECT legs.*, getvariable('ended') OR
+               event_time + INTERVAL 10 MINUTES + INTERVAL 30 SECONDS < low AS over
         FROM legs, low WHERE reached <= event_time + INTERVAL 30 SECONDS""",
     "pairs": """
         SELECT d.transfer_id, d.amount, d.transaction_id AS debit_id, d.account_id AS debit_account,
                d.event_time AS debited_at, c.transaction_id AS credit_id, c.account_id AS credit_account,
                c.event_time AS credited_at, true AS _matched
         FROM legs_on_time d JOIN legs_on_time c USING (transfer_id)
-        WHERE d.type = 'DEBIT' AND c.type = 'CREDIT' AND d.taken AND c.taken
+        WHERE d._stream = 'silver.debit_legs' AND c._stream = 'silver.credit_legs'
               AND abs(epoch_ms(d.event_time) - epoch_ms(c.event_time)) <= 600000""",
     "single": "SELECT * FROM legs_on_time ANTI JOIN pairs USING (transfer_id)",
 }
@@ -234,20 +233,10 @@ TABLES = {
         FROM pairs UNION ALL BY NAME
         SELECT transfer_id, amount, transaction_id AS debit_id, account_id AS debit_account,
                event_time AS debited_at, false AS _matched
-        FROM single WHERE over AND type = 'DEBIT' UNION ALL BY NAME
+        FROM single WHERE over AND _stream = 'silver.debit_legs' UNION ALL BY NAME
         SELECT transfer_id, amount, transaction_id AS credit_id, account_id AS credit_account,
                event_time AS credited_at, false AS _matched
-        FROM single WHERE over AND type = 'CREDIT'""",
-    "gold.transfers__state": """
-        WITH last AS (SELECT * FROM single WHERE taken AND NOT over), later AS (
-            SELECT transfer_id, list(columns ORDER BY event_time) AS _waiting, min(event_time) AS first
-            FROM (SELECT r.transfer_id, r.event_time, s AS columns FROM legs_on_time r
-                  JOIN silver.transfer_legs s ON s._source = r._source WHERE NOT r.taken) GROUP BY transfer_id
-        )
-        SELECT transfer_id, CASE WHEN taken THEN struct_pack(
-                   type, amount, transaction_id, account_id, event_time) END AS _state,
-               patient_until AS _timer, event_time AS _touched, _waiting, least(patient_until, first) AS _due
-        FROM last FULL JOIN later USING (transfer_id)""",
+        FROM single WHERE over AND _stream = 'silver.credit_legs'""",
     "gold.transfers_late": """
         SELECT * EXCLUDE (reached), reached - INTERVAL 30 SECONDS AS _watermark,
                (epoch_us(_watermark) - epoch_us(event_time)) / 1e6 AS _lateness

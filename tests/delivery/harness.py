@@ -57,9 +57,11 @@ LEDGER = (
     "silver/ledger.py",
     "silver/settled.py",
     "silver/trans*",
+    "silver/*_legs.sql",
     *(f"gold/{name}*" for name in ("account_", "customer_", "segment_", "debits", "credits", "movements")),
-    "gold/transfers.py",
+    "gold/transfers.sql",
     *(f"quality/*.{name}*" for name in ("trans", "settled", "account", "customer", "segment")),
+    "quality/*_legs.json",
     *(f"quality/gold.{name}.json" for name in ("debits", "credits", "movements")),
 )
 RIDES = ("bronze/rides.py", "silver/rides.py", "gold/lift_*", "quality/*.lift_*")

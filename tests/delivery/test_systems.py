@@ -44,7 +44,7 @@ FLOWS = {
     "buses": ("silver.bus_positions", REPORTS, POSITIONS, SILENT, "gold.bus_silences"),
     "ledger": (
         *("silver.transaction_events", "silver.accounts_changes", "silver.customers_history"),
-        *("silver.transactions", "silver.settled_transactions", "silver.transfer_legs"),
+        *("silver.transactions", "silver.settled_transactions", "silver.credit_legs", "gold.transfers"),
         *("gold.account_balances", "gold.customer_spend", "gold.segment_spend", "gold.movements"),
     ),
 }
