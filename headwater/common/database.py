@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import threading
 import uuid
@@ -99,8 +100,15 @@ def table(
     query: str,
     parameters: Mapping[str, Any] | None = None,
 ) -> pa.Table:
-    """The rows of a query; see `result`."""
-    return result(connection, query, parameters).to_arrow_table()
+    """The rows of a query; see `result`.
+
+    Parameters (`$files`) become variables of the connection: of what has parameters DuckDB gives out rows as
+    they come, and then a UNION ALL of a million rows of files takes 12 s in place of 0.2 s (DuckDB 1.5).
+    """
+    for name, value in (parameters or {}).items():
+        connection.execute(f"SET VARIABLE {name} = $value", {"value": value})
+        query = re.sub(rf"\${name}\b", f"getvariable('{name}')", query)
+    return result(connection, query).to_arrow_table()
 
 
 def _folder(lake: Path) -> Path | None:
