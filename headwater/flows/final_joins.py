@@ -36,7 +36,10 @@ from headwater.storage.names import late_name
 from headwater.storage.places import KEYS
 from headwater.storage.pruning import Reach
 
-_MOST = 100_000  # rows of a batch: they and their partners pass through this process
+# Rows that a batch takes, and rows of before whose wait it ends: they and their partners pass through this
+# process. Those in so many bytes of files are not counted.
+_MOST = 100_000
+_LITTLE = 1 << 20
 _Tables = Mapping[str, pa.Table]
 
 
@@ -51,6 +54,7 @@ class FinalJoinsFlow(TimedFlow, JoinedFlow):
         self._alone, self._delay = self._analysed.alone, self._lateness.delay
         self._max_rows = min(self._max_rows, _MOST)
         self._late = self._none_late()
+        self._is_behind = True  # whether there may be waits to end that are over by what has been read
         self.committer = self._commits({})
 
     def _none_late(self) -> pa.Table:
@@ -66,19 +70,52 @@ class FinalJoinsFlow(TimedFlow, JoinedFlow):
             if partition.startswith(self._streams[name].mark)
         )
 
+    def step(self) -> bool:
+        """Take one batch, or do what time alone has brought; whether there was either."""
+        return super().step() or self._catch_up()
+
+    def _catch_up(self) -> bool:
+        """End more of the waits that are over by what has been read; whether there were more."""
+        before = self._event_time()
+        if self._is_behind:
+            awaited = {*self._upstreams.known(), *before.reached} - {*before.idle}
+            self._is_behind = self._close(before.low(awaited), {*before.idle})
+        return self._is_behind
+
+    def _as_far(self, closed: int) -> int:
+        """As far as not too many rows wait no longer; then there is more to do."""
+        before, near = self._event_time().closed, self._near(closed - self._delay)
+        if closed <= before or sum(sum(files.values()) for files in near.values()) < _LITTLE:
+            return closed
+        due = self._due(closed - self._delay).sort()
+        if len(due) <= _MOST:
+            return closed
+        self._is_behind = True
+        return min(closed, int(due[_MOST].as_py()) + self._delay + 1)
+
     def _due(self, until: int) -> pa.ChunkedArray:
         closed = self._event_time().closed - self._delay
         found = [pa.chunked_array([], pa.int64())]
-        for name, stream in self._there(dict.fromkeys(self._cursors, ())).items() if until > closed else ():
-            wait = self._alone.get(name)
-            if wait is None:
-                continue
+        for name, files in self._near(until).items():
             time = str(self._streams[name].event_time)
-            files = [*stream.near({time: Reach(((closed - wait, until - wait),))})]
-            times = stored.rows(files, pa.schema([stored.schema(stream.columns).field(time)]))[time]
-            found.append(pc.add(pc.drop_null(times).cast(pa.timestamp("us", "UTC")).cast(pa.int64()), wait))
+            column = stored.schema(self._cursors[name].columns).field(time)
+            times = pc.drop_null(stored.rows([*files], pa.schema([column]))[time])
+            found.append(pc.add(times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()), self._alone[name]))
         due = pa.chunked_array([chunk for each in found for chunk in each.chunks], pa.int64())
-        return due.filter(pc.greater_equal(due, pa.scalar(closed, pa.int64())))
+        return due.filter(pc.and_(pc.greater_equal(due, closed), pc.less_equal(due, until)))
+
+    def _near(self, until: int) -> dict[str, dict[str, int]]:
+        """{stream → {file of before → bytes}}, of those that may hold rows whose wait is over at a time, and
+        was not before; microseconds, without the delay."""
+        closed = self._event_time().closed - self._delay
+        if until <= closed:
+            return {}
+        found = {}
+        for name, stream in self._there(dict.fromkeys(self._cursors, ())).items():
+            if (wait := self._alone.get(name)) is not None:
+                reach = Reach(((closed - wait, until - wait),))
+                found[name] = stream.near({str(self._streams[name].event_time): reach})
+        return found
 
     def _end(self) -> int:
         """All is over when the last row waits no longer."""

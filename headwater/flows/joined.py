@@ -189,10 +189,14 @@ def partners_of(
 
 
 def are_partners(partners: Partners) -> str:
-    """SQL: whether a row `mine`, of the stream that has partners, may be joined with one of `others`."""
+    """SQL: whether a row `mine`, of the stream that has partners, may be joined with one of `others`.
+
+    Each condition has one side of each: another, as of the difference of two times, DuckDB looks at for every
+    row of one with every row of the other.
+    """
     equal = [f"mine.{quoted(ours)} = others.{quoted(theirs)}" for ours, theirs in partners.equal]
     near = [
-        f"epoch_us(mine.{quoted(each.ours)}) - epoch_us(others.{quoted(each.theirs)}) {sign} {bound}"
+        f"epoch_us(mine.{quoted(each.ours)}) {sign} epoch_us(others.{quoted(each.theirs)}) + {bound}"
         for each in partners.within
         for sign, bound in ((">=", each.least), ("<=", each.most))
         if bound is not None

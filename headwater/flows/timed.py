@@ -78,6 +78,10 @@ class TimedFlow(RangedFlow):
         """The time, with the delay, up to which all is over when the input has ended."""
         raise NotImplementedError
 
+    def _as_far(self, closed: int) -> int:
+        """How far to go in one batch, where all is over up to a time, with the delay."""
+        return closed
+
     def _commits(self, merges: Mapping[str, Merge]) -> Committer:
         """The commit of the flow, with the tables beside its own."""
         committer = Committer(self._table, self._intents, merges=merges, open_target=self._open_beside)
@@ -130,7 +134,8 @@ class TimedFlow(RangedFlow):
             return after
         positions = {name: each.upto for name, each in found.items()}
         partitions, idle = self._partitions(after, positions, self._now())
-        return after.closing(after.low(partitions - idle or partitions), idle, self._awaited)
+        upto = self._as_far(after.low(partitions - idle or partitions))
+        return after.closing(upto, idle, self._awaited)
 
     def _times_of(self, files: Mapping[str, list[str]]) -> Mapping[str, Times]:
         """The event times of a batch's files."""
@@ -154,7 +159,8 @@ class TimedFlow(RangedFlow):
         told, before = self._context.bounds.closed(self.name), self._event_time()
         if told is None or told.closed <= before.closed:
             return False
-        self._carry_out(self._intent(self._nothing(), before.closing(told.closed, told.idle)))
+        upto = self._as_far(told.closed)
+        self._carry_out(self._intent(self._nothing(), before.closing(upto, told.idle)))
         return True
 
     def _nothing(self) -> Ranges:
@@ -213,6 +219,7 @@ class TimedFlow(RangedFlow):
         over = due.filter(pc.less(pc.add(due, delay), pa.scalar(upto, pa.int64())))
         if not len(over):
             return False
-        closed = self._event_time().closing(pc.max(over).as_py() + delay + 1, idle, self._awaited)
+        last = self._as_far(pc.max(over).as_py() + delay + 1)
+        closed = self._event_time().closing(last, idle, self._awaited)
         self._carry_out(self._intent(self._nothing(), closed))
         return True
