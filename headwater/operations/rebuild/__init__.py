@@ -17,12 +17,12 @@ that were live stay where they are until they are removed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from headwater.common import times
 from headwater.common.progress import Board
-from headwater.errors import FlowError, ProjectError
+from headwater.errors import CommitError, FlowError, ProjectError
 from headwater.operations.rebuild.build import Builder, Now, Progress
 from headwater.operations.rebuild.compare import Difference
 from headwater.operations.rebuild.cut import Cut
@@ -196,10 +196,13 @@ def _swap(project: Project, lake: Lake, shadow: Shadow, plan: Plan, builder: Bui
 
 
 def _over(lake: Lake, names: list[str]) -> dict[str, EventTime]:
-    """{table → what is over of it now}, of those that wait for the end of something."""
-    places = lake.places()
-    flows = {name: log.flows(places[name].path).get(name, {}) for name in names if name in places}
-    return {name: EventTime.parse(of["event_time"]) for name, of in flows.items() if "event_time" in of}
+    """{table → what is over of it now}, of those that tell the time; of a broken one nobody knows."""
+    places, found = lake.places(), dict[str, EventTime]()
+    for name in (name for name in names if name in places):
+        with suppress(CommitError):
+            told = log.flows(places[name].path).get(name, {}).get("event_time")
+            found |= {name: EventTime.parse(told)} if told else {}
+    return found
 
 
 @contextmanager
