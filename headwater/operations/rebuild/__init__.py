@@ -196,12 +196,11 @@ def _swap(project: Project, lake: Lake, shadow: Shadow, plan: Plan, builder: Bui
 
 
 def _over(lake: Lake, names: list[str]) -> dict[str, EventTime]:
-    """{table → what is over of it now}, of those that tell the time; of a broken one nobody knows."""
-    places, found = lake.places(), dict[str, EventTime]()
-    for name in (name for name in names if name in places):
+    """{table → what is over of it now}; of a broken one nobody knows."""
+    found: dict[str, EventTime] = {}
+    for place in filter(None, map(lake.places().get, names)):
         with suppress(CommitError):
-            told = log.flows(places[name].path).get(name, {}).get("event_time")
-            found |= {name: EventTime.parse(told)} if told else {}
+            found[place.name] = EventTime.parse(log.flows(place.path).get(place.name, {}).get("event_time"))
     return found
 
 
