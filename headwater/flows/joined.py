@@ -75,6 +75,7 @@ class JoinedFlow(DerivedFlow):
         self._carried = False
         self._joins = self._analysed.joins
         self._met: dict[str, int] = {}  # the files from before that the last batch read
+        self._known: dict[str, tuple[tuple[Path, Position], pa.Table | None]] = {}  # those up to a position
 
     def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
         work, self._met = self._work(intent), {}
@@ -109,11 +110,17 @@ class JoinedFlow(DerivedFlow):
             name: Stream(
                 self._cursors[name].columns,
                 places[name].path,
-                None if at == Position(generation=0) else ranges.read_until(places[name].path, at),
+                None if at == Position(generation=0) else self._until(name, places[name].path, at),
                 files,
             )
             for (name, files), at in zip(new.items(), before.values(), strict=True)
         }
+
+    def _until(self, name: str, path: Path, at: Position) -> pa.Table | None:
+        """A stream's files up to a position, looked up once while the table stands there."""
+        if name not in self._known or self._known[name][0] != (path, at):
+            self._known[name] = (path, at), ranges.read_until(path, at)
+        return self._known[name][1]
 
     def _few(self, name: str, streams: Mapping[str, Stream]) -> dict[str, pa.Table] | None:
         """The new rows of a stream, and those of the others that they may be joined with; None: too many."""
