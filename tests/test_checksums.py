@@ -169,7 +169,6 @@ def flips(root: Path, draw: random.Random, count: int) -> Iterator[tuple[Path, i
 
 
 @pytest.mark.parametrize("count", [90, pytest.param(1000, marks=pytest.mark.torture)])
-@pytest.mark.timeout(600)
 def test_every_flipped_byte_is_named_and_nothing_else_is(whole: Made, count: int) -> None:
     print(f"seed {(seed := random.randrange(2**32))}")
     for file, at in flips(whole.lake.root, random.Random(seed), count):
@@ -179,7 +178,6 @@ def test_every_flipped_byte_is_named_and_nothing_else_is(whole: Made, count: int
 
 
 @pytest.mark.torture
-@pytest.mark.timeout(600)
 def test_every_flipped_byte_of_what_flows_wrote_is_named(tmp_path: Path, interpreted: SparkSession) -> None:
     print(f"seed {(seed := random.randrange(2**32))}")
     draw, case = random.Random(seed), Visits(tmp_path / "project", interpreted)

@@ -74,7 +74,6 @@ def drawn(draw: random.Random) -> Rows:
     return {key: (draw.choice([1, 2, 3]), draw.choice("xy")) for key in keys}
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("way", ["few", "whole"])
 @pytest.mark.parametrize("files", [DEFINITIONS, {"gold/snapshots.py": PYTHON}], ids=["sql", "python"])
 def test_deliveries_in_any_order_whole_or_in_parts_or_twice(

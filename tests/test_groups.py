@@ -155,7 +155,6 @@ OTHERS = {  # kept otherwise
 }
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(seed, marks=pytest.mark.torture) for seed in range(2, 12))]
 )
@@ -236,7 +235,6 @@ WAYS = {  # by touched rows, groups, groups with more above and beside, two kind
 }
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("way", WAYS)
 def test_killed_at_any_step_and_beside_all_else_they_are_what_their_queries_give(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str

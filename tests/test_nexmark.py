@@ -27,7 +27,6 @@ SHUFFLED = 0.2  # of all events come after up to 400 others
         pytest.param(30_000, SHUFFLED, marks=pytest.mark.torture),
     ],
 )
-@pytest.mark.timeout(600)
 def test_each_query_is_what_duckdb_answers(
     interpreted: SparkSession,
     tmp_path: Path,

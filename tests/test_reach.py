@@ -23,8 +23,9 @@ from headwater.planner.reach.tree import Column, Joined, Kept, Order, Part, Read
 TABLES = {"t0": ["a", "b", "c"], "t1": ["a", "b"], "t2": ["a", "b"], "t3": ["a", "b", "n"]}
 VALUES = {"n": list(range(100))}  # of a column; of others few, so that they meet
 KIND = "_change_type"
-CASES = 400
+CASES = 200
 MANY = 5_000  # in `make torture`
+PLAIN = duckdb.connect()
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ def table_of(rows: Rows, columns: list[str]) -> pa.Table:
 
 
 def given(sql: str, tables: dict[str, pa.Table]) -> Rows:
-    with duckdb.connect() as plain:
+    with PLAIN.cursor() as plain:
         for name, rows in tables.items():
             plain.register(name, rows)
         return plain.execute(sql).fetchall()

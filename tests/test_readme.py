@@ -65,7 +65,6 @@ def call(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.timeout(300)  # every command of the tour
 def test_the_tour_does_what_it_says(project: Path, spark: SparkSession) -> None:
     steps, real = tour(), list(REAL)
     assert len(steps) >= 10

@@ -27,7 +27,6 @@ def several(first: int, count: int) -> None:
     assert not wrong, f"{len(wrong)} of {count} schedules:\n\n" + "\n\n".join(wrong[:3])
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", range(SLICES))
 def test_nothing_is_lost_doubled_or_seen_half(part: int, request: pytest.FixtureRequest) -> None:
     seed = request.config.getoption("--seed")

@@ -186,7 +186,6 @@ def anew(flow: ViewFlow) -> int:
     return sum(map(len, found.parts.values()))
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [1])
 def test_after_each_batch_they_are_what_their_queries_give(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

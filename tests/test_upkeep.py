@@ -68,7 +68,6 @@ def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
     return case
 
 
-@pytest.mark.timeout(300)  # dozens of batches, and begun while every JVM is cold
 def test_what_is_maintained_has_the_rows_that_it_would_have(case: Visits) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")

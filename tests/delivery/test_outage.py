@@ -86,7 +86,6 @@ def outage(project: Project, seconds: float) -> None:
     assert not any(event.get("state") == "failed" for event in run.events), run.said()
 
 
-@pytest.mark.timeout(300)  # the run tries again at growing intervals
 def test_a_run_outlives_its_broker_and_ends_in_time(owner: Project) -> None:
     outage(owner, 8)
 

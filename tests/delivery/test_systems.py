@@ -93,8 +93,8 @@ def project(
 @pytest.mark.parametrize(
     ("systems", "kills"),
     [
-        pytest.param(tuple(FLOWS)[:-1], 0, id="together", marks=pytest.mark.timeout(300)),
-        pytest.param(("ledger",), 0, id="ledger-drained", marks=pytest.mark.timeout(300)),
+        pytest.param(tuple(FLOWS)[:-1], 0, id="together"),
+        pytest.param(("ledger",), 0, id="ledger-drained"),
         pytest.param(tuple(FLOWS), 1, id="together-killed", marks=pytest.mark.torture),
         *(pytest.param((name,), 10, id=name, marks=pytest.mark.torture) for name in FLOWS),
     ],
