@@ -89,6 +89,18 @@ def test_when_rows_are_parted() -> None:
     assert not of.due(many, 10)
 
 
+def test_rows_with_keys_that_no_file_can_have_are_merged_with_none(tmp_path: Path) -> None:
+    held, target = Held(), made(tmp_path)
+    for windows, operation in (([0, 1], "WRITE"), ([2, 9], "WRITE"), ([9, 10], "MERGE"), ([11], "WRITE")):
+        merge(target, held, windows)
+        commit = log.read(target.place.path, target.version)
+        assert commit.operation == operation
+        assert rows(target.held(COLUMNS)) == held
+    gone = pa.table([["host-0"], [at(50)], [0], [True]], schema=COLUMNS.append(pa.field(GONE, pa.bool_())))
+    target.change(gone, COUNTS.keys, Identity("gold.x", 1, target.last("gold.x") + 1, {}))
+    assert rows(target.held(COLUMNS)) == held
+
+
 def copied(root: Path, seed: int) -> int:
     """How many rows batches write anew: a late one comes now and then to windows that stand in one file."""
     draw, held, target = random.Random(seed), Held(), made(root)

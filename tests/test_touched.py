@@ -16,6 +16,7 @@ from headwater.flows import computed
 from headwater.flows.by_touched import ByTouched
 from headwater.flows.view import ViewFlow
 from headwater.planner.analysis import analyse
+from headwater.storage import log
 from headwater.storage.intent import Intent
 from headwater.testing import Project
 
@@ -212,6 +213,31 @@ def test_after_each_batch_they_are_what_their_queries_give(
         for name in case.views:
             assert anew(flows[name]) == 0, (seed, turn, name)
     assert touched >= {*case.views}
+
+
+def test_rows_that_are_new_are_added_and_merged_with_none(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though other rows have keys before and behind theirs; and whoever reads the view sees what came."""
+    monkeypatch.setattr(computed, "WHOLE", -1)
+    above = {"above": ("SELECT k, count(*) AS n FROM gold.v_left GROUP BY k", "k")}
+    files = {**FILES, **definitions({"left": KEPT["left"], **above})}
+    case = Project(files, tmp_path, spark=interpreted)
+    place, ids = case.target("gold.v_left").place, list[int]()
+    turns = [
+        ([1, 9], [], "WRITE"),
+        ([5], ["v_left"], "WRITE"),
+        ([4, 6], ["v_left"], "WRITE"),
+        ([3, 7], [], "MERGE"),
+    ]
+    for came, stepped, operation in turns:
+        ids += came
+        case.append(A, [{"id": id, "k": 7, "x": 1} for id in came])
+        case.step(*(f"gold.{name}" for name in stepped)).step("gold.v_above")
+        assert log.read(place.path, log.head(place.path)).operation == operation
+        assert sorted(case.rows("gold.v_left", "id")) == [(id,) for id in sorted(ids)]
+        assert case.rows("gold.v_above") == [(7, len(ids))]
+    assert {*case.rows("gold.v_left", "n")} == {(7,)}  # as all were stepped, what they are joined with, too
 
 
 def test_why_others_are_computed_anew(interpreted: SparkSession, tmp_path: Path) -> None:

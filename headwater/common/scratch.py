@@ -93,13 +93,26 @@ def parquet(
 
 
 def load(
-    connection: duckdb.DuckDBPyConnection, name: str, columns: pa.Schema, files: Collection[str]
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    columns: pa.Schema,
+    files: Collection[str],
+    query: str = "FROM there",
 ) -> None:
-    """Make a temporary table of the rows of Parquet files; see `parquet`."""
+    """Make a temporary table of rows of Parquet files; see `parquet`.
+
+    Args:
+        connection: whose table it is.
+        name: its name.
+        columns: those to read.
+        files: the paths.
+        query: SQL of what is wanted of `there`, the rows. A SEMI JOIN with few others reads a fifth of what
+            it takes to load them all.
+    """
     rows = parquet(connection, columns, name)
-    select = f"SELECT {', '.join(map(quoted, columns.names))} FROM {rows if files else f'no_{name}'}"
+    there = f"SELECT {', '.join(map(quoted, columns.names))} FROM {rows if files else f'no_{name}'}"
     parameters = {name: list(files)} if files else {}
-    connection.execute(f"CREATE TEMP TABLE {name} AS {select}", parameters)
+    connection.execute(f"CREATE TEMP TABLE {name} AS WITH there AS ({there}) {query}", parameters)
 
 
 def _database() -> duckdb.DuckDBPyConnection:

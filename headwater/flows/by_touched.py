@@ -91,6 +91,6 @@ def differences(
     """What changes in the rows of a table that are touched, where these are what was made."""
     connection.register("made", made.cast(table.columns))
     connection.execute(f"CREATE TEMP TABLE new AS {touched.within('made')}")
-    scratch.load(connection, "there", table.columns, table.target.near(*touched.wanted()))
-    connection.execute(f"CREATE TEMP TABLE held AS {touched.within('there')}")
+    near = table.target.near(*touched.wanted())
+    scratch.load(connection, "held", table.columns, near, touched.within("there"))
     return table.difference(connection)

@@ -79,15 +79,19 @@ class Compared:
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
-        if not target.over:
+        if _HERE not in rows.schema.names:
             return target.change(rows, self.keys, identity)
-        until = rows.filter(rows[_HERE])[_UNTIL]
-        rows = rows.drop_columns([_UNTIL, _HERE])
-        return target.change(rows, self.keys, identity, pruning.not_over(target.over, until))
+        there, within = rows.filter(rows[_HERE]), None
+        if not len(there):
+            return target.insert(rows.select(self.columns.names), identity)
+        if target.over:
+            within = pruning.not_over(target.over, there[_UNTIL])
+        rows = rows.select([*self.columns.names, GONE])
+        return target.change(rows, self.keys, identity, within)
 
     def difference(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-        """What has to change in the rows `held`, for them to be the rows `new`: the table's columns, and
-        whether a row goes.
+        """What has to change in the rows `held`, for them to be the rows `new`: the table's columns, whether
+        a row goes, and whether it is there.
 
         Raises:
             FlowError: two rows have the same keys.
@@ -95,12 +99,11 @@ class Compared:
         self._are_told_apart(connection)
         on_same = f"ON {same('new', 'old', map(quoted, self.keys))}"
         columns = [quoted(name) for name in self.columns.names]
-        found = self.columns.append(pa.field(GONE, pa.bool_()))
-        known = ""
+        found = self.columns.append(pa.field(GONE, pa.bool_())).append(pa.field(_HERE, pa.bool_()))
+        known = f", old.{_HERE}"
         if over := self.target.over:
-            known = f", old.{quoted(over)} AS {_UNTIL}, old.{_HERE}"
+            known += f", old.{quoted(over)} AS {_UNTIL}"
             found = found.append(pa.field(_UNTIL, self.columns.field(over).type))
-            found = found.append(pa.field(_HERE, pa.bool_()))
         held = f"(SELECT *, true AS {_HERE} FROM held) old"
         changes = database.table(
             connection,

@@ -68,11 +68,8 @@ class Grouped:
         keys = [quoted(name) for name in self.groups.keys]
         fresh = connection.table("fresh").to_arrow_table()
         near = self.state.near(pruning.reaches(fresh, self.groups.keys))
-        load(connection, "near", self.groups.state, near)
-        connection.execute(
-            "CREATE TEMP TABLE held_state AS SELECT near.* FROM near "
-            f"SEMI JOIN fresh ON {same('near', 'fresh', keys)}"
-        )
+        of_fresh = f"SELECT there.* FROM there SEMI JOIN fresh ON {same('there', 'fresh', keys)}"
+        load(connection, "held_state", self.groups.state, near, of_fresh)
         connection.execute(f"CREATE TEMP TABLE merged AS {self._merged()}")
         connection.execute(f"CREATE TEMP TABLE state AS {self._state(connection)}")
         was = database.table(connection, self._values(connection, "held_state")).cast(self.columns)

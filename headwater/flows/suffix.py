@@ -79,17 +79,15 @@ class Suffix:
             valid = pruning.Reach(since[SEQUENCE].ranges, null=True)
             near = self.table.target.near({**reached, END: valid}) if len(touched) else []
             on_key = same("e", "k", map(quoted, keys))
-            scratch.load(connection, "there", self.table.columns, near)
-            connection.execute(
-                f"CREATE TEMP TABLE held AS SELECT e.* FROM there e JOIN touched k ON {on_key} "
-                f"WHERE e.{END} IS NULL OR e.{END} >= k.{_FIRST}"
-            )
-            scratch.load(connection, "events", self.changes, list(files))
+            of_touched = f"SELECT e.* FROM there e JOIN touched k ON {on_key}"
+            upto = f"{of_touched} WHERE e.{END} IS NULL OR e.{END} >= k.{_FIRST}"
+            scratch.load(connection, "held", self.table.columns, near, upto)
+            since_first = f"{of_touched} WHERE e.{SEQUENCE} >= k.{_FIRST}"
+            scratch.load(connection, "events", self.changes, files, since_first)
             listed = ", ".join(quoted(name) for name in self.table.columns.names if name not in (START, END))
             given = database.table(
                 connection,
-                f"SELECT e.* FROM events e JOIN touched k ON {on_key} WHERE e.{SEQUENCE} >= k.{_FIRST} "
-                f"UNION ALL BY NAME SELECT {listed}, {START} AS {SEQUENCE}, false AS {DELETED} "
+                f"FROM events UNION ALL BY NAME SELECT {listed}, {START} AS {SEQUENCE}, false AS {DELETED} "
                 f"FROM (SELECT e.*, k.{_FIRST} FROM held e JOIN touched k ON {on_key}) "
                 f"WHERE {START} < {_FIRST}",
             )

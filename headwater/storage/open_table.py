@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from deltalake import CommitProperties, Transaction
@@ -148,6 +149,19 @@ class OpenTable(Files):
         """The columns by which rows are put together; none where no one has asked for it."""
         found: list[str] = json.loads(self._table.metadata().configuration.get(_CLUSTERED, "[]"))
         return found
+
+    def keep(self, kept: timedelta) -> None:
+        """Have checkpoints of the log forget the files that have not been the table's for so long.
+
+        By default that is a week, in which a merge each second leaves 600,000 of them, and each commit
+        takes the longer the more there are. What goes from the disk is said by the commits themselves
+        (`headwater.operations.maintain.clean`), never what someone will read on from. A Spark of others
+        refuses to read older versions; ours is told not to (docs/spark.md).
+
+        Raises:
+            CommitError: the table is not at the version it was left at: another writer was here.
+        """
+        self._set({"delta.deletedFileRetentionDuration": f"interval {int(kept.total_seconds())} seconds"})
 
     def _set(self, wanted: dict[str, str]) -> None:
         def commit(properties: CommitProperties) -> None:

@@ -11,7 +11,7 @@ import json
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -100,19 +100,6 @@ class Target(OpenTable):
             self._commit(commit)
         return list(lacking.names)
 
-    def keep(self, kept: timedelta) -> None:
-        """Have checkpoints of the log forget the files that have not been the table's for so long.
-
-        By default that is a week, in which a merge each second leaves 600,000 of them, and each commit
-        takes the longer the more there are. What goes from the disk is said by the commits themselves
-        (`headwater.operations.maintain.clean`), never what someone will read on from. A Spark of others
-        refuses to read older versions; ours is told not to (docs/spark.md).
-
-        Raises:
-            CommitError: the table is not at the version it was left at: another writer was here.
-        """
-        self._set({"delta.deletedFileRetentionDuration": f"interval {int(kept.total_seconds())} seconds"})
-
     def append(self, files: list[str], identity: Identity | None = None) -> int:
         """Commit files that `write` wrote; the new version.
 
@@ -135,6 +122,18 @@ class Target(OpenTable):
             )
 
         return self._commit(commit, identity, [add.path for add in adds if add is not None])
+
+    def insert(self, rows: pa.Table, identity: Identity) -> int:
+        """Commit rows whose keys none of the table's has; the new version.
+
+        Raises:
+            CommitError: the table is not at the version it was left at: another writer was here.
+        """
+        rows = stored.fitted(rows, self.columns)
+        version = self.append(self.put([rows], "inserted") if len(rows) else [], identity)
+        if by := self.clustered:
+            self._gather(version, by)
+        return version
 
     def merge(
         self, rows: pa.Table, keys: tuple[str, ...], merged: Mapping[str, str], identity: Identity
@@ -187,8 +186,10 @@ class Target(OpenTable):
         identity: Identity,
         within: Sequence[str] = (),
     ) -> int:
-        if len(rows) == 0:
-            return self.append([], identity)
+        near = self.near(pruning.reaches(rows, keys))
+        if not near:
+            there = rows.filter(pc.invert(rows[GONE])) if GONE in rows.schema.names else rows
+            return self.insert(there, identity)
         same = [f"(t.{quoted(key)} IS NOT DISTINCT FROM s.{quoted(key)})" for key in keys]
         done: dict[str, Any] = {}
 
@@ -204,7 +205,7 @@ class Target(OpenTable):
             )
             done.update(whens(merger).execute())
 
-        self.check(self.near(pruning.reaches(rows, keys)))
+        self.check(near)
         version = self._commit(commit, identity)
         copied = int(done["num_target_rows_copied"])
         if by := self.clustered:
