@@ -312,7 +312,7 @@ def test_of_another_definition_what_is_kept_is_made_anew_or_goes(
     case.lake.drop([state], [])
     case.lake.finish()
     case.append(A, [{"id": 10**6, "k": 1, "x": 1, "s": "r"}])
-    case.step(view)
+    case.restart().step(view)
     assert anew(case.flow(view)) == 0 and len(case.rows(state))  # type: ignore[arg-type]
     case = Changing(
         tmp_path,

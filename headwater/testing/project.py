@@ -14,6 +14,7 @@ from headwater.flows.declared import flow_of
 from headwater.planner import analysis
 from headwater.planner.changes import accept
 from headwater.project.definitions import Topic
+from headwater.project.reference import CLOCK
 from headwater.storage.names import beside
 from headwater.storage.ranges import Position
 from headwater.storage.target import Target
@@ -165,7 +166,7 @@ class Project(Run):
         if definition is None:
             flow_of(self._ended(close=False), name).run()
             return True
-        known = None if definition.view else self._flows.get(name)  # one that begins looks at the clock
+        known = None if CLOCK in definition.sources else self._flows.get(name)  # one that begins looks at it
         flow = self._flows[name] = known or self.flow(name)
         worked = True
         while worked:
