@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from fuzz import compare
 from fuzz.make import Case
-from fuzz.oracles import Sent, topics
+from fuzz.oracles import WAITING, Sent, topics
 from fuzz.values import COLUMNS
 from fuzz.words import Table, sources
 from headwater import query
@@ -68,8 +68,8 @@ class Looked:
                 continue
             if table["kind"] == "groups":
                 self._groups(table, batch.get(name))
-            elif table["kind"] == "process":
-                self._process(table, batch.get(name))
+            elif table["kind"] in WAITING:
+                self._waiting(table, batch.get(name))
             else:
                 self._rows(table, batch.get(name))
 
@@ -92,7 +92,7 @@ class Looked:
             there = [row for each in records for row in compare.rows(each, ("topic", "partition", "offset"))]
             _same(f"{name}: its quarantine and DuckDB", compare.differences(there, held))
 
-    def _process(self, table: Table, batch: pa.Table | None) -> None:
+    def _waiting(self, table: Table, batch: pa.Table | None) -> None:
         name, want = table["name"], self._want[table["name"]]
         columns = [column for column in want.column_names if column != "us"]
         duck = compare.rows(want, columns)
@@ -106,7 +106,7 @@ class Looked:
         _same(f"{name}: its late rows and DuckDB", compare.differences(there, late))
 
     def _closing(self, table: Table) -> int:
-        """The time (microseconds) up to which a process has seen its rows."""
+        """The time (microseconds) up to which what waits has seen its rows."""
         if self._closed:
             return 2**62
         upto: list[int | None] = []

@@ -46,7 +46,7 @@ def case(seed: int) -> Case:
         partitions = 1  # which of the rows of two is the first follows from cuts
     moves = draw.random() < 0.4
     for table in tables:
-        if moves and (table.get("final") or table["kind"] == "process"):
+        if moves and (table.get("final") or table["kind"] in ("process", "waited")):
             table["idle"] = "1000 days"  # the clock alone shall close no window
     names, steps, second = [table["name"] for table in tables], list[dict[str, Any]](), 0.0
     for _ in range(draw.randint(2, 5)):
@@ -91,7 +91,7 @@ def _may_be_mended(table: Table, tables: list[Table]) -> bool:
     below = [
         each
         for each in tables
-        if each["kind"] == "process"
+        if each["kind"] in ("process", "waited")
         or (each["kind"] == "groups" and (each["final"] or each["lateness"] is not None))
     ]
     return bool(held) and "drop" not in held and not below
@@ -152,6 +152,7 @@ def _tables(draw: random.Random) -> list[Table]:
                 "kind": "rows",
                 "source": source,
                 "where": _maybe(draw, 0.8),
+                "looked": draw.choice((None, "k", "j")),
                 "rows": _limit(draw),
             }
         )
@@ -180,7 +181,30 @@ def _tables(draw: random.Random) -> list[Table]:
                 "rows": _limit(draw),
             }
         )
+    if len(rows) > 1 and draw.random() < 0.25:
+        found.append(_waited(draw, rows))
     return found
+
+
+def _waited(draw: random.Random, rows: list[str]) -> Table:
+    """Two streams joined by an outer join that is final."""
+    join = draw.choice(("LEFT", "RIGHT", "FULL", "ANTI"))
+    return {
+        "name": "gold.w",
+        "kind": "waited",
+        "sources": draw.sample(rows, 2),
+        "keys": draw.sample(("k", "j", "ok"), draw.choice((1, 1, 2))),
+        "join": join,
+        "apart": [
+            draw.choice((None, 0, 60) if join in ("LEFT", "ANTI") else (0, 60)),
+            draw.choice((0, 5, 60)),
+        ],
+        "left": draw.choice(list(COLUMNS)),
+        "right": draw.choice(list(COLUMNS)),
+        "delay": draw.choice((0, 5, 30, HOUR)),
+        "final": True,
+        "rows": _limit(draw),
+    }
 
 
 def _keyed(draw: random.Random) -> list[dict[str, Any]]:

@@ -18,9 +18,11 @@ from pyspark.sql import SparkSession
 from fuzz import groups
 from fuzz.make import Case
 from fuzz.values import COLUMNS, DDL, ODD, SCHEMA, Row, json_of, typed
-from fuzz.words import Table, followed, name, processed, query, sources
+from fuzz.waiting import processed, waited
+from fuzz.words import Table, chosen, followed, name, query, sources
 
 Place = tuple[str, int, int]  # topic, partition, offset
+WAITING = {"process": processed, "waited": waited}  # what comes of rows when their time is over
 SKEW = 300  # seconds after it was read from which on the time of a row is in the future
 
 
@@ -77,8 +79,8 @@ def in_duckdb(case: Case, sent: Sent) -> dict[str, pa.Table]:
                     found[f"{table['name']}_late"] = connection.execute(said.late).to_arrow_table()
                 columns = [c for c in found[table["name"]].column_names if not c.startswith("_")]
                 sql = f"SELECT {', '.join(columns)} FROM ({said.groups})"
-            if table["kind"] == "process":
-                late = processed(table, "epoch_us", late=True)
+            if table["kind"] in WAITING:
+                late = WAITING[table["kind"]](table, "epoch_us", late=True)
                 found[f"{table['name']}_late"] = connection.execute(late).to_arrow_table()
                 for at, source in enumerate(table["sources"]):
                     reached = f"SELECT topic, part, max(epoch_us(ts)) AS at FROM {name(source)} GROUP BY ALL"
@@ -143,15 +145,13 @@ def in_spark(case: Case, sent: Sent, spark: SparkSession) -> dict[str, pa.Table]
 
 def _sql(case: Case, table: Table, micros: str) -> str:
     """What a table that is no table of groups is made of; `micros` gives the microseconds of a time."""
-    if table["kind"] == "process":
-        return processed(table, micros)
+    if table["kind"] in WAITING:
+        return WAITING[table["kind"]](table, micros)
     if table["kind"] == "decoded":
         columns = ", ".join([*COLUMNS, "topic", "part", "off"])
         return f"SELECT {columns} FROM ({_judged(case, table)}) q WHERE _clean AND NOT _again"
     if table["kind"] == "rows":
-        return f"SELECT * FROM {name(table['source'])}" + (
-            f" WHERE {table['where']}" if table["where"] else ""
-        )
+        return chosen(table)
     if table["kind"] == "union":
         each = [f"SELECT * FROM {name(source)} WHERE {where or 'true'}" for source, where in table["of"]]
         return " UNION ALL ".join(each)
@@ -207,7 +207,7 @@ def _is_timed(case: Case, above: str) -> bool:
     """Whether a table of rows, or one below it, tells the time."""
     for table in case["tables"]:
         if above in sources(table):
-            if table["kind"] == "process" or (table["kind"] == "groups" and table["delay"] is not None):
+            if table["kind"] in WAITING or (table["kind"] == "groups" and table["delay"] is not None):
                 return True
             if table["kind"] in ("rows", "union") and _is_timed(case, table["name"]):
                 return True

@@ -75,8 +75,42 @@ def {own}(raw):
 
 def _rows(table: Table) -> dict[str, str]:
     where = f" WHERE {table['where']}" if table["where"] else ""
-    text = f"SELECT {_NAMES}, _source, ingested_at FROM STREAM {table['source']}{where}"
-    return _file(table, f"CREATE STREAMING TABLE {table['name']} {_properties(table)} AS {text}")
+    names = ", ".join(_told("coalesce(much, n)") if table.get("looked") else COLUMNS)
+    text = f"SELECT {names}, _source, ingested_at FROM STREAM {table['source']}{where}"
+    found = _file(table, f"CREATE STREAMING TABLE {table['name']} {_properties(table)} AS {text}")
+    return (
+        {**found, "silver/looked.py": _LOOKUP.format(key=table["looked"])} if table.get("looked") else found
+    )
+
+
+_LOOKUP = '''import headwater as hw
+
+def fetch(keys):
+    """What is known of keys: of few texts, and of numbers from 0 on."""
+    for key in keys:
+        much = {{"a": 1, "b": -2}}.get(key["k"]) if "k" in key else 2 * key["j"] if key["j"] >= 0 else None
+        if much is not None:
+            yield {{**key, "much": much}}
+
+looked = hw.lookup(
+    lambda keys: list(fetch(keys)), keys="{key}", columns="much BIGINT", ttl="1 hour", cache_size=2
+)
+'''
+_KNOWN = {
+    "k": "CASE WHEN k = 'a' THEN 1 WHEN k = 'b' THEN -2 END",
+    "j": "CASE WHEN j >= 0 THEN CAST(j AS BIGINT) * 2 END",
+}
+
+
+def _told(n: str) -> list[str]:
+    return [f"{n} AS n" if column == "n" else column for column in COLUMNS]
+
+
+def chosen(table: Table) -> str:
+    """The query of a table of rows, with what a lookup says, that is the same in all languages."""
+    names = _told(f"coalesce({_KNOWN[table['looked']]}, n)") if table.get("looked") else [*COLUMNS]
+    where = f" WHERE {table['where']}" if table["where"] else ""
+    return f"SELECT {', '.join([*names, 'topic', 'part', 'off'])} FROM {name(table['source'])}{where}"
 
 
 def _union(table: Table) -> dict[str, str]:
@@ -155,38 +189,33 @@ def {own}(row, key, source):
     return {f"{table['name'].replace('.', '/')}.py": text}
 
 
-def processed(table: Table, micros: str, *, late: bool = False) -> str:
-    """What a process gives, or the places of the rows that come too late for it.
+def _waited(table: Table) -> dict[str, str]:
+    left, right = (
+        f"STREAM {source} {alias} WATERMARK ts DELAY OF INTERVAL {table['delay']} SECONDS"
+        for source, alias in zip(table["sources"], "ab", strict=True)
+    )
+    join = "LEFT ANTI" if table["join"] == "ANTI" else table["join"]
+    text = f"SELECT {', '.join(met(table))} FROM {left} {join} JOIN {right} ON {near(table)}"
+    return _file(table, f"CREATE STREAMING TABLE {table['name']} {_properties(table)} AS {text}")
 
-    Args:
-        table: the process's.
-        micros: the function that gives the microseconds of a time.
-        late: whether those are asked for.
-    """
-    key, delay = table["key"], table["delay"] * 1_000_000
-    before = "PARTITION BY topic, part ORDER BY off RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
-    rows = " UNION ALL ".join(
-        f"SELECT {key}, ts, {micros}(ts) AS us, {at} AS turn, '{source.split('.')[1]}' AS which, topic, "
-        f"part, off, max({micros}(ts)) OVER ({before}) AS _reached FROM {name(source)}"
-        for at, source in enumerate(table["sources"])
-    )
-    is_late = f"(us IS NULL OR coalesce(_reached > us + {delay}, false))"
-    if late:
-        return f"SELECT topic, part, off FROM ({rows}) r WHERE {is_late}"
-    order = f"PARTITION BY {key} ORDER BY us, turn, topic, part, off"
-    rows = f"SELECT * FROM ({rows}) r WHERE NOT {is_late}"
-    of = "0"
-    if table["ttl"]:  # what is known of a key is forgotten where nothing came for so long
-        rests = f"us - lag(us) OVER ({order}) > {table['ttl'] * 1_000_000}"
-        rows = f"SELECT *, CASE WHEN {rests} THEN 1 ELSE 0 END AS begins FROM ({rows}) q"
-        upto = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-        rows = f"SELECT *, sum(begins) OVER ({order} {upto}) AS life FROM ({rows}) p"
-        of = "life"
-    within = order.replace(f"PARTITION BY {key}", f"PARTITION BY {key}, {of}")
-    numbered = (
-        f"row_number() OVER ({within}) AS number, which, lag(which) OVER ({within}) AS last, part, off, us"
-    )
-    return f"SELECT {key}, ts AS came, {numbered} FROM ({rows}) n"
+
+def met(table: Table) -> list[str]:
+    """The columns of a table of rows that wait for partners."""
+    of = {"LEFT": "a.{0}", "ANTI": "a.{0}", "RIGHT": "b.{0}", "FULL": "coalesce(a.{0}, b.{0})"}[table["join"]]
+    own = [
+        *(f"{of.format(key)} AS {key}" for key in table["keys"]),
+        f"a.{table['left']} AS l",
+        "a.ts AS first",
+    ]
+    return own if table["join"] == "ANTI" else [*own, f"b.{table['right']} AS r", "b.ts AS second"]
+
+
+def near(table: Table) -> str:
+    """Which rows of two streams, `a` and `b`, are partners."""
+    least, most = table["apart"]
+    parts = [f"a.{key} = b.{key}" for key in table["keys"]] + [f"b.ts <= a.ts + INTERVAL {most} SECONDS"]
+    parts += [] if least is None else [f"b.ts >= a.ts - INTERVAL {least} SECONDS"]
+    return " AND ".join(parts)
 
 
 def followed(table: Table) -> str:
@@ -288,7 +317,8 @@ def sources(table: Table) -> list[str]:
     """What a table reads."""
     if table["kind"] == "union":
         return [source for source, _ in table["of"]]
-    return list(table["sources"]) if table["kind"] in ("joined", "met", "process") else [table["source"]]
+    several = table["kind"] in ("joined", "met", "process", "waited")
+    return list(table["sources"]) if several else [table["source"]]
 
 
 def _file(table: Table, text: str) -> dict[str, str]:
@@ -301,6 +331,8 @@ def _properties(table: Table) -> str:
         said["headwater.emit"] = "final"
     if table.get("idle"):
         said["headwater.idle_timeout"] = table["idle"]
+    if table.get("looked"):
+        said["headwater.lookup"] = "looked"
     if table.get("lateness") is not None:
         said["headwater.allowed_lateness"] = f"{table['lateness']} seconds"
     return (
@@ -312,6 +344,7 @@ def _properties(table: Table) -> str:
 
 _WRITTEN = {
     "process": _process,
+    "waited": _waited,
     "decoded": _decoded,
     "rows": _rows,
     "union": _union,
