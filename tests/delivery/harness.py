@@ -182,6 +182,11 @@ class Project:
         """Send the next `count` records and wait until the broker has them; what they are."""
         return produce.run_producer(self._stream, client=self.client(), count=count).ledger
 
+    def again(self) -> None:
+        """Send all records of the first system once more, as they were."""
+        sent = [*self.records]
+        produce.run_producer(iter(sent), client=self.client(), count=len(sent))
+
     @contextmanager
     def producing(self, rate: float) -> Iterator[produce.BackgroundProducer]:
         """Send records at a rate for as long as the `with` block lasts."""
