@@ -141,6 +141,10 @@ WRONG = {
         "CREATE STREAMING TABLE gold.other",
         r"from_east\.sql: gold\.from_east inserts into gold\.whole, which",
     ),
+    "gold/whole.sql ": (
+        "CREATE STREAMING TABLE gold.whole TBLPROPERTIES ('headwater.emit' = 'final')",
+        r"whole\.sql: gold\.whole: emit = 'final' is of a query, and flows feed the table; let a table",
+    ),
     "gold/lone.sql": (
         "CREATE STREAMING TABLE gold.lone",
         r"lone\.sql: nothing feeds gold\.lone; write AS SELECT",
@@ -166,4 +170,4 @@ WRONG = {
 def test_what_is_wrong_is_said(interpreted: SparkSession, tmp_path: Path, file: str) -> None:
     text, said = WRONG[file]
     with pytest.raises(ProjectError, match=said):
-        Sides(tmp_path, interpreted, {file: text})
+        Sides(tmp_path, interpreted, {file.strip(): text})

@@ -173,6 +173,17 @@ def _check_properties(table: Table) -> None:
                 where=table.where,
                 hint=f"known: {', '.join(known)}",
             )
+    unheard = {
+        "emit = 'final'": table.emit == "final",
+        "allowed_lateness": table.allowed_lateness,
+    }
+    if table.flows and any(unheard.values()):
+        raise ProjectError(
+            f"{table.where}: {next(filter(unheard.get, unheard))} is of a query, and flows feed the table",
+            code="PROPERTY_INVALID",
+            where=table.where,
+            hint="let a table of its own say it, and a flow read that",
+        )
     if table.refresh != "auto" and not table.view:
         raise ProjectError(
             f"{table.where}: refresh = '{table.refresh}' is of a materialized view",
