@@ -20,6 +20,7 @@ _COLUMNS = {
     "bid": "auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, date_time BIGINT, "
     "extra VARCHAR",
 }
+INTERVAL = "interval"  # an interval join, which Nexmark has none of
 _WON = """SELECT a.*, b.bidder, b.price, b.date_time AS bid_date_time FROM auction a JOIN bid b
     ON a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires"""
 _ENDED = f"SELECT id, seller, category, date_time, max(price) AS final FROM ({_WON}) GROUP BY ALL"
@@ -81,6 +82,8 @@ ANSWERS = {
         QUALIFY place <= 10""",
     "q20": """SELECT auction, bidder, price, channel, url, b.date_time, item_name, initial_bid, reserve,
         a.date_time, expires, seller FROM bid b, auction a WHERE auction = a.id AND category = 10""",
+    INTERVAL: """SELECT auction, bidder, price, b.date_time, item_name, a.date_time FROM bid b, auction a
+        WHERE auction = a.id AND b.date_time BETWEEN a.date_time AND a.date_time + INTERVAL 10 SECONDS""",
 }
 UNSEEN = ("partition", "offset")  # columns of tables that answers do not have: where a bid stands in Kafka
 

@@ -6,6 +6,7 @@ is missing: Flink has no OVER window over rows that change.
 
 from __future__ import annotations
 
+from bench.nexmark.answers import INTERVAL
 from bench.peers.flink import Insert
 
 _WATERMARK = "ts AS TO_TIMESTAMP_LTZ(date_time, 3), WATERMARK FOR ts AS ts - INTERVAL '4' SECOND"
@@ -175,6 +176,13 @@ QUERIES = {
             """SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.ts, a.item_name, a.initial_bid,
                 a.reserve, a.ts, a.ends, a.seller
             FROM bid b JOIN auction a ON b.auction = a.id WHERE a.category = 10""",
+        ),
+        Insert(
+            INTERVAL,
+            f"auction BIGINT, bidder BIGINT, price BIGINT, date_time {_TIME}, item_name STRING, "
+            f"auction_date_time {_TIME}",
+            f"""SELECT b.auction, b.bidder, b.price, b.ts, a.item_name, CAST(a.ts AS {_TIME})
+            FROM bid b JOIN auction a ON b.auction = a.id AND b.ts BETWEEN a.ts AND a.ts + {_TEN}""",
         ),
     )
 }
