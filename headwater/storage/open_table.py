@@ -63,11 +63,6 @@ class OpenTable(Files):
             return log.head(self.place.path) == self.version and self._mark() == self._marked
 
     @property
-    def version(self) -> int:
-        """The newest version."""
-        return int(self._table.version())
-
-    @property
     def changes_in_place(self) -> bool:
         """Whether its rows change, which the engine keeps a change feed of."""
         return delta.keeps_changes(self._table)
@@ -175,52 +170,62 @@ class OpenTable(Files):
         if not wanted.items() <= self._table.metadata().configuration.items():
             self._commit(commit)
 
-    def _commit(
-        self,
-        commit: Callable[[CommitProperties], None],
-        identity: Identity | None = None,
-        files: Sequence[str] = (),
-    ) -> int:
-        """Have delta-rs commit a batch, which adds these files below the table, or what is none; the new
-        version."""
+    def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity | None = None) -> int:
+        """Have delta-rs commit a batch, or what is none; the new version."""
+
+        def make() -> None:
+            self._store.by_others(self.place.path, lambda: commit(properties))
+            self._opened.update_incremental()
+            self._version = int(self._opened.version())
+
         with self._mutex:  # maintenance commits, too, and says what has expired
             flows = recorded(self.flows, identity) if identity else self.flows
             properties = CommitProperties(
-                custom_metadata=self._says(flows, files),
+                custom_metadata=self._says(flows, ()),
                 app_transactions=[Transaction(identity.flow, identity.sequence)] if identity else [],
                 max_commit_retries=0,
             )
-            return self._made(
-                flows, lambda: self._store.by_others(self.place.path, lambda: commit(properties))
-            )
+            return self._made(flows, make)
 
     def _put(
         self,
         operation: str,
         actions: Sequence[Mapping[str, Any]],
+        identity: Identity | None = None,
         flows: dict[str, Any] | None = None,
         parameters: Mapping[str, str] | None = None,
     ) -> int:
-        """Commit actions on files as they are, which no batch is; the new version. The caller has the mutex.
+        """Commit actions on files; the new version. The caller has the mutex.
 
         Args:
             operation: what Delta calls it.
             actions: what the log is to say.
-            flows: what the flows have done after it; by default as before.
+            identity: whose commit it is; None: of no flow.
+            flows: what the flows have done after it; by default as before, but for that of the identity.
             parameters: Delta's, of the operation.
         """
-        flows = self.flows if flows is None else flows
-        said = self._says(flows, [path for path, _ in checksums.added(actions)])
+        if flows is None:
+            flows = recorded(self.flows, identity) if identity else self.flows
+        now, said = times.milliseconds(), self._says(flows, [path for path, _ in checksums.added(actions)])
         about = {"operationParameters": parameters} if parameters else {}
-        info = {"timestamp": times.milliseconds(), "operation": operation, **about, **said}
-        entry = [{"commitInfo": info}, *actions]
-        return self._made(flows, lambda: log.write(self.place.path, self.version + 1, entry))
+        entry: list[Mapping[str, Any]] = [
+            {"commitInfo": {"timestamp": now, "operation": operation, **about, **said}}
+        ]
+        if identity:
+            made = {"appId": identity.flow, "version": identity.sequence, "lastUpdated": now}
+            entry.append({"txn": made})
+
+        def make() -> None:
+            log.write(self.place.path, self._version + 1, [*entry, *actions])
+            self._version += 1
+
+        return self._made(flows, make)
 
     def _made(self, flows: dict[str, Any], make: Callable[[], None]) -> int:
         """Make the next version, after which the flows have done this; its number."""
         try:
             make()
-            self._follow()
+            self._marked = self._mark()
         except (CommitFailedError, CommitError) as e:
             raise CommitError(
                 f"{self.place.name}: {self.place.path} is past version {self.version}, so something "
@@ -237,11 +242,6 @@ class OpenTable(Files):
         self._noted = checksums.note(self.place.path, self.version)
         return self.version
 
-    def _follow(self) -> None:
-        """Be at the version that was just made."""
-        self._table.update_incremental()
-        self._marked = self._mark()
-
     def _mark(self) -> tuple[int, int]:
         """What tells the commit of this version from another table's: of a file, not of what it says."""
         file = delta.entry(self.place.path, self.version).stat()
@@ -257,7 +257,8 @@ class OpenTable(Files):
 
     def _look_again(self) -> None:
         """See what the table has after an error: what has failed may be there all the same."""
-        self._table = delta.opened(self.place.path)
+        self._opened = delta.opened(self.place.path)
+        self._version = int(self._opened.version())
         self._marked = self._mark()
         self._noted = None
         self.flows = log.read(self.place.path, self.version).flows

@@ -13,8 +13,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import ColumnProperties, WriterProperties
-from deltalake.transaction import AddAction
+from deltalake import ColumnProperties, DeltaTable, WriterProperties
 from pyspark.sql import DataFrame
 
 from headwater.storage import delta, pruning, stats, store, stored
@@ -35,7 +34,8 @@ class Files:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._store = store.of(place.path)
-        self._table = delta.opened(place.path)
+        self._opened = delta.opened(place.path)
+        self._version = int(self._opened.version())
 
     def write(
         self, rows: DataFrame | pa.Table, batch: str, options: Mapping[str, str] | None = None
@@ -94,6 +94,22 @@ class Files:
         if not written:
             self.forget(found)
         return found if written else []
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self._version
+
+    @property
+    def _table(self) -> DeltaTable:
+        """The newest version as delta-rs has it, which follows when it is asked."""
+        if int(self._opened.version()) < self._version:
+            self._opened.update_incremental()
+        if (
+            int(self._opened.version()) < self._version
+        ):  # the entries in between are gone, and in a checkpoint
+            self._opened = delta.opened(self.place.path, self._version)
+        return self._opened
 
     @property
     def columns(self) -> pa.Schema:
@@ -182,28 +198,6 @@ def _streamed(path: Path, columns: pa.Schema, rows: Iterable[pa.Table]) -> int:
             writer.write_table(group)
             written += len(group)
     return written
-
-
-def added(folder: Path, path: str, order: int) -> AddAction | None:
-    """That a file comes, as a commit of delta-rs takes it; None where it has no row.
-
-    Args:
-        folder: the table's.
-        path: the file's, below it.
-        order: see `log.DataFile`.
-    """
-    file = folder / path
-    rows, text = stats.of(file)
-    if rows == 0:
-        return None
-    return AddAction(
-        path=path,
-        size=store.of(file).entry(file).size,
-        partition_values={},
-        modification_time=order,
-        data_change=True,
-        stats=text,
-    )
 
 
 def writing(columns: pa.Schema) -> WriterProperties:

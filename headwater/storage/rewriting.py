@@ -1,9 +1,9 @@
-"""What the log says where no batch is committed: of files in place of others, and of rows that expire."""
+"""What the log says of files: of those that come, come in place of others, or go as their rows expire."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,18 +21,20 @@ def replaced(folder: Path, before: Sequence[str], after: Sequence[str], order: i
         after: the paths below the table of those that come.
         order: see `log.DataFile`.
     """
-    come = [
-        {
-            "path": path,
-            "partitionValues": {},
-            "size": store.of(folder).entry(folder / path).size,
-            "modificationTime": order,
-            "dataChange": False,
-            "stats": stats.of(folder / path)[1],
-        }
-        for path in after
+    return [
+        *_removed(folder, before, is_change=False),
+        *_come(folder, dict.fromkeys(after, order), is_change=False),
     ]
-    return [*_removed(folder, before, is_change=False), *({"add": each} for each in come)]
+
+
+def added(folder: Path, files: Mapping[str, int]) -> list[dict[str, Any]]:
+    """That files come with new rows, those of them that have any.
+
+    Args:
+        folder: the table's.
+        files: {path below it → its order, see `log.DataFile`}.
+    """
+    return list(_come(folder, files, is_change=True))
 
 
 def expired(folder: Path, files: Sequence[str]) -> list[dict[str, Any]]:
@@ -43,6 +45,16 @@ def expired(folder: Path, files: Sequence[str]) -> list[dict[str, Any]]:
         files: their absolute paths.
     """
     return _removed(folder, files, is_change=True)
+
+
+def _come(folder: Path, files: Mapping[str, int], *, is_change: bool) -> Iterator[dict[str, Any]]:
+    """That files come, as the log says it."""
+    for path, order in files.items():
+        rows, text = stats.of(folder / path)
+        if rows:
+            size = store.of(folder).entry(folder / path).size
+            said = {"path": path, "partitionValues": {}, "size": size, "modificationTime": order}
+            yield {"add": {**said, "dataChange": is_change, "stats": text}}
 
 
 def _removed(folder: Path, paths: Sequence[str], *, is_change: bool) -> list[dict[str, Any]]:

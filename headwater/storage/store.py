@@ -203,8 +203,11 @@ class _Flock(Lock):
     """A lock of the operating system: the kernel frees it when its holder ends."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 
     def take(self, within: float = 0.0) -> bool:
         return locks.locked(self._file, within)

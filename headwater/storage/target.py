@@ -27,7 +27,7 @@ from headwater.storage import layers, log, pruning, rewriting, stored
 from headwater.storage.identity import Identity
 from headwater.storage.lake import NO_HOOKS, Place
 from headwater.storage.open_table import OpenTable
-from headwater.storage.parquet import added, writing
+from headwater.storage.parquet import writing
 
 GONE = "_gone"  # whether `Target.change` takes a row away
 _OPEN: weakref.WeakValueDictionary[Path, Target] = weakref.WeakValueDictionary()
@@ -110,18 +110,9 @@ class Target(OpenTable):
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
-        adds = [added(self.place.path, path, self._next()) for path in files]
-
-        def commit(properties: CommitProperties) -> None:
-            self._table.create_write_transaction(
-                [add for add in adds if add is not None],
-                mode="append",
-                schema=self._table.schema(),
-                commit_properties=properties,
-                post_commithook_properties=NO_HOOKS,
-            )
-
-        return self._commit(commit, identity, [add.path for add in adds if add is not None])
+        adds = rewriting.added(self.place.path, {path: self._next() for path in files})
+        with self._mutex:
+            return self._put("WRITE", adds, identity, parameters={"mode": "Append"})
 
     def insert(self, rows: pa.Table, identity: Identity) -> int:
         """Commit rows whose keys none of the table's has; the new version.
@@ -288,7 +279,7 @@ class Target(OpenTable):
         parameters = {"predicate": json.dumps([f"committed before {text}"])}
         with self._mutex:
             flows = {name: {**flow, "expired": text} for name, flow in self.flows.items()}
-            self._put(log.EXPIRY, rewriting.expired(self.place.path, files), flows, parameters)
+            self._put(log.EXPIRY, rewriting.expired(self.place.path, files), None, flows, parameters)
 
     def _next(self) -> int:
         """What tells that a file comes after all that the table has; see `log.DataFile`."""
