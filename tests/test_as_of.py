@@ -79,6 +79,7 @@ def test_a_version_that_comes_late_corrects_what_was_joined(
     print(f"seed {seed}")
     draw = random.Random(seed)
     monkeypatch.setattr(computed, "WHOLE", -1)
+    inner = JOINED.format(name="v_inner", kind="inner")
     files = {
         **FILES,
         "bronze/raw.py": FILES["bronze/raw.py"] + 'orders = hw.topic("orders")\n',
@@ -87,6 +88,8 @@ def test_a_version_that_comes_late_corrects_what_was_joined(
         "silver/versions.sql": f"CREATE STREAMING TABLE versions FLOW AUTO CDC {FROM} COLUMNS id, a, b "
         "STORED AS SCD TYPE 2",
         **{f"gold/{kind}.sql": JOINED.format(name=f"v_{kind}", kind=kind) for kind in ("left", "inner")},
+        "gold/ends.sql": inner.replace("v_inner", "v_ends").replace("v.b", "v.__END_AT AS until"),
+        "gold/open.sql": inner.replace("v_inner", "v_open") + " AND v.__END_AT IS NULL",
     }
     project = Project(files, tmp_path, spark=interpreted)
     changes: dict[int, list[Change]] = {key: [] for key in range(6)}
@@ -100,16 +103,24 @@ def test_a_version_that_comes_late_corrects_what_was_joined(
         project.send("changes", [change.record(key) for key, change in new])
         project.send("orders", [{"nr": nr, "id": key, "at": at} for nr, (key, at) in fresh.items()])
         project.step()
-        then = {
-            (nr, row[0], row[1])
+        known = [
+            (nr, row)
             for nr, (key, at) in orders.items()
             for row in history(changes.get(key, []), "", "ab")
             if row[2] <= at and (row[3] is None or at < row[3])
-        }
+        ]
+        then = {(nr, row[0], row[1]) for nr, row in known}
         assert {*project.rows("gold.v_inner")} == then
+        assert {*project.rows("gold.v_ends")} == {(nr, row[0], row[3]) for nr, row in known}
+        assert {*project.rows("gold.v_open")} == {(nr, row[0], row[1]) for nr, row in known if row[3] is None}
         alone = {(nr, None, None) for nr in orders if nr not in {row[0] for row in then}}
         assert {*project.rows("gold.v_left")} == then | alone
     assert any(batch.keys_touched for batch in project.batches("gold.v_left"))
+    for name, sole in (("inner", True), ("left", True), ("ends", False), ("open", False)):
+        reach = project.tables[f"gold.v_{name}"].reach
+        assert reach is not None
+        hops = [hop for touch in reach.touches.values() for way in touch.columns.values() for hop in way.hops]
+        assert [hop.within.sole for hop in hops if hop.within is not None] == [sole], name
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])

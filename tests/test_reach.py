@@ -156,15 +156,18 @@ class Draw:
         left, right = self._read("t3"), self._read("t0")
         (key, time, left_over), of = left.columns, right.columns
         other, start, end = of
+        sole = True
         if depth and self._draw.random() < 0.4:
             right = self.query(depth - 1)
             of = right.columns
             other, start, end = self._draw.choices(of, k=3)
+            sole = False
         pair = key, other
-        kind, joined = self._draw.choice([("JOIN", "inner"), ("LEFT JOIN", "left")])
-        part = Joined(joined, left.part, right.part, (pair,), (Order(start, time), Order(time, end, end)))  # type: ignore[arg-type]
-        on = f"c{pair[0]} = c{pair[1]} AND c{start} <= c{time} AND (c{end} IS NULL OR c{time} < c{end})"
         columns: list[int] = [left_over, *(self._draw.sample(of, 1) if self._draw.random() < 0.3 else [])]
+        upto = Order(time, end, end, sole=sole and end not in columns)  # type: ignore[arg-type]
+        kind, joined = self._draw.choice([("JOIN", "inner"), ("LEFT JOIN", "left")])
+        part = Joined(joined, left.part, right.part, (pair,), (Order(start, time), upto))  # type: ignore[arg-type]
+        on = f"c{pair[0]} = c{pair[1]} AND c{start} <= c{time} AND (c{end} IS NULL OR c{time} < c{end})"
         sql = f"({left.sql}) {kind} ({right.sql}) ON {on}"
         made = next(self._ids)
         return Query(

@@ -211,7 +211,7 @@ class Touched:
         partners have: `_START` and `_END`.
 
         Of rows that differ in their end alone, and of which as many went as came, none has gained or lost a
-        partner before the first of their ends.
+        partner before the first of their ends; nor is anything else of them asked for that differs.
         """
         start, end = (quoted(name or "") for name in (within.start, within.end))
         if within.start is None:
@@ -220,7 +220,8 @@ class Touched:
             end = f"nullif({start}, {start})"
         spans = f"SELECT {quoted(column)}, {start} AS {_START}, {end} AS {_END} FROM signed"
         self._connection.register("signed", source.signed())
-        if within.end is None or not all(map(stored.is_told_apart, source.columns.types)):
+        are_told_apart = all(map(stored.is_told_apart, source.columns.types))
+        if within.end is None or not within.sole or not are_told_apart:
             return spans
         alike = ", ".join(quoted(name) for name in source.columns.names if name != within.end) or "true"
         total = f"sum({SIGN})"

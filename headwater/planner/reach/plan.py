@@ -5,7 +5,9 @@ Its subqueries are read as the joins that Spark's optimiser makes of them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from pyspark.sql import DataFrame
@@ -20,6 +22,8 @@ _RULES = ("PullupCorrelatedPredicates", "RewritePredicateSubquery", "RewriteCorr
 _JOINS: dict[str, Kind] = {"Inner": "inner", "Cross": "inner", "FullOuter": "full"}
 _OF_LEFT = ("LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin", "LeftSingle")
 _ORDERS = ("LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual")
+_WHOLE_ROWS = ("Distinct", "Union", "Except", "Intersect")
+_LEAVES = ("LocalRelation", "Range", "OneRowRelation")
 _ACROSS = {**catalyst.ACROSS_ROWS, "Expand": "GROUPING SETS, ROLLUP or CUBE"}
 
 
@@ -39,7 +43,9 @@ def part_of(
     root = Node.of_plan(plan)
     if unread := next((kind for kind in _kinds(root) if kind not in _KINDS), ""):
         return Whole(_ACROSS.get(unread, unread)), {}
-    return _Reading(sources, unchanging).part(root), dict(zip(_output(root), result.columns, strict=True))
+    return _Reading(sources, unchanging, _asked(root)).part(root), dict(
+        zip(_output(root), result.columns, strict=True)
+    )
 
 
 def _kinds(node: Node) -> Iterator[str]:
@@ -52,8 +58,8 @@ def _kinds(node: Node) -> Iterator[str]:
 class _Reading:
     """Reads a plan; see `part_of`."""
 
-    def __init__(self, sources: Sequence[str], unchanging: Sequence[str]) -> None:
-        self._sources, self._unchanging = sources, unchanging
+    def __init__(self, sources: Sequence[str], unchanging: Sequence[str], asked: Counter[int]) -> None:
+        self._sources, self._unchanging, self._asked = sources, unchanging, asked
         self._reads = 0
 
     def part(self, node: Node) -> Part:
@@ -121,10 +127,56 @@ class _Reading:
                 pairs.append((one, other))
             elif one in theirs and other in ours:
                 pairs.append((other, one))
-        orders = [order for condition in conditions(node) if (order := _order(condition)) is not None]
+        orders = [order for condition in conditions(node) if (order := self._order(condition)) is not None]
         across = [each for each in orders if (each.less in ours) is not (each.more in ours)]
         kind = _JOINS.get(kind, "left")
         return Joined(kind, self.part(left), self.part(right), tuple(pairs), tuple(across))
+
+    def _order(self, condition: Node) -> Order | None:
+        """See `_order`; and whether nothing else asks for the greater column."""
+        found = _order(condition)
+        if found is None:
+            return None
+        here = _columns_of(condition).count(cast(int, found.more))
+        return replace(found, sole=self._asked[cast(int, found.more)] == here)
+
+
+def _asked(root: Node) -> Counter[int]:
+    """{column → how often a plan asks for it}: in an expression, in what it gives, or in rows that it
+    compares as a whole. To hand it on is none."""
+    found = Counter(column for column in _output(root) if isinstance(column, int))
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        todo += node.children
+        if node.kind in _WHOLE_ROWS:
+            for child in node.children:
+                found.update(column for column in _output(child) if isinstance(column, int))
+        for name, field in node.fields.items():
+            if node.kind in _LEAVES and name == "output":
+                continue
+            handed_on = node.kind == "Project" and name == "projectList"
+            found.update(_columns_in([flat for flat in field if len(flat) > 1] if handed_on else field))
+    return found
+
+
+def _columns_in(field: Any) -> Iterator[int]:
+    """The columns that the expressions of a field of a node have, each as often as it stands there."""
+    if isinstance(field, Mapping):
+        if str(field.get("class", "")).endswith(".AttributeReference"):
+            yield int(field["exprId"]["id"])
+            return
+        for each in field.values():
+            yield from _columns_in(each)
+    elif isinstance(field, Sequence) and not isinstance(field, str):
+        for each in field:
+            yield from _columns_in(each)
+
+
+def _columns_of(expression: Node) -> list[int]:
+    """The columns that an expression has, each as often as it stands there."""
+    own = [expression.id] if expression.kind == "AttributeReference" else []
+    return own + [column for child in expression.children for column in _columns_of(child)]
 
 
 def _order(condition: Node) -> Order | None:

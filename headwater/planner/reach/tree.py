@@ -56,11 +56,13 @@ class Order:
     Attributes:
         less, more: the columns.
         open: of which of the two NULL does as well; None: of neither.
+        sole: whether `more` is asked for nothing else: no other condition, expression or result has it.
     """
 
     less: Column
     more: Column
     open: Column | None = None
+    sole: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,13 @@ class Within:
     Attributes:
         column: the column's name.
         start, end: those of the changed row; NULL is no bound.
+        sole: whether the query asks for nothing but this of the end: a row with another end is else the same.
     """
 
     column: str
     start: str | None
     end: str | None
+    sole: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,8 +163,9 @@ def _within(found: Mapping[Column, Way], orders: Sequence[Order], there: Places,
         for o in orders
         if o.more in own and there.get(o.less, (None,))[0] == read and o.open != o.less
     }
+    sole = {o.less for o in orders if o.sole}
     for column in (*(each for each in starts if each in ends), *starts, *ends):
-        return Within(there[column][1], starts.get(column), ends.get(column))
+        return Within(there[column][1], starts.get(column), ends.get(column), sole=column in sole)
     return None
 
 
