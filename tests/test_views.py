@@ -112,7 +112,7 @@ def test_after_each_step_it_is_what_the_query_gives(
         assert case.rows(TOP) == case.best()
         assert not top.step()
     assert log.read(case.lake.place(TOP).path, 1).operation == "WRITE"  # its first rows
-    assert len(list(case.lake.place(TOP).path.glob("*-whole-*"))) == large
+    assert len(list(case.lake.place(TOP).path.glob("*-whole"))) == large
 
 
 class Acts(Heads):

@@ -70,9 +70,9 @@ def newest(table: Path) -> dict[str, Any] | None:
     return None
 
 
-def note(table: Path, version: int) -> dict[str, Any]:
-    """Note what the newest version can't say of itself; the note."""
-    content = store.of(table).get(delta.entry(table, version))
+def note(table: Path, version: int, entry: bytes | None = None) -> dict[str, Any]:
+    """Note what the newest version can't say of itself; the note. `entry`: its entry, if that is known."""
+    content = entry or store.of(table).get(delta.entry(table, version))
     actions = delta.parsed(content)
     told = said(actions).get("files", {})
     untold = [path for path, _ in added(actions) if path not in told]

@@ -155,22 +155,23 @@ def read(table: Path, version: int) -> Commit:
     )
 
 
-def write(table: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
-    """Make a version, where there is none yet.
+def write(table: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> bytes:
+    """Make a version, where there is none yet; its entry.
 
     Raises:
         CommitError: there is one.
     """
     path = delta.entry(table, version)
-    text = "".join(json.dumps(action, ensure_ascii=False) + "\n" for action in actions)
+    entry = "".join(json.dumps(action, ensure_ascii=False) + "\n" for action in actions).encode()
     try:
-        store.of(path).put_new(path, text.encode())
+        store.of(path).put_new(path, entry)
     except FileExistsError:
         raise CommitError(
             f"{path}: something else made version {version}; only headwater may",
             code="WRITTEN_BY_OTHERS",
             file=path,
         ) from None
+    return entry
 
 
 def flows(table: Path) -> dict[str, Any]:

@@ -215,16 +215,17 @@ class OpenTable(Files):
             made = {"appId": identity.flow, "version": identity.sequence, "lastUpdated": now}
             entry.append({"txn": made})
 
-        def make() -> None:
-            log.write(self.place.path, self._version + 1, [*entry, *actions])
+        def make() -> bytes:
+            written = log.write(self.place.path, self._version + 1, [*entry, *actions])
             self._version += 1
+            return written
 
         return self._made(flows, make)
 
-    def _made(self, flows: dict[str, Any], make: Callable[[], None]) -> int:
-        """Make the next version, after which the flows have done this; its number."""
+    def _made(self, flows: dict[str, Any], make: Callable[[], bytes | None]) -> int:
+        """Make the next version, whose entry `make` may give, and after which the flows have done this."""
         try:
-            make()
+            entry = make()
             self._marked = self._mark()
         except (CommitFailedError, CommitError) as e:
             raise CommitError(
@@ -239,7 +240,7 @@ class OpenTable(Files):
             self._look_again()
             raise
         self.flows = flows
-        self._noted = checksums.note(self.place.path, self.version)
+        self._noted = checksums.note(self.place.path, self.version, entry)
         return self.version
 
     def _mark(self) -> tuple[int, int]:

@@ -49,8 +49,9 @@ class Files:
             batch: the batch that they are of; see `Intent.batch`.
             options: how Spark writes Parquet.
         """
-        earlier = self._store.find(self.place.path, f"{batch}-*")
-        folder = f"{batch}-{uuid.uuid4().hex[:8]}"
+        if isinstance(rows, pa.Table) and not len(rows):
+            return []
+        folder, earlier = self._folder(batch)
         path = self.place.path / folder
         written = self._store.by_others(path, lambda: self._write(rows, path, options or {}))
         files = [f"{folder}/{name}" for name in written]
@@ -58,11 +59,24 @@ class Files:
             self._store.delete_all(left)
         return files
 
+    def _folder(self, batch: str) -> tuple[str, list[Path]]:
+        """Make a folder for the files of a batch; it, and those that earlier tries have left.
+
+        The first try has one by the name of the batch. It is looked for others only where that is there: a
+        table has a folder for each of its commits, thousands in an hour.
+        """
+        first = self.place.path / batch
+        try:
+            first.mkdir()
+        except FileExistsError:
+            earlier = [first, *self._store.find(self.place.path, f"{batch}-*")]
+            again = f"{batch}-{uuid.uuid4().hex[:8]}"
+            (self.place.path / again).mkdir()
+            return again, earlier
+        return batch, []
+
     def _write(self, rows: DataFrame | pa.Table, path: Path, options: Mapping[str, str]) -> list[str]:
         if isinstance(rows, pa.Table):
-            if not len(rows):
-                return []
-            path.mkdir()
             names = [f"part-{number:05}.parquet" for number in range(-(-len(rows) // _MOST))]
             for number, name in enumerate(names):
                 pq.write_table(

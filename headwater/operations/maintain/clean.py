@@ -84,7 +84,7 @@ def forget_uncommitted(
     # a file that is younger, is at work or was committed since is one of these.
     now = times.now().timestamp()
     begun = [intent for file in intents if (intent := file.read()) is not None]
-    at_work = () if alone else tuple(f"{intent.batch}-" for intent in begun if not intent.sealed)
+    at_work = () if alone else tuple(intent.batch for intent in begun if not intent.sealed)
     known = {str(table / path) for i in begun for paths in (i.staged or {}).values() for path in paths}
     head, first = log.head(table), log.first(table)
     for commit in log.commits(table, after=first - 1, upto=head):
