@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,7 @@ class Acts(Heads):
         super().__init__()
         self._acts = iter(acts)
 
-    def wait(self, beat: int) -> None:
+    def wait(self, beat: int, tables: Collection[str]) -> None:
         next(self._acts)()
 
 

@@ -97,7 +97,7 @@ class Replay:
         for rows in quarantine.records(request.rule):
             done.beside += len(within(rows, beside))
             self._batch(without(rows, beside), request, done)
-            self._context.heads.announce()
+            self._context.heads.announce(self._table.place.name)
         if done.replayed or done.dropped or done.discarded:
             self._committer.target(resolved_name(self._table.place.name)).checkpoint()
         return done

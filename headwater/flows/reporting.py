@@ -33,7 +33,7 @@ class Reporting:
             done: what became of it.
             newest: Kafka's timestamp of the newest record in the table, where the intent does not say it.
         """
-        self._context.heads.announce()
+        self._context.heads.announce(self._flow)
         consumed = {name: read for name, read in intent.consumed.items() if name not in intent.references}
         self._tell(
             done.account,

@@ -104,7 +104,7 @@ class SourceFlow:
                 cast(Format, request.format),
                 turn=self._busy,
                 stopped=context.stop.is_set,
-                announce=context.heads.announce,
+                announce=lambda: context.heads.announce(self.name),
             )
             return {"done": asdict(done)}
         except HeadwaterError as e:

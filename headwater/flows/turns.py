@@ -34,10 +34,10 @@ def take_turns(
     """
     heads = context.heads
     while not context.stop.is_set():
-        beat, began = heads.beat(), time.monotonic()
+        beat, began = heads.beat(inputs), time.monotonic()
         ended = all(map(heads.ended, inputs))
         if context.once and not all(map(heads.ended, after)):
-            heads.wait(beat)
+            heads.wait(beat, inputs)
             continue
         with context.turn(flow) as mine:
             worked = mine and step()
@@ -47,7 +47,7 @@ def take_turns(
             continue
         if context.once and ended:
             return
-        heads.wait(beat)
+        heads.wait(beat, inputs)
 
 
 class TableFlow:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -156,7 +156,7 @@ class Woken(Heads):
         self._world = world
         self._ended = set(ended)
 
-    def wait(self, beat: int) -> None:
+    def wait(self, beat: int, tables: Collection[str]) -> None:
         self._world.sleep(self.POLL)
 
 
