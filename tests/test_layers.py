@@ -15,9 +15,10 @@ import pytest
 from deltalake import DeltaTable
 from raising import raises_code
 
+from headwater.operations.maintain.clean import clean
 from headwater.operations.maintain.compact import compact
 from headwater.planner.aggregate import Aggregate, Output
-from headwater.storage import feed, layers, log
+from headwater.storage import checksums, feed, layers, log
 from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
 from headwater.storage.layers import Layers, starts
@@ -253,3 +254,17 @@ def test_a_crash_while_rows_are_parted_leaves_the_merge(
     merge(target, held, [41, 0])
     assert crashed > 0 and rows(target.held(COLUMNS)) == held
     assert all(pq.read_metadata(file).num_rows for file in target.files())
+
+
+def test_a_table_that_only_grew_is_read_where_its_log_was_cleaned_since(tmp_path: Path) -> None:
+    """What delta-rs has open is as old as the table, and the entries since are in a checkpoint alone."""
+    target = made(tmp_path)
+    for number in range(6):
+        rows = pa.table([["host-0"], [at(number)], [number]], schema=COLUMNS)
+        target.append(target.write(rows, f"{number:012d}"), Identity("gold.x", 1, number, {}))
+    checksums.checkpoint(target.place.path)
+    before = datetime.now(UTC) + timedelta(days=1)
+    clean(target.place.path, upto=target.version, before=before)
+    assert log.first(target.place.path) > 1
+    assert sorted(target.held(COLUMNS)["n"].to_pylist()) == [*range(6)]
+    assert len(target.files()) == 6

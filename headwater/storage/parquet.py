@@ -119,10 +119,8 @@ class Files:
         """The newest version as delta-rs has it, which follows when it is asked."""
         if int(self._opened.version()) < self._version:
             self._opened.update_incremental()
-        if (
-            int(self._opened.version()) < self._version
-        ):  # the entries in between are gone, and in a checkpoint
-            self._opened = delta.opened(self.place.path, self._version)
+            if int(self._opened.version()) < self._version:  # never an older one, whatever kept it
+                self._opened = delta.opened(self.place.path, self._version)
         return self._opened
 
     @property
