@@ -26,6 +26,7 @@ from headwater.operations import erase, maintain, savepoints
 from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner import explained
 from headwater.planner.changes import plan
+from headwater.storage import log
 from headwater.testing import Project, Record, apply
 
 ORDERS, PARCELS, SENT = "silver.orders", "silver.parcels", "gold.sent"
@@ -346,6 +347,19 @@ def test_what_is_done_to_tables_is_done_to_it_too(interpreted: SparkSession, tmp
     erase.erase(case.definitions, erase.look(case.definitions, ORDERS, "id = 'b1'"))
     case.restart().step()
     assert not [row for row in case.seen() if row[0] == "b1" and row[1] is not None]
+
+
+def test_it_is_rebuilt_from_a_time_on_with_what_it_reads_alone(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    case = Shop(tmp_path, interpreted, statement("LEFT"))
+    case.come(("a", 1, None, 0), ("b", 2, None, 1))
+    case.come(("a", None, 7, 2), ("c", None, 8, 90), ("c", 3, None, 100))
+    assert case.seen() == [("a", 1, 7), ("b", 2, None), ("c", 3, 8)]
+    with raises_code("START_NOT_POSSIBLE", match=f"{SENT} tells who is without a partner by the whole of"):
+        case.rebuild(SENT, since="2026-01-31")
+    assert case.rebuild(ORDERS, PARCELS, since=str(log.head(case.bronze.place.path))).swapped
+    assert case.seen() == [("c", 3, 8)]  # what came with the newest version of the topic
 
 
 def test_commands_tell_of_it(interpreted: SparkSession, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from headwater.operations.maintain.compact import compact
 from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner import explained
 from headwater.planner.changes import plan
+from headwater.storage import log
 from headwater.testing import Project, apply
 
 STREAMS = ("orders", "parcels", "payments")
@@ -436,6 +437,11 @@ def test_a_rebuild_is_the_same(interpreted: SparkSession, tmp_path: Path) -> Non
     project.rebuild("gold.two")
     project.restart().step()
     assert len(project.rows("gold.two")) == 27 and project.rows("gold.counted", "n") == [(27,)]
+    place = project.lake.place("silver.orders")
+    second = max(file.order for file in log.snapshot(place.path, log.head(place.path)))
+    project.rebuild("gold.two", since=datetime.fromtimestamp(second / 1000, UTC).isoformat())
+    project.restart().step()
+    assert len(project.rows("gold.two")) == 27 - 6  # pairs of which one row came with the second part
 
 
 def test_it_is_kept_like_other_tables(

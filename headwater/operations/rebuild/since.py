@@ -62,17 +62,23 @@ def positions(
 
     Raises:
         ProjectError: it is none of these, the input has no such version, or one of the tables can't be made
-            of a part: a view, or what reads a table whose rows change in place.
+            of a part: a view, rows that wait for a partner, or what reads a table whose rows change in place.
     """
     if since in ("", EARLIEST):
         return {}
-    for name in (name for name in names if project.tables[name].view):
-        if whole := [source for source in project.tables[name].sources if source in history]:
+    for table in (project.tables[name] for name in names):
+        whole = [source for source in table.sources if source in history]
+        if whole and (table.view or table.event_times):
+            what = (
+                "is a view of the whole of"
+                if table.view
+                else "tells who is without a partner by the whole of"
+            )
             raise ProjectError(
-                f"--from {since}: {name} is a view of the whole of {', '.join(whole)}",
+                f"--from {since}: {table.name} {what} {', '.join(whole)}",
                 code="START_NOT_POSSIBLE",
-                table=name,
-                hint="leave --from away",
+                table=table.name,
+                hint="leave --from away, or rebuild these, too",
             )
     live = [lake.places()[name] for name in history if name in lake.places()]
     for place in live:
