@@ -190,7 +190,7 @@ class Server:
                 stderr=log,
                 cwd=self._root,
             )
-        client, deadline = self.client(), time.monotonic() + 60
+        client, deadline = self.client(), time.monotonic() + 300
         while True:
             try:
                 if client.cluster.health()["status"] != "red":

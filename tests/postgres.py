@@ -92,7 +92,7 @@ class Server:
                 cwd=self._root,
                 **self._as,
             )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while True:
             try:
                 psycopg.connect(**self.options, connect_timeout=2).close()  # type: ignore[arg-type]

@@ -55,7 +55,7 @@ class Store:
             self._process = subprocess.Popen(
                 [RCLONE, "serve", "s3", *address, *fresh, str(self.root)], stdout=log, stderr=log
             )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while True:
             with socket.socket() as client:
                 if client.connect_ex(("127.0.0.1", self.port)) == 0:

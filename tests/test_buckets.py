@@ -303,7 +303,7 @@ def test_objects_that_arrive_while_the_store_comes_and_goes(case: Landed, store:
 
 
 def _until(there: Any, worker: threading.Thread) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not there():
         assert time.monotonic() < deadline and worker.is_alive()
         time.sleep(0.02)

@@ -262,7 +262,7 @@ def test_a_rate_is_kept_in_small_slices(broker: str, topic: str) -> None:
 def test_in_the_background_it_counts_and_stops_with_nothing_lost(broker: str, topic: str) -> None:
     producer = BackgroundProducer(numbered(topic), client={"bootstrap.servers": broker}, rate=2_000)
     producer.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while producer.sent < 500:
         assert time.monotonic() < deadline
         time.sleep(0.01)

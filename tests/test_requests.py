@@ -35,7 +35,7 @@ def held(folder: Path) -> Iterator[None]:
 def serve(folder: Path, answer: mailbox.Answer | None) -> list[Request]:
     """Take requests until there was one; answer it, or not."""
     seen: list[Request] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while not seen and time.monotonic() < deadline:
         for request, to in mailbox.take(folder):
             seen.append(request)
