@@ -6,7 +6,7 @@ So this process has one for all its own computations, within the limits of `head
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import duckdb
@@ -90,29 +90,6 @@ def parquet(
     connection.register(f"no_{files}", columns.empty_table())
     read = f"read_parquet(${files}, hive_partitioning = false, union_by_name = true{options})"
     return f"(FROM no_{files} UNION ALL BY NAME FROM {read})"
-
-
-def load(
-    connection: duckdb.DuckDBPyConnection,
-    name: str,
-    columns: pa.Schema,
-    files: Collection[str],
-    query: str = "FROM there",
-) -> None:
-    """Make a temporary table of rows of Parquet files; see `parquet`.
-
-    Args:
-        connection: whose table it is.
-        name: its name.
-        columns: those to read.
-        files: the paths.
-        query: SQL of what is wanted of `there`, the rows. A SEMI JOIN with few others reads a fifth of what
-            it takes to load them all.
-    """
-    rows = parquet(connection, columns, name)
-    there = f"SELECT {', '.join(map(quoted, columns.names))} FROM {rows if files else f'no_{name}'}"
-    parameters = {name: list(files)} if files else {}
-    connection.execute(f"CREATE TEMP TABLE {name} AS WITH there AS ({there}) {query}", parameters)
 
 
 def _database() -> duckdb.DuckDBPyConnection:

@@ -17,8 +17,9 @@ from headwater.flows.inputs import Input
 from headwater.flows.touched import OfTable, Source, Touched
 from headwater.flows.view_changes import Changes
 from headwater.planner.reach import Reach
-from headwater.storage import stored
+from headwater.storage import pruning, stored
 from headwater.storage.intent import Intent
+from headwater.storage.scan import load
 
 
 class ByTouched:
@@ -91,6 +92,8 @@ def differences(
     """What changes in the rows of a table that are touched, where these are what was made."""
     connection.register("made", made.cast(table.columns))
     connection.execute(f"CREATE TEMP TABLE new AS {touched.within('made')}")
-    near = table.target.near(*touched.wanted())
-    scratch.load(connection, "held", table.columns, near, touched.within("there"))
+    wanted = touched.wanted()
+    near = table.target.near(*(pruning.reaches(each, each.column_names) for each in wanted))
+    values = [dict(zip(each.column_names, each.columns, strict=True)) for each in wanted]
+    load(connection, "held", table.columns, near, touched.within("there"), values)
     return table.difference(connection)

@@ -18,6 +18,7 @@ from headwater.flows.inputs import Input
 from headwater.storage import pruning
 from headwater.storage.commit import Part
 from headwater.storage.identity import Identity
+from headwater.storage.scan import load
 from headwater.storage.target import GONE, Target
 
 _UNTIL, _HERE = "_until", "_here"  # of a row that changes: until when it held, and whether it is there
@@ -62,13 +63,11 @@ class Compared:
                     return changes, len(changes)
                 result = result.frame
             files = self.target.write(result, f"{batch}-whole")
-            scratch.load(
-                connection, "new", self.columns, [str(self.target.place.path / file) for file in files]
-            )
+            load(connection, "new", self.columns, [str(self.target.place.path / file) for file in files])
             if not self.target.files():
                 self._are_told_apart(connection)
                 return files, self.target.rows(files)
-            scratch.load(connection, "held", self.columns, self.target.files())
+            load(connection, "held", self.columns, self.target.files())
             changes = self.difference(connection)
         self.target.forget(files)
         return changes, len(changes)

@@ -35,6 +35,7 @@ from headwater.storage.intent import Intent
 from headwater.storage.names import late_name
 from headwater.storage.places import KEYS
 from headwater.storage.pruning import Reach
+from headwater.storage.scan import scan
 
 # Rows that a batch takes, and rows of before whose wait it ends: they and their partners pass through this
 # process. Those in so many bytes of files are not counted.
@@ -224,13 +225,13 @@ class FinalJoinsFlow(TimedFlow, JoinedFlow):
         column = str(self._streams[name].event_time)
         near = stream.near({column: Reach((over,))})
         self._met |= near
-        rows = f"({scratch.parquet(connection, new.schema)} UNION ALL FROM fresh)" if near else "fresh"
+        rows = scan(connection, new.schema, near)
         connection.register("fresh", new)
         time = f"epoch_us({quoted(column)})"
         found = database.table(
             connection,
-            f"FROM {rows} WHERE {time} >= {over[0]} AND {time} < {over[1]}",
-            {"files": [*near]} if near else None,
+            f"FROM ({rows.sql} UNION ALL FROM fresh) WHERE {time} >= {over[0]} AND {time} < {over[1]}",
+            rows.parameters,
         )
         return self._in_time(connection, name, found.cast(new.schema))
 
@@ -252,11 +253,11 @@ class FinalJoinsFlow(TimedFlow, JoinedFlow):
         connection.register("rows", rows)
         columns = [*(f'{SOURCE}."{part}"' for part in KEYS), quoted(column)]
         is_same = " AND ".join(f"late.{each} IS NOT DISTINCT FROM rows.{each}" for each in columns)
-        known = scratch.parquet(connection, self._none_late().schema)
+        known = scan(connection, self._none_late().schema, late)
         return database.table(
             connection,
-            f"FROM rows ANTI JOIN (FROM {known} WHERE {STREAM} = '{name}') late ON {is_same}",
-            {"files": [*late]},
+            f"FROM rows ANTI JOIN (FROM {known.sql} WHERE {STREAM} = '{name}') late ON {is_same}",
+            known.parameters,
         ).cast(rows.schema)
 
 

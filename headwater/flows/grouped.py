@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from headwater.common import database, scratch
 from headwater.common.diff import same
-from headwater.common.scratch import load, parquet, quoted
+from headwater.common.scratch import quoted
 from headwater.errors import FlowError, Where
 from headwater.flows.touched import Found
 from headwater.planner.group_by import DISTINCT
 from headwater.planner.groups import PART, ROWS, Groups, Output
 from headwater.storage import feed, pruning
 from headwater.storage.feed import SIGN
+from headwater.storage.scan import load, scan
 from headwater.storage.target import GONE, Target
 
 _OF_GROUPS = pruning.Reach(((0, 0),))  # the part of the state that has a row for each group
@@ -59,8 +60,9 @@ class Grouped:
         of = {output.name: output.column for output in self.groups.outputs if output.kind == "key"}
         reaches = pruning.reaches(wanted, [name for name in wanted.column_names if name in of])
         files = self.state.near({PART: _OF_GROUPS, **{of[name]: each for name, each in reaches.items()}})
-        rows = parquet(connection, self.groups.state)
-        return Found(self._values(connection, rows if files else "no_files"), files)
+        values = {of[name]: wanted[name] for name in reaches}
+        found = scan(connection, self.groups.state, files, [values])
+        return Found(self._values(connection, found.sql), found.parameters, files)
 
     def _change(self, connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> tuple[pa.Table, Changed]:
         connection.register("rows_changed", rows)
@@ -69,7 +71,8 @@ class Grouped:
         fresh = connection.table("fresh").to_arrow_table()
         near = self.state.near(pruning.reaches(fresh, self.groups.keys))
         of_fresh = f"SELECT there.* FROM there SEMI JOIN fresh ON {same('there', 'fresh', keys)}"
-        load(connection, "held_state", self.groups.state, near, of_fresh)
+        alike = {key: fresh[key] for key in self.groups.keys}
+        load(connection, "held_state", self.groups.state, near, of_fresh, [alike])
         connection.execute(f"CREATE TEMP TABLE merged AS {self._merged()}")
         connection.execute(f"CREATE TEMP TABLE state AS {self._state(connection)}")
         was = database.table(connection, self._values(connection, "held_state")).cast(self.columns)
@@ -279,7 +282,7 @@ class Changed:
         there = self.grouped.near(connection, wanted)
         on_same = same("near", "groups_changed", keys)
         rows = f"FROM ({there.sql}) near ANTI JOIN groups_changed ON {on_same} UNION ALL FROM groups_now"
-        return Found(rows, there.files)
+        return Found(rows, there.parameters, there.files)
 
 
 def _plus(one: str, other: str) -> str:

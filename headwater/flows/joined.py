@@ -34,6 +34,7 @@ from headwater.storage import pruning, ranges, stored
 from headwater.storage.intent import Intent
 from headwater.storage.pruning import Reach
 from headwater.storage.ranges import Position
+from headwater.storage.scan import scan
 from headwater.storage.target import Target
 
 _MOST = 100_000  # rows of a stream that this process reads as partners of few
@@ -186,12 +187,12 @@ def partners_of(
         return columns.empty_table()
     connection.register("others", among)
     limit = "" if most is None else f" LIMIT {most}"
-    rows = scratch.parquet(connection, columns)
+    rows = scan(connection, columns, files, [{ours: among[theirs] for ours, theirs in partners.equal}])
     return database.table(
         connection,
         f"SELECT {', '.join(f'mine.{quoted(name)}' for name in columns.names)} "
-        f"FROM {rows} mine SEMI JOIN others ON {are_partners(partners)}{limit}",
-        {"files": files},
+        f"FROM {rows.sql} mine SEMI JOIN others ON {are_partners(partners)}{limit}",
+        rows.parameters,
     ).cast(columns)
 
 
@@ -230,8 +231,8 @@ def _extents(within: Sequence[Within], stream: Stream) -> dict[str, Reach]:
     ends = ", ".join(f"unnest([min({name}), max({name})]) AS {name}" for name in quotes)
     with scratch.connection() as connection:
         schema = pa.schema([stored.schema(stream.columns).field(name) for name in columns])
-        rows = scratch.parquet(connection, schema)
-        found = database.table(connection, f"SELECT {ends} FROM {rows}", {"files": list(stream.new)})
+        rows = scan(connection, schema, stream.new)
+        found = database.table(connection, f"SELECT {ends} FROM {rows.sql}", rows.parameters)
     reaches = {}
     for each in within:
         reach = pruning.apart(found[each.theirs].cast(schema.field(each.theirs).type), each.least, each.most)

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from headwater.common import scratch
 from headwater.connectors.decode import SOURCE
 from headwater.storage.places import KEYS, PLACE
+from headwater.storage.scan import FILE, scan
 
 _PLACES = pa.schema(list(PLACE.items()))
 _SOURCES = pa.schema([(SOURCE, pa.struct(list(PLACE.items())))])
@@ -59,11 +60,11 @@ def _spans(files: tuple[str, ...], columns: pa.Schema) -> list[dict[str, tuple[i
     partition = " || '/' || ".join(f'{of}"{part}"' for part in KEYS[:-1])
     offset = f'{of}"{KEYS[-1]}"'
     with scratch.connection() as connection:
+        rows = scan(connection, columns, files, place=True)
         found = connection.execute(
-            f"SELECT filename, {partition} AS partition, min({offset}), max({offset}) "
-            f"FROM {scratch.parquet(connection, columns, options=', filename = true')} "
+            f"SELECT {FILE}, {partition} AS partition, min({offset}), max({offset}) FROM {rows.sql} "
             "WHERE partition IS NOT NULL GROUP BY ALL",
-            {"files": list(files)},
+            dict(rows.parameters),
         ).fetchall()
     spans: dict[str, dict[str, tuple[int, int]]] = {file: {} for file in files}
     for file, of_partition, first, last in found:

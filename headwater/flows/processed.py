@@ -37,6 +37,7 @@ from headwater.storage.intent import Intent
 from headwater.storage.names import late_name, state_name
 from headwater.storage.places import KEYS
 from headwater.storage.pruning import Reach, reaches, upto
+from headwater.storage.scan import load, scan
 from headwater.storage.target import GONE, Target
 
 _AT_ONCE = 50_000  # rows that are due, at a time
@@ -74,12 +75,9 @@ class ProcessFlow(TimedFlow):
         if not files:
             return pa.chunked_array([], pa.int64())
         with scratch.connection() as connection:
-            found = database.table(
-                connection,
-                f"SELECT epoch_us({DUE}) AS due FROM read_parquet($files, hive_partitioning = false) "
-                f"WHERE {DUE} IS NOT NULL",
-                {"files": files},
-            )
+            rows = scan(connection, pa.schema([self._kept.field(DUE)]), files)
+            due = f"SELECT epoch_us({DUE}) AS due FROM {rows.sql} WHERE {DUE} IS NOT NULL"
+            found = database.table(connection, due, rows.parameters)
         return pc.cast(found["due"], pa.int64())
 
     def _end(self) -> int:
@@ -143,13 +141,11 @@ class ProcessFlow(TimedFlow):
         fresh = database.table(connection, "FROM keys")
         wanted = fresh.cast(pa.schema(map(self._kept.field, self._process.keys)))
         files = list(self._state.near(reaches(wanted, self._process.keys), {DUE: _until(limit)}))
-        kept = "read_parquet($files, hive_partitioning = false)" if files else "nothing"
-        connection.register("nothing", self._kept.empty_table())
-        connection.execute(
-            f"CREATE TEMP TABLE states AS SELECT * FROM {kept} s WHERE epoch_us({DUE}) < {limit} "
-            f"OR EXISTS (SELECT 1 FROM keys k WHERE {self._same('s', 'k')})",
-            {"files": files} if files else {},
+        of_keys = (
+            f"FROM there s WHERE epoch_us({DUE}) < {limit} "
+            f"OR EXISTS (SELECT 1 FROM keys k WHERE {self._same('s', 'k')})"
         )
+        load(connection, "states", self._kept, files, of_keys)
         names = [stream.name for stream in self._process.streams]
         turn = f"list_position({names}, {STREAM}), " if self._process.is_named else ""
         order = f"{self._time}, {turn}{_PLACE}, {self._names}"  # so only equal rows are in any order

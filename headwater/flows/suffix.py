@@ -25,6 +25,7 @@ from headwater.project.cdc.said import DELETED, END, SEQUENCE, START, Cdc
 from headwater.storage import pruning
 from headwater.storage.intent import Intent
 from headwater.storage.lake import Place
+from headwater.storage.scan import load
 
 _FIRST = "_first"  # the sequence of a key's first new change
 
@@ -81,9 +82,10 @@ class Suffix:
             on_key = same("e", "k", map(quoted, keys))
             of_touched = f"SELECT e.* FROM there e JOIN touched k ON {on_key}"
             upto = f"{of_touched} WHERE e.{END} IS NULL OR e.{END} >= k.{_FIRST}"
-            scratch.load(connection, "held", self.table.columns, near, upto)
+            alike = [{key: touched[key] for key in keys}]
+            load(connection, "held", self.table.columns, near, upto, alike)
             since_first = f"{of_touched} WHERE e.{SEQUENCE} >= k.{_FIRST}"
-            scratch.load(connection, "events", self.changes, files, since_first)
+            load(connection, "events", self.changes, files, since_first, alike)
             listed = ", ".join(quoted(name) for name in self.table.columns.names if name not in (START, END))
             given = database.table(
                 connection,

@@ -14,12 +14,13 @@ from typing import Protocol
 import duckdb
 import pyarrow as pa
 
-from headwater.common import database, scratch
+from headwater.common import database
 from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.planner.reach import TOUCHED, Need, Reach, Touch, Within
 from headwater.storage import feed, pruning, stored
 from headwater.storage.feed import SIGN
+from headwater.storage.scan import FILE, ROW, scan
 
 _START, _END = "_start", "_end"  # between what a column lies of rows that are touched
 MOST = 100_000  # values that a batch's changes touch, or rows of one reading; beyond, all is computed anew
@@ -31,10 +32,12 @@ class Found:
 
     Attributes:
         sql: a query that gives them.
-        files: {absolute path → bytes} of the files that it reads, its parameter `files`.
+        parameters: what it is executed with.
+        files: {absolute path → bytes} of the files that were looked in for it.
     """
 
     sql: str
+    parameters: Mapping[str, list[str]] = field(default_factory=dict)
     files: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -80,15 +83,15 @@ class OfTable:
     adds: pa.Table | None
     path: Path
     files: Sequence[str]
-    place = ("_file", "file_row_number")  # the names that DuckDB gives
+    place = (FILE, ROW)
 
     @property
     def has_changed(self) -> bool:
         return bool(self.files)
 
     def changed(self, connection: duckdb.DuckDBPyConnection, columns: Sequence[str]) -> Found:
-        read = scratch.parquet(connection, pa.schema([self.columns.field(name) for name in columns]))
-        return Found(f"FROM {read}", dict.fromkeys(self.files, 0))
+        found = scan(connection, pa.schema([self.columns.field(name) for name in columns]), self.files)
+        return Found(f"FROM {found.sql}", found.parameters)
 
     def signed(self) -> pa.Table:
         return pa.concat_tables([feed.signed(file, self.columns) for file in self.files])
@@ -97,13 +100,10 @@ class OfTable:
         self, connection: duckdb.DuckDBPyConnection, wanted: pa.Table, within: Mapping[str, pruning.Reach]
     ) -> Found:
         near = pruning.near(self.path, self.adds, {**within, **pruning.reaches(wanted, wanted.column_names)})
-        names = ", ".join(map(quoted, self.columns.names))
-        read = scratch.parquet(
-            connection, self.columns, options=", filename = '_file', file_row_number = true"
-        )
-        if not near:
-            return Found(f"SELECT {names}, NULL AS _file, NULL AS file_row_number FROM no_files")
-        return Found(f"SELECT {names}, {', '.join(self.place)} FROM {read}", near)
+        values = dict(zip(wanted.column_names, wanted.columns, strict=True))
+        found = scan(connection, self.columns, near, [values], place=True)
+        names = ", ".join(map(quoted, (*self.columns.names, *self.place)))
+        return Found(f"SELECT {names} FROM {found.sql}", found.parameters, near)
 
 
 class Touched:
@@ -157,10 +157,10 @@ class Touched:
         every = once if len(parts) > 1 else parts[0]
         return database.table(self._connection, f"SELECT {listed} FROM ({every})").cast(columns)
 
-    def wanted(self) -> list[dict[str, pruning.Reach]]:
-        """Where the touched rows' values lie, by each input that has changed."""
+    def wanted(self) -> list[pa.Table]:
+        """The values that touched rows have, by each input that has changed."""
         return [
-            pruning.reaches(self._connection.table(_touched(read)).to_arrow_table(), self._columns(read))
+            self._connection.table(_touched(read)).to_arrow_table().select(self._columns(read))
             for read in self._reads
         ]
 
@@ -193,7 +193,7 @@ class Touched:
             listed += [_START, _END]
             changed = Found(self._spans(source, way.column, within))
         count = self._keep(
-            _touched(read), f"SELECT DISTINCT {', '.join(listed)} FROM ({changed.sql})", changed.files
+            _touched(read), f"SELECT DISTINCT {', '.join(listed)} FROM ({changed.sql})", changed.parameters
         )
         for at, hop in enumerate(way.hops):
             if count > MOST:
@@ -255,12 +255,11 @@ class Touched:
         found = source.rows(self._connection, wanted, within)
         self.files |= found.files
         select = f"SELECT mine.* FROM ({found.sql}) mine SEMI JOIN wanted ON {on}"
-        return self._keep(table, f"{select} LIMIT {MOST + 1}", found.files)
+        return self._keep(table, f"{select} LIMIT {MOST + 1}", found.parameters)
 
-    def _keep(self, table: str, select: str, files: Mapping[str, int] | None = None) -> int:
-        """Make a temporary table of what a query, of some files perhaps, gives; its rows."""
-        parameters = {"files": list(files)} if files else {}
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {select}", parameters)
+    def _keep(self, table: str, select: str, parameters: Mapping[str, list[str]] | None = None) -> int:
+        """Make a temporary table of what a query gives; its rows."""
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {select}", dict(parameters or {}))
         ((count,),) = self._connection.execute(f"SELECT count(*) FROM {table}").fetchall()
         return int(count)
 

@@ -14,6 +14,7 @@ from headwater.common.diff import same
 from headwater.common.scratch import quoted
 from headwater.connectors.sinks import CHANGE, DELETE, UPSERT, Pieces
 from headwater.storage import feed, log
+from headwater.storage.scan import load
 from headwater.storage.target import GONE
 
 
@@ -49,7 +50,7 @@ def difference(
     """
     connection = held.enter_context(scratch.connection())
     for name, files in (("old", old), ("new", new)):
-        scratch.load(connection, name, columns, files)
+        load(connection, name, columns, files)
     on_same = same("new", "old", map(quoted, keys))
     gone = f"SELECT *, '{DELETE}' AS {CHANGE} FROM old ANTI JOIN new ON {on_same} UNION ALL "
     changed = f"SELECT *, '{UPSERT}' AS {CHANGE} FROM (FROM new EXCEPT ALL FROM old)"

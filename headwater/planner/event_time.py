@@ -26,6 +26,7 @@ from headwater.common import scratch
 from headwater.connectors.decode import SOURCE
 from headwater.planner.aggregate import LATE, WINDOW
 from headwater.runtime.catalyst import named
+from headwater.storage.scan import scan
 
 NEVER = -(2**62)
 _BETWEEN = 10_000_000  # two looks of a run: it looks every second, and a batch takes a few
@@ -229,10 +230,11 @@ def times(files: Sequence[str], column: str, columns: pa.Schema) -> dict[str, Ti
     name = scratch.quoted(column)
     partition = " || '/' || ".join(f'{SOURCE}."{part}"' for part in _PARTITION)
     with scratch.connection() as connection:
+        rows = scan(connection, columns, files)
         found = connection.execute(
             f"SELECT {partition}, epoch_us(min({name})), epoch_us(max({name})), epoch_us(max(ingested_at)) "
-            f"FROM {scratch.parquet(connection, columns)} WHERE {name} IS NOT NULL GROUP BY 1",
-            {"files": list(files)},
+            f"FROM {rows.sql} WHERE {name} IS NOT NULL GROUP BY 1",
+            dict(rows.parameters),
         ).fetchall()
     return {partition: Times(*values) for partition, *values in found}
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from headwater.common import database, scratch
 from headwater.common.scratch import quoted
+from headwater.storage.scan import FILE, Scan, scan
 
 Batch: TypeAlias = pa.Table | Sequence[str]  # rows, or the files that hold them
 
@@ -77,22 +78,23 @@ class KeyIndex:
                 return self._columns.empty_table()
             connection.register("wanted", pa.table({"h": hashes}))
             names = ", ".join(map(quoted, self._columns.names))
+            held = scan(connection, self._columns, owners)
             rows = database.table(
                 connection,
-                f"SELECT {names} FROM {scratch.parquet(connection, self._columns)} "
-                f"WHERE {self._hash} IN (SELECT h FROM wanted)",
-                {"files": owners},
+                f"SELECT {names} FROM {held.sql} WHERE {self._hash} IN (SELECT h FROM wanted)",
+                held.parameters,
             )
         return rows.cast(self._columns)
 
     def _hashes(self, connection: duckdb.DuckDBPyConnection, batch: Batch) -> NDArray[np.uint64]:
         """Those of the batch's keys, in order."""
-        rows, files = "batch", dict[str, list[str]]()
+        rows = Scan("batch")
         if isinstance(batch, pa.Table):
             connection.register("batch", batch)
         else:
-            rows, files = scratch.parquet(connection, self._columns, "batch"), {"batch": list(batch)}
-        found = connection.execute(f"SELECT DISTINCT {self._hash} AS h FROM {rows}", files).fetchnumpy()
+            rows = scan(connection, self._columns, batch, name="batch")
+        of_rows = f"SELECT DISTINCT {self._hash} AS h FROM {rows.sql}"
+        found = connection.execute(of_rows, dict(rows.parameters)).fetchnumpy()
         return np.sort(np.asarray(found["h"], np.uint64))
 
     def _owners(
@@ -115,10 +117,10 @@ class KeyIndex:
             return
         numbers = pa.array(range(len(self._files), len(self._files) + len(new)), pa.int32())
         connection.register("names", pa.table({"name": new, "number": numbers}))
-        rows = scratch.parquet(connection, self._columns, options=", filename = true")
+        rows = scan(connection, self._columns, new, place=True)
         found: dict[str, Any] = connection.execute(
-            f"SELECT {self._hash} AS h, number FROM {rows} JOIN names ON names.name = filename",
-            {"files": new},
+            f"SELECT {self._hash} AS h, number FROM {rows.sql} JOIN names ON names.name = {FILE}",
+            dict(rows.parameters),
         ).fetchnumpy()
         self._files += new
         self._runs.append(_sorted(np.asarray(found["h"], np.uint64), np.asarray(found["number"], np.int32)))

@@ -16,11 +16,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from headwater.errors.causes import first_line
-from headwater.storage import delta
+from headwater.storage import delta, recent
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
+_ONE_BY_ONE = 64  # small files that are read so, and kept
 _BUFFER = 1 << 18  # bytes of a column that are read at a time
 
 
@@ -48,6 +49,13 @@ def whole(file: str, columns: Sequence[str] | None = None) -> pa.Table:
     Raises:
         DamageError: it is not what was written.
     """
+    if columns is None:
+        return recent.KEPT.rows(file, _read)
+    found = recent.KEPT.find(file)
+    return _read(file, columns) if found is None else found.select(columns)
+
+
+def _read(file: str, columns: Sequence[str] | None = None) -> pa.Table:
     with _damage(file):
         return pq.read_table(file, columns=columns, partitioning=None, page_checksum_verification=True)
 
@@ -82,6 +90,8 @@ def rows(files: Sequence[str], columns: pa.Schema) -> pa.Table:
     Raises:
         DamageError: one is not what was written.
     """
+    if len(files) <= _ONE_BY_ONE and all(map(recent.is_small, files)):
+        return pa.concat_tables([columns.empty_table(), *(read(file, columns) for file in files)])
     try:
         return dataset(files, columns).to_table()
     except (OSError, pa.ArrowException):
@@ -101,8 +111,11 @@ def dataset(files: Sequence[str], columns: pa.Schema) -> ds.Dataset:
 
 def fitted(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     """Rows of a file by a table's columns: NULL in those that it got after the file was written."""
+    if rows.schema.equals(columns):
+        return rows
+    names = set(rows.column_names)
     values = [
-        rows[name] if name in rows.column_names else pa.nulls(len(rows), kind)
+        rows[name] if name in names else pa.nulls(len(rows), kind)
         for name, kind in zip(columns.names, columns.types, strict=True)
     ]
     return pa.table(values, names=columns.names).cast(columns)

@@ -1,0 +1,92 @@
+"""Rows of small Parquet files, kept in memory once they were read: what a file holds never changes.
+
+A batch of few rows reads again what the batches before it have read or written: each table by several flows,
+each of its files until they are put together. To open such a file takes longer than all that is done with it.
+A file is known by its path, size and time, so one that another has replaced is read anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from headwater.storage import store
+from headwater.storage.store import Entry
+
+SMALL = 1 << 18  # bytes of a file that is kept
+_LARGE = 1 << 23  # bytes of its rows in memory, with which it is not
+MOST = 1 << 27  # bytes of the rows of all
+
+
+@dataclass(frozen=True)
+class _Kept:
+    path: Path
+    entry: Entry
+    rows: pa.Table
+    size: int
+
+
+class Recent:
+    """The rows of files that were read last.
+
+    Args:
+        most: how many bytes they may take.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most, self._size = most, 0
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+
+    def find(self, file: str) -> pa.Table | None:
+        """The rows of a file; None: they are not kept."""
+        with self._lock:
+            kept = self._kept.get(file)
+            if kept is None:
+                return None
+            self._kept.move_to_end(file)
+        return kept.rows if _entry(kept.path) == kept.entry else None
+
+    def rows(self, file: str, read: Callable[[str], pa.Table]) -> pa.Table:
+        """The rows of a file, which is read where they are not kept; then they are, if they are few."""
+        found = self.find(file)
+        if found is not None:
+            return found
+        path = Path(file)
+        entry, rows = _entry(path), read(file)
+        if entry is not None and entry.size <= SMALL:
+            rows = rows.combine_chunks()
+            self._keep(file, _Kept(path, entry, rows, rows.get_total_buffer_size()))
+        return rows
+
+    def _keep(self, file: str, kept: _Kept) -> None:
+        if kept.size > min(_LARGE, self._most):
+            return
+        with self._lock:
+            before = self._kept.pop(file, None)
+            self._size += kept.size - (before.size if before else 0)
+            self._kept[file] = kept
+            while self._size > self._most:
+                _, gone = self._kept.popitem(last=False)
+                self._size -= gone.size
+
+
+def is_small(file: str) -> bool:
+    """Whether a file is one whose rows are kept."""
+    entry = _entry(Path(file))
+    return entry is not None and entry.size <= SMALL
+
+
+def _entry(path: Path) -> Entry | None:
+    try:
+        return store.of(path).entry(path)
+    except FileNotFoundError:
+        return None
+
+
+KEPT = Recent()  # this process's

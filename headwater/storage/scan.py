@@ -1,0 +1,143 @@
+"""Rows of a table's files for DuckDB: of small files as this process has them, of others as it reads them.
+
+Of what is in memory only rows that may be wanted are given: to look for a few thousand values among so many
+rows takes Arrow a twentieth of the time in which DuckDB takes the rows over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.common import scratch
+from headwater.common.scratch import quoted
+from headwater.storage import recent, stored
+
+FILE, ROW = "_file", "file_row_number"  # the columns that say where a row stands
+_COLD = 64  # files that are read one by one; more of them DuckDB reads together
+
+Wanted = Mapping[str, pa.Array | pa.ChunkedArray]  # {column → values that rows are to have}
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Rows of files.
+
+    Attributes:
+        sql: what gives them, to stand behind FROM.
+        parameters: what it is executed with.
+    """
+
+    sql: str
+    parameters: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+def scan(
+    connection: duckdb.DuckDBPyConnection,
+    columns: pa.Schema,
+    files: Collection[str],
+    wanted: Sequence[Wanted] = (),
+    *,
+    name: str = "files",
+    place: bool = False,
+) -> Scan:
+    """Rows of Parquet files, some of which were written before some of the columns were added: NULL then.
+
+    Args:
+        connection: where the SQL will be executed.
+        columns: those to read.
+        files: the files.
+        wanted: rows that have none of these may be left out, as who asks looks for them among all; none: any
+            row may matter.
+        name: of the parameter, if there is one, and of what is registered: one for each scan of a statement.
+        place: whether to say of each row, in `FILE` and `ROW`, where it stands.
+
+    Raises:
+        DamageError: a file is not what was written.
+    """
+    kept, others = _kept(files)
+    rows = [stored.fitted(each, columns) for each in kept.values()]
+    known = pa.concat_tables([columns.empty_table(), *rows])
+    if place:
+        known = _placed(known, [*kept], [len(each) for each in rows])
+    if wanted and len(known):
+        known = known.filter(_any(known, wanted))
+    if place:
+        known = known.set_column(len(columns), FILE, known[FILE].cast(pa.string()))
+    scratch.give(connection, f"{name}_kept", known)
+    if not others:
+        return Scan(f"(FROM {name}_kept)")
+    options = f", filename = '{FILE}', {ROW} = true" if place else ""
+    read = f"read_parquet(${name}, hive_partitioning = false, union_by_name = true{options})"
+    return Scan(f"(FROM {name}_kept UNION ALL BY NAME FROM {read})", {name: others})
+
+
+def load(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    columns: pa.Schema,
+    files: Collection[str],
+    query: str = "FROM there",
+    wanted: Sequence[Wanted] = (),
+) -> None:
+    """Make a temporary table of rows of Parquet files; see `scan`.
+
+    Args:
+        connection: whose table it is.
+        table: its name.
+        columns: those to read.
+        files: the files.
+        query: SQL of what is asked of `there`, the rows. A SEMI JOIN with few others reads a fifth of what
+            it takes to load them all.
+        wanted: see `scan`.
+    """
+    found = scan(connection, columns, files, wanted, name=table)
+    there = f"SELECT {', '.join(map(quoted, columns.names))} FROM {found.sql}"
+    parameters = dict(found.parameters)
+    connection.execute(f"CREATE TEMP TABLE {table} AS WITH there AS ({there}) {query}", parameters)
+
+
+def _kept(files: Collection[str]) -> tuple[dict[str, pa.Table], list[str]]:
+    """{file → its rows}, of those that are in memory now, and the others."""
+    found = {file: recent.KEPT.find(file) for file in files}
+    cold = [file for file, rows in found.items() if rows is None and recent.is_small(file)]
+    if len(cold) <= _COLD:
+        found |= {file: stored.whole(file) for file in cold}
+    kept = {file: rows for file, rows in found.items() if rows is not None}
+    return kept, [file for file in files if file not in kept]
+
+
+def _placed(rows: pa.Table, files: Sequence[str], counts: Sequence[int]) -> pa.Table:
+    """Rows with the file of each, and its number there."""
+    of = pa.array(np.repeat(np.arange(len(files), dtype=np.int32), counts))
+    names = pa.DictionaryArray.from_arrays(of, pa.array(files, pa.string()))
+    numbers = pa.array(chain.from_iterable(map(range, counts)), pa.int64())
+    return rows.append_column(FILE, names).append_column(ROW, numbers)
+
+
+def _any(rows: pa.Table, wanted: Sequence[Wanted]) -> pa.ChunkedArray | pa.Scalar:
+    """Of rows, which have the values of one of those that are wanted."""
+    found = None
+    for each in wanted:
+        alike = _all(rows, each)
+        found = alike if found is None else pc.or_(found, alike)
+    return found
+
+
+def _all(rows: pa.Table, wanted: Wanted) -> pa.ChunkedArray | pa.Scalar:
+    found: pa.ChunkedArray | pa.Array = pa.repeat(True, len(rows))
+    for column in wanted.keys() & {*rows.column_names}:
+        kind, values = rows.schema.field(column).type, wanted[column]
+        if stored.is_told_apart(kind) and stored.is_told_apart(values.type):
+            found = pc.and_(found, pc.is_in(rows[column], value_set=_one(values.cast(kind))))
+    return found
+
+
+def _one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
