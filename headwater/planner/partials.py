@@ -23,6 +23,7 @@ from headwater.common.scratch import quoted
 from headwater.errors import FlowError, Where
 from headwater.planner.aggregate import BOUNDS, Aggregate, Output, outgrown, partial
 from headwater.planner.event_time import NEVER
+from headwater.storage import merging, pruning
 from headwater.storage.identity import Identity
 from headwater.storage.names import PARTIAL
 from headwater.storage.target import GONE, Target
@@ -78,6 +79,11 @@ def merge(aggregate: Aggregate, table: Target, fresh: pa.Table, identity: Identi
         FlowError: a sum is too large for its type.
         CommitError: the table is not at the version it was left at: another writer was here.
     """
+    if merging.is_small(table.near(pruning.reaches(fresh, aggregate.keys))):
+        changes = regrouped(
+            aggregate, table.held(fresh.schema, pruning.reaches(fresh, aggregate.keys)), fresh, where
+        )
+        return table.change(changes, aggregate.keys, identity)
     try:
         return table.merge(fresh, aggregate.keys, aggregate.merged(fresh.schema), identity)
     except DeltaError:

@@ -20,6 +20,7 @@ from headwater.storage import delta, pruning, stats, store, stored
 from headwater.storage.lake import Place
 from headwater.storage.pruning import Reach
 
+CHANGES = "_change_data"  # the folder of the change feed
 _ONE_FILE = "part-00000.parquet"
 _MOST = 250_000  # rows of a file that is written from memory: Spark reads each file in one task
 
@@ -108,6 +109,13 @@ class Files:
         if not written:
             self.forget(found)
         return found if written else []
+
+    def put_changes(self, rows: pa.Table) -> list[str]:
+        """Write rows of the change feed, as a file that no reader sees yet; its path below the table."""
+        path = self.place.path / CHANGES / uuid.uuid4().hex / _ONE_FILE
+        self._store.make(path.parent)
+        self._store.by_others(path, lambda: _streamed(path, rows.schema, [rows]))
+        return [str(path.relative_to(self.place.path))]
 
     @property
     def version(self) -> int:

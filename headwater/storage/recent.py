@@ -57,14 +57,21 @@ class Recent:
         found = self.find(file)
         if found is not None:
             return found
-        path = Path(file)
-        entry, rows = _entry(path), read(file)
-        if entry is not None and entry.size <= SMALL:
-            rows = rows.combine_chunks()
-            self._keep(file, _Kept(path, entry, rows, rows.get_total_buffer_size()))
+        entry, rows = _entry(Path(file)), read(file)
+        if entry is not None:
+            self._keep(file, entry, rows)
         return rows
 
-    def _keep(self, file: str, kept: _Kept) -> None:
+    def keep(self, file: str, rows: pa.Table) -> None:
+        """Keep the rows of a file that was just written, if they are few: as who reads it finds them."""
+        if (entry := _entry(Path(file))) is not None:
+            self._keep(file, entry, rows)
+
+    def _keep(self, file: str, entry: Entry, rows: pa.Table) -> None:
+        if entry.size > SMALL:
+            return
+        rows = rows.combine_chunks()
+        kept = _Kept(Path(file), entry, rows, rows.get_total_buffer_size())
         if kept.size > min(_LARGE, self._most):
             return
         with self._lock:

@@ -37,6 +37,25 @@ def added(folder: Path, files: Mapping[str, int]) -> list[dict[str, Any]]:
     return list(_come(folder, files, is_change=True))
 
 
+def merged(
+    folder: Path, before: Sequence[str], after: Mapping[str, int], changes: Sequence[str]
+) -> list[dict[str, Any]]:
+    """That files hold rows of which some are others than those that other files held.
+
+    Args:
+        folder: the table's.
+        before: the absolute paths of those that go.
+        after: {path below the table of one that comes → its order, see `log.DataFile`}.
+        changes: the paths below the table of the change feed's.
+    """
+    sizes = ((path, store.of(folder).entry(folder / path).size) for path in changes)
+    fed = [
+        {"cdc": {"path": path, "partitionValues": {}, "size": size, "dataChange": False}}
+        for path, size in sizes
+    ]
+    return [*_removed(folder, before, is_change=True), *_come(folder, after, is_change=True), *fed]
+
+
 def expired(folder: Path, files: Sequence[str]) -> list[dict[str, Any]]:
     """That files go whose rows have been kept long enough.
 

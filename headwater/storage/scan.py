@@ -67,7 +67,7 @@ def scan(
     if place:
         known = _placed(known, [*kept], [len(each) for each in rows])
     if wanted and len(known):
-        known = known.filter(_any(known, wanted))
+        known = known.filter(alike(known, wanted))
     if place:
         known = known.set_column(len(columns), FILE, known[FILE].cast(pa.string()))
     scratch.give(connection, f"{name}_kept", known)
@@ -121,16 +121,16 @@ def _placed(rows: pa.Table, files: Sequence[str], counts: Sequence[int]) -> pa.T
     return rows.append_column(FILE, names).append_column(ROW, numbers)
 
 
-def _any(rows: pa.Table, wanted: Sequence[Wanted]) -> pa.ChunkedArray | pa.Scalar:
-    """Of rows, which have the values of one of those that are wanted."""
+def alike(rows: pa.Table, wanted: Sequence[Wanted]) -> pa.ChunkedArray:
+    """Of rows, which may have the values of one of those that are wanted: by each column apart."""
     found = None
     for each in wanted:
-        alike = _all(rows, each)
-        found = alike if found is None else pc.or_(found, alike)
+        among = _all(rows, each)
+        found = among if found is None else pc.or_(found, among)
     return found
 
 
-def _all(rows: pa.Table, wanted: Wanted) -> pa.ChunkedArray | pa.Scalar:
+def _all(rows: pa.Table, wanted: Wanted) -> pa.ChunkedArray | pa.Array:
     found: pa.ChunkedArray | pa.Array = pa.repeat(True, len(rows))
     for column in wanted.keys() & {*rows.column_names}:
         kind, values = rows.schema.field(column).type, wanted[column]

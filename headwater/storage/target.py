@@ -7,11 +7,9 @@ restart commits, when the kill came between building and committing.
 
 from __future__ import annotations
 
-import json
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +18,12 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, Schema
 from deltalake.table import TableMerger
 
-from headwater.common import times
 from headwater.common.scratch import quoted
 from headwater.errors import ProjectError
-from headwater.storage import layers, log, pruning, rewriting, stored
+from headwater.storage import merging, pruning, recent, rewriting, stored
 from headwater.storage.identity import Identity
 from headwater.storage.lake import NO_HOOKS, Place
-from headwater.storage.open_table import OpenTable
+from headwater.storage.layered import LayeredTable
 from headwater.storage.parquet import writing
 
 GONE = "_gone"  # whether `Target.change` takes a row away
@@ -34,17 +31,12 @@ _OPEN: weakref.WeakValueDictionary[Path, Target] = weakref.WeakValueDictionary()
 _OPENING = threading.Lock()
 
 
-class Target(OpenTable):
+class Target(LayeredTable):
     """One generation of a table, and each way to commit to it.
 
     Raises:
         CommitError: the newest commit is not of this engine, so what the flows have done is not known.
     """
-
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
-        self._order: int | None = None  # of the newest files
-        self._layers = layers.Layers()
 
     @classmethod
     def shared(cls, place: Place) -> Target:
@@ -161,6 +153,12 @@ class Target(OpenTable):
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
+        while merging.tells_apart(self.columns, keys):
+            before, near = self.version, self.near(pruning.reaches(rows, keys))
+            if not near or not merging.is_small(near):
+                break
+            if (version := self._merge_here(before, near, rows, keys, identity)) is not None:
+                return version
         columns = {quoted(name): f"s.{quoted(name)}" for name in rows.schema.names if name != GONE}
 
         def whens(merger: TableMerger) -> TableMerger:
@@ -168,6 +166,27 @@ class Target(OpenTable):
             return merger.when_not_matched_insert(columns, predicate=f"NOT s.{GONE}")
 
         return self._merge(rows, tuple(keys), whens, identity, [within] if within else [])
+
+    def _merge_here(
+        self, before: int, near: Mapping[str, int], rows: pa.Table, keys: Sequence[str], identity: Identity
+    ) -> int | None:
+        """Commit what `merging` makes of the files of a version that may hold the keys; the new version.
+        None: that version is not the newest any more, as maintenance has put files together."""
+        self.check(near)
+        found = merging.merged([*near], self.columns, stored.fitted(rows, self.columns), rows[GONE], keys)
+        written = self.put([found.rows], "merged") if len(found.rows) else []
+        changes = self.put_changes(found.changes) if found.files else []
+        for path in written:
+            recent.KEPT.keep(str(self.place.path / path), found.rows)  # the next merge reads it
+        come = {path: self._next() for path in written}
+        actions = rewriting.merged(self.place.path, found.files, come, changes)
+        with self._mutex:
+            version = self._put("MERGE", actions, identity) if self.version == before else None
+        if version is None:
+            self.forget([*written, *changes])
+            return None
+        self._settle(version, keys, found.copied, len(rows))
+        return version
 
     def _merge(
         self,
@@ -198,93 +217,5 @@ class Target(OpenTable):
 
         self.check(near)
         version = self._commit(commit, identity)
-        copied = int(done["num_target_rows_copied"])
-        if by := self.clustered:
-            self._gather(version, [*by, *(key for key in keys if key not in by)])
-        elif (
-            self._layers.due(copied, len(rows)) and (column := layers.column(keys, self.columns)) is not None
-        ):
-            self._part(version, column, copied)
+        self._settle(version, keys, int(done["num_target_rows_copied"]), len(rows))
         return version
-
-    def _part(self, version: int, time: str, copied: int) -> None:
-        """Part the rows of the files that a commit wrote by a column of time; see `layers`."""
-        files, columns = [file.path for file in log.read(self.place.path, version).added], self.columns
-        self.check(files)
-        rows = pa.concat_tables(stored.read(file, columns) for file in files).sort_by(time)
-        starts = layers.starts(rows[time])
-        self._layers.done(copied, len(rows) - starts[-1], len(rows))
-        if len(starts) > 1:
-            parts = [rows[start:end] for start, end in zip(starts, [*starts[1:], len(rows)], strict=True)]
-            written = [path for part in parts for path in self.put([part], "parted")]
-            if not self.rewrite(files, written, self._next()):
-                self.forget(written)
-
-    def _gather(self, version: int, by: Sequence[str]) -> None:
-        """Part the rows of large files that a commit wrote by the columns that the table is clustered by."""
-        added = log.read(self.place.path, version).added
-        if large := [file.path for file in added if file.rows >= 2 * layers.CLUSTER]:
-            self.put_in_order(large, by, self._next())
-
-    def put_in_order(self, files: Sequence[str], by: Sequence[str], order: int) -> list[str]:
-        """Let files of about `layers.CLUSTER` rows hold what these do, in the order of columns (of those that
-        have bounds), rows that still hold apart from those that are `over`. The paths of the new ones, below
-        the table; none where one of the old has gone.
-
-        Raises:
-            CommitError: the table is not at the version it was left at: another writer was here.
-        """
-        columns, over = self.columns, self.over
-        self.check(files)
-        sorting = [(name, "ascending") for name in by if pruning.has_bounds(columns.field(name).type)]
-        rows = pa.concat_tables(stored.read(file, columns) for file in files).sort_by(sorting)
-        parts = layers.parts(rows, rows[over].is_null() if over else None)
-        written = [path for part in parts for path in self.put([part], "gathered")]
-        if self.rewrite(files, written, order):
-            return written
-        self.forget(written)
-        return []
-
-    def rewrite(
-        self, before: Sequence[str], after: Sequence[str], order: int, operation: str = "OPTIMIZE"
-    ) -> bool:
-        """Let files that `write` wrote hold the rows which others held; whether those were still the table's.
-
-        Args:
-            before: the absolute paths of those that go.
-            after: the paths below the table of those that come.
-            order: see `log.DataFile`.
-            operation: what Delta calls it.
-
-        Raises:
-            CommitError: the table is not at the version it was left at: another writer was here.
-        """
-        with self._mutex:
-            if not set(before) <= set(self.files()):
-                return False
-            self._put(operation, rewriting.replaced(self.place.path, before, after, order))
-            return True
-
-    def expire(self, files: Sequence[str], before: datetime) -> None:
-        """Let go of files whose rows have been kept long enough.
-
-        Args:
-            files: their absolute paths.
-            before: when their rows came: before this time (UTC).
-
-        Raises:
-            CommitError: the table is not at the version it was left at: another writer was here.
-        """
-        text = before.isoformat(timespec="milliseconds")
-        parameters = {"predicate": json.dumps([f"committed before {text}"])}
-        with self._mutex:
-            flows = {name: {**flow, "expired": text} for name, flow in self.flows.items()}
-            self._put(log.EXPIRY, rewriting.expired(self.place.path, files), None, flows, parameters)
-
-    def _next(self) -> int:
-        """What tells that a file comes after all that the table has; see `log.DataFile`."""
-        if self._order is None:
-            actions = pa.table(self._table.get_add_actions(flatten=True))
-            self._order = pc.max(actions["modification_time"]).as_py() or 0
-        self._order = max(self._order + 1, times.milliseconds())
-        return self._order
