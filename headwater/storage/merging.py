@@ -46,7 +46,7 @@ def is_small(files: Mapping[str, int]) -> bool:
 
 def tells_apart(columns: pa.Schema, keys: Sequence[str]) -> bool:
     """Whether a merge here finds by these keys what delta-rs finds: the same values, and no others."""
-    return bool(keys) and all(stored.is_told_apart(columns.field(key).type) for key in keys)
+    return all(stored.is_told_apart(columns.field(key).type) for key in keys)
 
 
 def merged(

@@ -20,7 +20,7 @@ from headwater.storage.store import Entry
 
 SMALL = 1 << 18  # bytes of a file that is kept
 _LARGE = 1 << 23  # bytes of its rows in memory, with which it is not
-MOST = 1 << 27  # bytes of the rows of all
+MOST = 1 << 26  # bytes of the rows of all
 
 
 @dataclass(frozen=True)

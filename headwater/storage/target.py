@@ -153,7 +153,8 @@ class Target(LayeredTable):
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
-        while merging.tells_apart(self.columns, keys):
+        is_whole = {*self.columns.names} <= {*rows.schema.names}  # else what lacks is left as it is
+        while is_whole and merging.tells_apart(self.columns, keys):
             before, near = self.version, self.near(pruning.reaches(rows, keys))
             if not near or not merging.is_small(near):
                 break
