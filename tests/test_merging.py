@@ -27,8 +27,8 @@ FEED = {"delta.enableChangeDataFeed": "true"}
 Key = tuple[str | None, datetime | None]
 
 
-def target(root: Path) -> Target:
-    return Target(Lake(root).create("gold.t", COLUMNS, properties=FEED))
+def target(root: Path, properties: dict[str, str] = FEED) -> Target:
+    return Target(Lake(root).create("gold.t", COLUMNS, properties=properties))
 
 
 def identity(sequence: int) -> Identity:
@@ -118,6 +118,14 @@ def test_only_files_that_have_a_row_which_changes_are_written_anew(tmp_path: Pat
     assert table.files() == [first]
     version = change(table, {("z", BEGIN): None}, 4)  # which is not there
     assert log.read(table.place.path, version).files == (0, 0) and table.done(identity(4))
+
+
+def test_a_table_without_a_feed_gets_none(tmp_path: Path) -> None:
+    table = target(tmp_path, {})
+    change(table, {("a", BEGIN): (1, 0.5), ("b", BEGIN): (1, 0.5)}, 0)
+    made = log.read(table.place.path, change(table, {("a", BEGIN): (2, 0.5), ("c", BEGIN): (1, 0.5)}, 1))
+    assert made.removed == 1 and len(made.added) == 1 and not made.changes
+    assert len(held(DeltaTable(table.place.path))) == 3
 
 
 def test_what_maintenance_has_put_together_meanwhile_is_looked_at_again(

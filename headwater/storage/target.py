@@ -176,7 +176,7 @@ class Target(LayeredTable):
         self.check(near)
         found = merging.merged([*near], self.columns, stored.fitted(rows, self.columns), rows[GONE], keys)
         written = self.put([found.rows], "merged") if len(found.rows) else []
-        changes = self.put_changes(found.changes) if found.files else []
+        changes = self.put_changes(found.changes) if found.files and self.changes_in_place else []
         for path in written:
             recent.KEPT.keep(str(self.place.path / path), found.rows)  # the next merge reads it
         come = {path: self._next() for path in written}
