@@ -26,6 +26,7 @@ from headwater.operations import erase, maintain, savepoints
 from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner import explained
 from headwater.planner.changes import plan
+from headwater.query.inspect import state
 from headwater.storage import log
 from headwater.testing import Project, Record, apply
 
@@ -373,6 +374,8 @@ def test_commands_tell_of_it(interpreted: SparkSession, tmp_path: Path) -> None:
     assert "placed, left_at, delay 10 seconds" in described and "when its time is over" in described
     assert f'"{ORDERS}:main/raw/0"' in said("state", "--json")
     assert SENT in said("state")
+    with raises_code("NO_STATE", match=f"wait for a partner lie in what it reads: {ORDERS}, {PARCELS}"):
+        state.rows(case.definitions, SENT, {}, 10)
     (found,) = explained.explain(case.context.spark, case.context.project, [SENT])
     assert found.way.startswith("pairs of new rows, and each row without a partner")
     assert found.joins == (

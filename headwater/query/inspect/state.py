@@ -122,6 +122,13 @@ def rows(project: Project, table: str, keys: Mapping[str, Any], limit: int) -> R
 
 def _place(project: Project, table: str) -> Place:
     project.definition(table)
+    if table in project.tables and (streams := [*project.tables[table].event_times]):
+        raise ProjectError(
+            f"rows of {table} that wait for a partner lie in what it reads: {', '.join(streams)}",
+            code="NO_STATE",
+            table=table,
+            hint="headwater state --json says how far each of their partitions has come",
+        )
     for one in kept(project):
         if one.table == table and one.kept_in and not one.error:
             return Lake(project.conf.lake).place(one.kept_in)
