@@ -355,7 +355,7 @@ def test_it_is_rebuilt_from_a_time_on_with_what_it_reads_alone(
 ) -> None:
     case = Shop(tmp_path, interpreted, statement("LEFT"))
     case.come(("a", 1, None, 0), ("b", 2, None, 1))
-    case.come(("a", None, 7, 2), ("c", None, 8, 90), ("c", 3, None, 100))
+    case.come(("a", None, 7, 2), ("c", None, 8, 98), ("c", 3, None, 100))
     assert case.seen() == [("a", 1, 7), ("b", 2, None), ("c", 3, 8)]
     with raises_code("START_NOT_POSSIBLE", match=f"{SENT} tells who is without a partner by the whole of"):
         case.rebuild(SENT, since="2026-01-31")

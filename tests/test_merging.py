@@ -88,17 +88,19 @@ def test_the_table_and_its_feed_are_what_a_dictionary_says(
                 known[key] = value
         assert held(DeltaTable(path)) == as_rows(known), f"seed {seed}, batch {sequence}"
         assert table.done(identity(sequence)) and not table.done(identity(sequence + 1))
-        (made, *others) = log.commits(path, after=version, upto=table.version)
-        assert not any(commit.added for commit in others)
+        made = [*log.commits(path, after=version, upto=table.version)]  # delta-rs leaves out what is nothing
+        assert not any(commit.added for commit in made[1:])
         signed = Counter[str]()
-        for file in feed.files(made, path) if made.added or made.removed else ():
+        for file in [
+            file for commit in made if commit.added or commit.removed for file in feed.files(commit, path)
+        ]:
             for row in feed.signed(file.path, COLUMNS).to_pylist():
                 sign = row.pop(feed.SIGN)
                 signed[repr(row)] += sign
         want = as_rows(known)
         want.subtract(as_rows(before))
         assert {k: v for k, v in signed.items() if v} == {k: v for k, v in want.items() if v}
-        merges += bool(made.removed)
+        merges += any(commit.removed for commit in made)
     assert merges > 4
     kinds = Counter(
         pa.table(DeltaTable(path).load_cdf(starting_version=0).read_all())["_change_type"].to_pylist()

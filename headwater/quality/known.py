@@ -92,7 +92,7 @@ class KeyIndex:
         if isinstance(batch, pa.Table):
             connection.register("batch", batch)
         else:
-            rows = scan(connection, self._columns, batch, name="batch")
+            rows = scan(connection, self._columns, batch)
         of_rows = f"SELECT DISTINCT {self._hash} AS h FROM {rows.sql}"
         found = connection.execute(of_rows, dict(rows.parameters)).fetchnumpy()
         return np.sort(np.asarray(found["h"], np.uint64))

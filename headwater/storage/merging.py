@@ -30,13 +30,13 @@ class Merged:
         files: those in which rows change, by their absolute paths: they go.
         rows: what is in their place, the new rows among them.
         changes: the rows that have changed, as the change feed has them, with their `_change_type`.
-        copied: how many of `rows` are as they were.
+        metrics: how many rows came, changed, went and were copied, by the names that delta-rs has for them.
     """
 
     files: list[str]
     rows: pa.Table
     changes: pa.Table
-    copied: int
+    metrics: dict[str, int]
 
 
 def is_small(files: Mapping[str, int]) -> bool:
@@ -82,12 +82,21 @@ def merged(
         "delete": known.take(ours[goes[theirs]]),
         "insert": new,
     }
+    metrics = {
+        "num_source_rows": len(rows),
+        "num_target_rows_inserted": len(new),
+        "num_target_rows_updated": len(become),
+        "num_target_rows_deleted": len(changes["delete"]),
+        "num_target_rows_copied": sum(map(len, kept)),
+        "num_target_files_scanned": len(files),
+        "num_target_files_removed": len(at),
+    }
     told = [some.append_column(_KIND, pa.repeat(kind, len(some))) for kind, some in changes.items()]
     return Merged(
         [files[one] for one in at.tolist()],
         pa.concat_tables([columns.empty_table(), *kept, become, new]),
         pa.concat_tables(told),
-        sum(map(len, kept)),
+        metrics,
     )
 
 

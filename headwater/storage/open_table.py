@@ -194,6 +194,7 @@ class OpenTable(Files):
         identity: Identity | None = None,
         flows: dict[str, Any] | None = None,
         parameters: Mapping[str, str] | None = None,
+        metrics: Mapping[str, int] | None = None,
     ) -> int:
         """Commit actions on files; the new version. The caller has the mutex.
 
@@ -202,12 +203,13 @@ class OpenTable(Files):
             actions: what the log is to say.
             identity: whose commit it is; None: of no flow.
             flows: what the flows have done after it; by default as before, but for that of the identity.
-            parameters: Delta's, of the operation.
+            parameters, metrics: Delta's, of the operation.
         """
         if flows is None:
             flows = recorded(self.flows, identity) if identity else self.flows
         now, said = times.milliseconds(), self._says(flows, [path for path, _ in checksums.added(actions)])
-        about = {"operationParameters": parameters} if parameters else {}
+        of_it = {"operationParameters": parameters, "operationMetrics": metrics}
+        about = {name: said for name, said in of_it.items() if said}
         entry: list[Mapping[str, Any]] = [
             {"commitInfo": {"timestamp": now, "operation": operation, **about, **said}}
         ]

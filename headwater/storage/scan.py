@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, count
 
 import duckdb
 import numpy as np
@@ -20,6 +20,7 @@ from headwater.common.scratch import quoted
 from headwater.storage import recent, stored
 
 FILE, ROW = "_file", "file_row_number"  # the columns that say where a row stands
+_NUMBERS = count()  # of scans: a connection may have several
 _COLD = 64  # files that are read one by one; more of them DuckDB reads together
 
 Wanted = Mapping[str, pa.Array | pa.ChunkedArray]  # {column → values that rows are to have}
@@ -44,7 +45,6 @@ def scan(
     files: Collection[str],
     wanted: Sequence[Wanted] = (),
     *,
-    name: str = "files",
     place: bool = False,
 ) -> Scan:
     """Rows of Parquet files, some of which were written before some of the columns were added: NULL then.
@@ -55,7 +55,6 @@ def scan(
         files: the files.
         wanted: rows that have none of these may be left out, as who asks looks for them among all; none: any
             row may matter.
-        name: of the parameter, if there is one, and of what is registered: one for each scan of a statement.
         place: whether to say of each row, in `FILE` and `ROW`, where it stands.
 
     Raises:
@@ -70,12 +69,13 @@ def scan(
         known = known.filter(alike(known, wanted))
     if place:
         known = known.set_column(len(columns), FILE, known[FILE].cast(pa.string()))
-    scratch.give(connection, f"{name}_kept", known)
+    name = f"scan_{next(_NUMBERS)}"
+    scratch.give(connection, name, known)
     if not others:
-        return Scan(f"(FROM {name}_kept)")
+        return Scan(f"(FROM {name})")
     options = f", filename = '{FILE}', {ROW} = true" if place else ""
-    read = f"read_parquet(${name}, hive_partitioning = false, union_by_name = true{options})"
-    return Scan(f"(FROM {name}_kept UNION ALL BY NAME FROM {read})", {name: others})
+    read = f"read_parquet(${name}_files, hive_partitioning = false, union_by_name = true{options})"
+    return Scan(f"(FROM {name} UNION ALL BY NAME FROM {read})", {f"{name}_files": others})
 
 
 def load(
@@ -97,7 +97,7 @@ def load(
             it takes to load them all.
         wanted: see `scan`.
     """
-    found = scan(connection, columns, files, wanted, name=table)
+    found = scan(connection, columns, files, wanted)
     there = f"SELECT {', '.join(map(quoted, columns.names))} FROM {found.sql}"
     parameters = dict(found.parameters)
     connection.execute(f"CREATE TEMP TABLE {table} AS WITH there AS ({there}) {query}", parameters)

@@ -182,11 +182,12 @@ class Target(LayeredTable):
         come = {path: self._next() for path in written}
         actions = rewriting.merged(self.place.path, found.files, come, changes)
         with self._mutex:
-            version = self._put("MERGE", actions, identity) if self.version == before else None
+            is_as_read = self.version == before
+            version = self._put("MERGE", actions, identity, metrics=found.metrics) if is_as_read else None
         if version is None:
             self.forget([*written, *changes])
             return None
-        self._settle(version, keys, found.copied, len(rows))
+        self._settle(version, keys, found.metrics["num_target_rows_copied"], len(rows))
         return version
 
     def _merge(
