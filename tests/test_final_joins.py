@@ -359,7 +359,7 @@ def test_it_is_rebuilt_from_a_time_on_with_what_it_reads_alone(
     assert case.seen() == [("a", 1, 7), ("b", 2, None), ("c", 3, 8)]
     with raises_code("START_NOT_POSSIBLE", match=f"{SENT} tells who is without a partner by the whole of"):
         case.rebuild(SENT, since="2026-01-31")
-    assert case.rebuild(ORDERS, PARCELS, since=str(log.head(case.bronze.place.path))).swapped
+    assert case.rebuild(ORDERS, PARCELS, since=str(log.head(case.lake.place("bronze.raw").path))).swapped
     assert case.seen() == [("c", 3, 8)]  # what came with the newest version of the topic
 
 
