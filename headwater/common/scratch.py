@@ -76,19 +76,16 @@ def comparable(column: str, kind: pa.DataType) -> str:
     return f"CASE WHEN isfinite({name}) AND {name} <> 0 THEN {rounded} ELSE {name} END AS {name}"
 
 
-def parquet(
-    connection: duckdb.DuckDBPyConnection, columns: pa.Schema, files: str = "files", options: str = ""
-) -> str:
+def parquet(connection: duckdb.DuckDBPyConnection, columns: pa.Schema, files: str = "files") -> str:
     """SQL that reads Parquet files which were written before some of the columns were added.
 
     Args:
         connection: where it will be executed.
         columns: those to read; NULL where a file has them not.
         files: the parameter that holds the files' paths.
-        options: further ones of `read_parquet`.
     """
     connection.register(f"no_{files}", columns.empty_table())
-    read = f"read_parquet(${files}, hive_partitioning = false, union_by_name = true{options})"
+    read = f"read_parquet(${files}, hive_partitioning = false, union_by_name = true)"
     return f"(FROM no_{files} UNION ALL BY NAME FROM {read})"
 
 

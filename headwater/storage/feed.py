@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from headwater.errors import FlowError
 from headwater.storage import stored
 from headwater.storage.log import Commit, DataFile
+from headwater.storage.merging import KIND
 from headwater.storage.target import GONE
 
-_KIND = "_change_type"
 _BEFORE = "update_preimage"
 SIGN = "_sign"  # of a row: 1 where it comes, -1 where it goes
 PIECE = 50_000  # rows
@@ -60,9 +60,9 @@ def signed(file: str, columns: pa.Schema) -> pa.Table:
     """The rows of one such file that come and that go, with a `SIGN`: one that was changed is both."""
     found = stored.whole(file)
     rows = stored.fitted(found, columns)
-    if _KIND not in found.column_names:
+    if KIND not in found.column_names:
         return rows.append_column(SIGN, pa.repeat(1, len(rows)))
-    goes = pc.is_in(found[_KIND].cast(pa.string()), pa.array(["delete", _BEFORE]))
+    goes = pc.is_in(found[KIND].cast(pa.string()), pa.array(["delete", _BEFORE]))
     return rows.append_column(SIGN, pc.if_else(goes, -1, 1))
 
 
@@ -81,20 +81,18 @@ def pieces(file: str, columns: pa.Schema) -> Iterator[pa.Table]:
 
 def count(file: str) -> int:
     """How many rows those are."""
-    kinds = [name for name in pq.read_schema(file).names if name == _KIND]
+    kinds = [name for name in pq.read_schema(file).names if name == KIND]
     if not kinds:
         return int(pq.read_metadata(file).num_rows)
     with stored.opened(file) as found:
         parts = found.iter_batches(PIECE, columns=kinds)
-        return sum(
-            pc.sum(pc.not_equal(part[_KIND].cast(pa.string()), _BEFORE)).as_py() or 0 for part in parts
-        )
+        return sum(pc.sum(pc.not_equal(part[KIND].cast(pa.string()), _BEFORE)).as_py() or 0 for part in parts)
 
 
 def _since(found: pa.Table, columns: pa.Schema) -> pa.Table:
     rows = stored.fitted(found, columns)
-    if _KIND not in found.column_names:
+    if KIND not in found.column_names:
         return rows.append_column(GONE, pa.repeat(False, len(rows)))
-    kinds = found[_KIND].cast(pa.string())
+    kinds = found[KIND].cast(pa.string())
     marked = rows.append_column(GONE, pc.equal(kinds, "delete"))
     return marked.filter(pc.not_equal(kinds, _BEFORE))

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headwater.storage import stored
 
 MOST = 1 << 22  # bytes of the files, and of one
-_KIND = "_change_type"
+KIND = "_change_type"  # the column of the change feed that says what became of a row
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
@@ -91,7 +91,7 @@ def merged(
         "num_target_files_scanned": len(files),
         "num_target_files_removed": len(at),
     }
-    told = [some.append_column(_KIND, pa.repeat(kind, len(some))) for kind, some in changes.items()]
+    told = [some.append_column(KIND, pa.repeat(kind, len(some))) for kind, some in changes.items()]
     return Merged(
         [files[one] for one in at.tolist()],
         pa.concat_tables([columns.empty_table(), *kept, become, new]),

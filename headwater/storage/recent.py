@@ -19,6 +19,7 @@ from headwater.storage import store
 from headwater.storage.store import Entry
 
 SMALL = 1 << 18  # bytes of a file that is kept
+ONE_BY_ONE = 64  # such files that are read so; more of them are read together, and not kept
 _LARGE = 1 << 23  # bytes of its rows in memory, with which it is not
 MOST = 1 << 26  # bytes of the rows of all
 

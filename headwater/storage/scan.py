@@ -21,7 +21,6 @@ from headwater.storage import recent, stored
 
 FILE, ROW = "_file", "file_row_number"  # the columns that say where a row stands
 _NUMBERS = count()  # of scans: a connection may have several
-_COLD = 64  # files that are read one by one; more of them DuckDB reads together
 
 Wanted = Mapping[str, pa.Array | pa.ChunkedArray]  # {column → values that rows are to have}
 
@@ -107,7 +106,7 @@ def _kept(files: Collection[str]) -> tuple[dict[str, pa.Table], list[str]]:
     """{file → its rows}, of those that are in memory now, and the others."""
     found = {file: recent.KEPT.find(file) for file in files}
     cold = [file for file, rows in found.items() if rows is None and recent.is_small(file)]
-    if len(cold) <= _COLD:
+    if len(cold) <= recent.ONE_BY_ONE:
         found |= {file: stored.whole(file) for file in cold}
     kept = {file: rows for file, rows in found.items() if rows is not None}
     return kept, [file for file in files if file not in kept]

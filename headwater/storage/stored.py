@@ -21,7 +21,6 @@ from headwater.storage import delta, recent
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-_ONE_BY_ONE = 64  # small files that are read so, and kept
 _BUFFER = 1 << 18  # bytes of a column that are read at a time
 
 
@@ -90,7 +89,7 @@ def rows(files: Sequence[str], columns: pa.Schema) -> pa.Table:
     Raises:
         DamageError: one is not what was written.
     """
-    if len(files) <= _ONE_BY_ONE and all(map(recent.is_small, files)):
+    if len(files) <= recent.ONE_BY_ONE and all(map(recent.is_small, files)):
         return pa.concat_tables([columns.empty_table(), *(read(file, columns) for file in files)])
     try:
         return dataset(files, columns).to_table()
