@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from headwater.common import times
 from headwater.common.progress import Board
+from headwater.common.run_queue import RunQueue
 from headwater.errors import FlowError
 from headwater.flows.bounds import Bounds
 from headwater.planner import changes
@@ -51,6 +53,7 @@ class Context:
         refused: {table → why nothing more may be written to it}.
         opened: {table → the generation of it that its flow writes}.
         now: what the flows take for the present, in UTC.
+        queue: which of the flows that have something to do work now.
         room: held while this process has many rows of a batch in memory.
         ends: {partition → offset} at which a topic ends, by its name; None: Kafka is asked.
     """
@@ -71,6 +74,7 @@ class Context:
     refused: dict[str, FlowError] = field(default_factory=dict)
     opened: dict[str, int] = field(default_factory=dict)
     now: Callable[[], datetime] = times.now
+    queue: RunQueue = field(default_factory=lambda: RunQueue(os.cpu_count() or 1))
     room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(2))
     ends: Callable[[str], Mapping[int, int]] | None = None
 

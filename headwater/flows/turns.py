@@ -39,8 +39,8 @@ def take_turns(
         if context.once and not all(map(heads.ended, after)):
             heads.wait(beat, inputs)
             continue
-        with context.turn(flow) as mine:
-            worked = mine and step()
+        with context.turn(flow) as mine, context.queue.turn(apart):
+            worked = mine and not context.stop.is_set() and step()
         if worked:
             if not context.once:
                 context.stop.wait(began + apart - time.monotonic())

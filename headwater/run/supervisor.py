@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from headwater.common.durations import interval
 from headwater.common.progress import Board
+from headwater.common.run_queue import RunQueue
 from headwater.connectors import kafka
 from headwater.connectors.kafka import wanted
 from headwater.connectors.kafka.broker import create_topics
@@ -132,6 +133,7 @@ class Run:
             trigger=self._options.trigger,
             board=self.board,
             stop=self._stop,
+            queue=RunQueue(len(self._names) if self._options.once else os.cpu_count() or 1),
         )
         for alert in self._alerts:
             realtime.check(spark, alert)
