@@ -29,6 +29,7 @@ COLUMNS: dict[pa.DataType, list[Any]] = {
     pa.duration("us"): [timedelta(microseconds=-1)],
     pa.decimal128(38, 2): [Decimal("-0.01")],
     pa.list_(pa.int32()): [[1, None], []],
+    pa.list_(pa.list_(pa.struct([("at", UTC_TIMES)]))): [[[{"at": LEAST}, None], None], [[]], []],
     pa.map_(pa.string(), pa.int32()): [[("a", 1)]],
     pa.struct([("a", pa.int64()), ("b", pa.struct([("at", UTC_TIMES)]))]): [
         {"a": None, "b": {"at": LEAST}},

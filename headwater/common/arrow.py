@@ -42,8 +42,16 @@ def values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
         names = [kind.field(at).name for at in range(kind.num_fields)]
         fields = [values(field) for field in column.flatten()]
         return _with_nulls(column, [dict(zip(names, row)) for row in zip(*fields, strict=True)])  # noqa: B905
+    if pa.types.is_list(kind):
+        return _lists(column)
     found = column.to_pylist()
     return found
+
+
+def _lists(column: pa.ListArray) -> list[Any]:
+    within = values(column.flatten())
+    ends = np.cumsum(column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)).tolist()
+    return _with_nulls(column, [within[start:end] for start, end in zip([0, *ends], ends)])  # noqa: B905
 
 
 def _times(column: pa.Array) -> list[Any]:
