@@ -89,7 +89,7 @@ class Reader:
         return self.at.version if self.at.snapshot is None else self.at.snapshot
 
 
-@pytest.mark.parametrize("turn", [0, *(pytest.param(n, marks=pytest.mark.torture) for n in range(1, 8))])
+@pytest.mark.parametrize("turn", [0, *(pytest.param(n, marks=pytest.mark.torture) for n in range(1, 4))])
 def test_readers_get_each_row_once_and_in_order_whatever_is_maintained(tmp_path: Path, turn: int) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")

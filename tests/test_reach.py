@@ -24,7 +24,7 @@ TABLES = {"t0": ["a", "b", "c"], "t1": ["a", "b"], "t2": ["a", "b"], "t3": ["a",
 VALUES = {"n": list(range(100))}  # of a column; of others few, so that they meet
 KIND = "_change_type"
 CASES = 200
-MANY = 5_000  # in `make torture`
+MANY = 1_500  # in `make torture`
 PLAIN = duckdb.connect()
 
 

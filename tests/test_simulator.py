@@ -12,7 +12,7 @@ import pytest
 from simulator.schedule import Wrong, run
 
 SCHEDULES, SLICES = 500, 5  # in `make test`
-MANY, OF_EACH = 20, 500  # in `make torture`
+MANY, OF_EACH = 6, 500  # in `make torture`
 OPENED = {("headwater.common.scratch", "_open")}  # by who first needs it, for all
 
 

@@ -152,8 +152,9 @@ def break_off(step: str, flow: str) -> None:
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("who", ["python", "jvm"])
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("step", "who"), [*((step, "python") for step in STEPS), ("pinned", "jvm"), ("committing", "jvm")]
+)
 def test_killed_at_every_step(broken: Broken, step: str, who: str) -> None:
     project = broken.project
     project.once()
