@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from headwater.common.run_queue import RunQueue
+from headwater.connectors.kafka.broker.wait import until
 
 
 class Worker:
@@ -31,39 +30,31 @@ class Worker:
         self._thread.join()
 
 
-@contextmanager
-def waiting(queue: RunQueue, count: int) -> Iterator[list[Worker]]:
-    """Workers that came one after another, and who began of them: the first of each pair."""
-    works: list[str] = []
-    workers = []
-    for number in range(count):
-        workers.append(Worker(queue, works, str(number)))
-        while len(queue._waiting) + len(queue._working) <= number:
-            pass
-    yield workers
-    for worker in workers:
-        worker.ended()
-    assert works == [str(number) for number in range(count)]
+def came(queue: RunQueue, works: list[str], waits: dict[str, float]) -> list[Worker]:
+    """Workers that came one after another, by how long each may wait."""
+    workers: list[Worker] = []
+    for name, wait in waits.items():
+        workers.append(Worker(queue, works, name, wait))
+        assert until(lambda: len(queue._waiting) + len(queue._working) == len(workers), within=60)
+    return workers
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
 def test_the_first_who_came_works_first(at_once: int) -> None:
-    queue = RunQueue(at_once, long=600)
-    with waiting(queue, 6) as workers:
-        for number, worker in enumerate(workers):
-            assert worker.begun.wait(60)
-            for later in workers[number + at_once :]:
-                assert not later.begun.is_set()
-            worker.ended()
+    queue, works, names = RunQueue(at_once, long=600), list[str](), [*"abcdef"]
+    workers = came(queue, works, dict.fromkeys(names, 0.0))
+    for number, worker in enumerate(workers):
+        assert worker.begun.wait(60)
+        for later in workers[number + at_once :]:
+            assert not later.begun.is_set()
+        worker.ended()
+    assert works == names
 
 
 def test_who_may_wait_lets_others_go_first() -> None:
     queue, works = RunQueue(1, long=600), list[str]()
-    workers = []
-    for name, wait in (("first", 0.0), ("may wait", 600.0), ("may wait a little", 300.0), ("may not", 0.0)):
-        workers.append(Worker(queue, works, name, wait))
-        while len(queue._waiting) + len(queue._working) < len(workers):
-            pass
+    waits = {"first": 0.0, "may wait": 600.0, "may wait a little": 300.0, "may not": 0.0}
+    workers = came(queue, works, waits)
     for at in (0, 3, 2, 1):
         assert workers[at].begun.wait(60)
         workers[at].ended()
@@ -71,9 +62,13 @@ def test_who_may_wait_lets_others_go_first() -> None:
 
 
 def test_nobody_waits_for_what_takes_long() -> None:
-    with waiting(RunQueue(1, long=0.01), 3) as workers:
-        for worker in workers:
-            assert worker.begun.wait(60)
+    works: list[str] = []
+    workers = came(RunQueue(1, long=0.01), works, dict.fromkeys("abc", 0.0))
+    for worker in workers:
+        assert worker.begun.wait(60)
+    for worker in workers:
+        worker.ended()
+    assert works == [*"abc"]
 
 
 def test_an_error_ends_a_turn() -> None:

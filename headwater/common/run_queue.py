@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -17,12 +18,12 @@ class RunQueue:
     `long` no longer counts, so that nobody waits for what takes minutes.
 
     Args:
-        at_once: how many.
+        at_once: how many; None: as many as there are cores.
         long: after how many seconds somebody else may begin beside one who still works.
     """
 
-    def __init__(self, at_once: int, long: float = 3.0) -> None:
-        self._at_once, self._long = at_once, long
+    def __init__(self, at_once: int | None = None, long: float = 3.0) -> None:
+        self._at_once, self._long = at_once or os.cpu_count() or 1, long
         self._lock, self._numbers = threading.Lock(), count()
         self._waiting: dict[threading.Condition, tuple[float, int]] = {}  # until when, and who came first
         self._working: dict[threading.Condition, float] = {}  # since when

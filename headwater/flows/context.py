@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -74,7 +73,7 @@ class Context:
     refused: dict[str, FlowError] = field(default_factory=dict)
     opened: dict[str, int] = field(default_factory=dict)
     now: Callable[[], datetime] = times.now
-    queue: RunQueue = field(default_factory=lambda: RunQueue(os.cpu_count() or 1))
+    queue: RunQueue = field(default_factory=RunQueue)
     room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(2))
     ends: Callable[[str], Mapping[int, int]] | None = None
 

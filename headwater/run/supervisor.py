@@ -133,7 +133,7 @@ class Run:
             trigger=self._options.trigger,
             board=self.board,
             stop=self._stop,
-            queue=RunQueue(len(self._names) if self._options.once else os.cpu_count() or 1),
+            queue=RunQueue(len(self._names) if self._options.once else None),
         )
         for alert in self._alerts:
             realtime.check(spark, alert)
