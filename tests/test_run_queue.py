@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from headwater.common.run_queue import RunQueue
 from headwater.connectors.kafka.broker.wait import until
+from headwater.flows import turns
+from headwater.flows.run_queue import RunQueue
+from headwater.storage.wake import Heads
 
 
 class Worker:
@@ -77,3 +83,35 @@ def test_an_error_ends_a_turn() -> None:
         raise ValueError("mine")
     with queue.turn():
         pass
+
+
+def test_batches_begin_a_trigger_apart_however_long_their_turn_took_to_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, began = 0.0, list[float]()
+    takes = iter([3.0, 0.0, 1.5, 0.0])
+
+    @contextmanager
+    def turn(wait: float) -> Iterator[None]:
+        pass_by(next(takes))
+        yield
+
+    def pass_by(seconds: float) -> None:
+        nonlocal now
+        now += max(seconds, 0.0)
+
+    def step() -> bool:
+        began.append(now)
+        pass_by(0.5)
+        return True
+
+    context = SimpleNamespace(
+        heads=Heads(),
+        once=False,
+        stop=SimpleNamespace(is_set=lambda: len(began) == 4, wait=pass_by),
+        queue=SimpleNamespace(turn=turn),
+        turn=lambda flow: nullcontext(True),
+    )
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: now))
+    turns.take_turns(cast(Any, context), "gold.t", ["silver.s"], step, apart=2.0)
+    assert began == [3.0, 5.0, 8.5, 10.5]

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from headwater.common import times
 from headwater.common.progress import Board
-from headwater.common.run_queue import RunQueue
 from headwater.errors import FlowError
 from headwater.flows.bounds import Bounds
+from headwater.flows.run_queue import RunQueue
 from headwater.planner import changes
 from headwater.planner.analysis import Analysed
 from headwater.project.cdc.said import END

@@ -34,12 +34,13 @@ def take_turns(
     """
     heads = context.heads
     while not context.stop.is_set():
-        beat, began = heads.beat(inputs), time.monotonic()
+        beat = heads.beat(inputs)
         ended = all(map(heads.ended, inputs))
         if context.once and not all(map(heads.ended, after)):
             heads.wait(beat, inputs)
             continue
-        with context.turn(flow) as mine, context.queue.turn(apart):
+        with context.queue.turn(apart), context.turn(flow) as mine:
+            began = time.monotonic()
             worked = mine and not context.stop.is_set() and step()
         if worked:
             if not context.once:

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from headwater.common.durations import interval
 from headwater.common.progress import Board
-from headwater.common.run_queue import RunQueue
 from headwater.connectors import kafka
 from headwater.connectors.kafka import wanted
 from headwater.connectors.kafka.broker import create_topics
@@ -24,6 +23,7 @@ from headwater.errors.causes import data_of, describe
 from headwater.flows import reading, realtime
 from headwater.flows.context import Context, Moved
 from headwater.flows.declared import Committing, Flow, flow_of
+from headwater.flows.run_queue import RunQueue
 from headwater.operations.savepoints import copies
 from headwater.planner import analysis
 from headwater.planner.analysis import Analysed
