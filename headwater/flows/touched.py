@@ -134,6 +134,7 @@ class Touched:
             self.keys += self._values(read, self._reach.touches[read])
             if self.keys > MOST:
                 return False
+        self._put_together()
         return all(
             self._needed(read, of, need) <= MOST
             for read in self._reads
@@ -195,15 +196,12 @@ class Touched:
         count = self._keep(
             _touched(read), f"SELECT DISTINCT {', '.join(listed)} FROM ({changed.sql})", changed.parameters
         )
-        for at, hop in enumerate(way.hops):
+        for hop in way.hops:
             if count > MOST:
                 return count
-            rows, need = f"{_touched(read)}_{at}", Need(TOUCHED, ((hop.match, name),), hop.within)
-            if self._rows(rows, hop.read, need, _touched(read)) > MOST:
-                return MOST + 1
-            count = self._keep(
-                _touched(read), f"SELECT DISTINCT {quoted(hop.take)} AS {quoted(name)} FROM {rows}"
-            )
+            need = Need(TOUCHED, ((hop.match, name),), hop.within)
+            taken = f"DISTINCT mine.{quoted(hop.take)} AS {quoted(name)}"
+            count = self._rows(_touched(read), hop.read, need, _touched(read), taken)
         return count
 
     def _spans(self, source: Source, column: str, within: Within) -> str:
@@ -230,12 +228,23 @@ class Touched:
         since = f"CASE WHEN {left} = 0 THEN {first} ELSE {start} END"
         return f"SELECT {quoted(column)}, {since} AS {_START}, {end} AS {_END} FROM ({net})"
 
+    def _put_together(self) -> None:
+        """Take the values that several readings touch in the same columns for those of one: what is needed
+        for them is the same, too."""
+        alike: dict[frozenset[str], int] = {}
+        for read in self._reads:
+            first = alike.setdefault(frozenset(self._columns(read)), read)
+            if first != read:
+                mine = f"SELECT {', '.join(map(quoted, self._columns(first)))} FROM {_touched(read)}"
+                self._keep(_touched(first), f"FROM {_touched(first)} UNION {mine}")
+        self._reads = [*alike.values()]
+
     def _needed(self, read: int, of: int, need: Need) -> int:
         """Keep the rows of an input that the rows which another's changes touch are made of; how many."""
         among = _touched(read) if need.among is TOUCHED else _rows(read, need.among)
         return self._rows(_rows(read, of), of, need, among)
 
-    def _rows(self, table: str, of: int, need: Need, among: str) -> int:
+    def _rows(self, table: str, of: int, need: Need, among: str, columns: str = "mine.*") -> int:
         """Keep the rows of an input that have values of another relation, of too many some; how many."""
         source = self.sources[self._reach.sources[of]]
         listed = ", ".join(f"{quoted(theirs)} AS {quoted(ours)}" for ours, theirs in need.columns)
@@ -254,7 +263,7 @@ class Touched:
             within = {need.within.column: lies} if lies is not None else {}
         found = source.rows(self._connection, wanted, within)
         self.files |= found.files
-        select = f"SELECT mine.* FROM ({found.sql}) mine SEMI JOIN wanted ON {on}"
+        select = f"SELECT {columns} FROM ({found.sql}) mine SEMI JOIN wanted ON {on}"
         return self._keep(table, f"{select} LIMIT {MOST + 1}", found.parameters)
 
     def _keep(self, table: str, select: str, parameters: Mapping[str, list[str]] | None = None) -> int:
