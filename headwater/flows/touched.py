@@ -245,7 +245,8 @@ class Touched:
         return self._rows(_rows(read, of), of, need, among)
 
     def _rows(self, table: str, of: int, need: Need, among: str, columns: str = "mine.*") -> int:
-        """Keep the rows of an input that have values of another relation, of too many some; how many."""
+        """Keep the rows of an input that have values of another relation, or `columns` of them (SQL), of too
+        many some; how many."""
         source = self.sources[self._reach.sources[of]]
         listed = ", ".join(f"{quoted(theirs)} AS {quoted(ours)}" for ours, theirs in need.columns)
         spans = [_START, _END] if need.within else []
