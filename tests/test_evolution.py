@@ -162,22 +162,13 @@ def test_columns_are_added_in_place(case: Visits, monkeypatch: pytest.MonkeyPatc
     found = planned(case)
     assert (found[VISITS].verdict.effect, found[VISITS].verdict.why[0]) == ("resumes", added)
     assert (found[KEPT].verdict.effect, found[KEPT].verdict.why[0]) == ("resumes", added)
-    assert {found[name].verdict.effect for name in (COUNTS, TOP, ENDED, SLIM)} == {"unchanged"}
-    assert found[RUNS].verdict.why == (
-        "gold.runs__state, where rows of its input wait, would have other columns",
-    )
+    assert {found[name].verdict.effect for name in (COUNTS, TOP, ENDED, SLIM, RUNS)} == {"unchanged"}
 
     case.visit(draw)
     drain(case, VISITS)
-    for name in (KEPT, ENDED, COUNTS, SENT):
+    for name in (KEPT, ENDED, COUNTS, RUNS, SENT):
         monkeypatch.setattr("headwater.flows.rows.FEW", 0 if name == KEPT else 10_000)
         drain(case, name)
-    with raises_code(
-        "DEFINITION_CHANGED",
-        table="gold.runs",
-        match=r"gold\.runs can't go on as it was changed: gold\.runs__state",
-    ):
-        drain(case, RUNS)
     case.visit(draw)
     monkeypatch.setattr("headwater.flows.rows.FEW", 0)
     drain(case, VISITS, KEPT)

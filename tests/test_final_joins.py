@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from headwater.cli import app
 from headwater.errors.codes import Code
-from headwater.flows import final_joins
+from headwater.flows import final_joins, waiting
 from headwater.flows.upstream import Upstream
 from headwater.operations import erase, maintain, savepoints
 from headwater.operations.rebuild.reconcile import reconcile
@@ -180,7 +180,7 @@ def test_pairs_rows_alone_and_late_rows_at_any_cut(
     draw = seeded(seed)
     if draw.random() < 0.5:  # not all waits that are over end at once
         monkeypatch.setattr(final_joins, "_MOST", draw.randint(2, 20))
-        monkeypatch.setattr(final_joins, "_LITTLE", 0)
+        monkeypatch.setattr(waiting, "_LITTLE", 0)
     most = draw.choice([AFTER, AFTER, -2])
     rows, early = of_both(draw, 120), 0
     in_time, late = told(rows)
@@ -357,7 +357,7 @@ def test_it_is_rebuilt_from_a_time_on_with_what_it_reads_alone(
     case.come(("a", 1, None, 0), ("b", 2, None, 1))
     case.come(("a", None, 7, 2), ("c", None, 8, 98), ("c", 3, None, 100))
     assert case.seen() == [("a", 1, 7), ("b", 2, None), ("c", 3, 8)]
-    with raises_code("START_NOT_POSSIBLE", match=f"{SENT} tells who is without a partner by the whole of"):
+    with raises_code("START_NOT_POSSIBLE", match=f"{SENT} finds rows that wait among all of"):
         case.rebuild(SENT, since="2026-01-31")
     assert case.rebuild(ORDERS, PARCELS, since=str(log.head(case.lake.place("bronze.raw").path))).swapped
     assert case.seen() == [("c", 3, 8)]  # what came with the newest version of the topic

@@ -41,7 +41,7 @@ class Calls:
         table: its definition.
         streams: {name of a stream → its columns}.
         made: the columns of the rows that it gives.
-        kept: the columns of what is kept of a key, rows that wait aside.
+        kept: the columns of what is kept of a key.
     """
 
     def __init__(

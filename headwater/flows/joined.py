@@ -2,72 +2,39 @@
 
 A batch is a range of each stream. The new rows of the first are joined with what was there of the others,
 those of the second with that of those behind it and all of those before it, and so on: so each combination
-is met in one batch, and never again. What was there are the files up to the position that the table's last
-commit names, not the newest ones: into these maintenance may have put rows that are still to come.
+is met in one batch, and never again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from headwater.common import database, scratch
-from headwater.common.report import Account
 from headwater.common.scratch import quoted
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
+from headwater.flows.earlier import EarlierFlow, Stream
 from headwater.flows.few import Given
 from headwater.flows.judged import FewJudged, ManyJudged
 from headwater.flows.rows import NONE_BROKEN, Rows, are_few, read
 from headwater.planner.partners import Partners, Within
 from headwater.project.definitions import Table
 from headwater.runtime import in_memory
-from headwater.storage import pruning, ranges, stored
+from headwater.storage import pruning, stored
 from headwater.storage.intent import Intent
 from headwater.storage.pruning import Reach
-from headwater.storage.ranges import Position
 from headwater.storage.scan import scan
 from headwater.storage.target import Target
 
 _MOST = 100_000  # rows of a stream that this process reads as partners of few
 
 
-@dataclass(frozen=True)
-class Stream:
-    """A stream as a batch reads it.
-
-    Attributes:
-        columns: its columns.
-        path: where the table is.
-        before: its files that were read before, as delta-rs tells them; None: there are none.
-        new: those that the batch takes.
-    """
-
-    columns: StructType
-    path: Path
-    before: pa.Table | None
-    new: Sequence[str]
-
-    def near(self, wanted: Mapping[str, Reach]) -> dict[str, int]:
-        """{path → bytes} of the files from before that may hold a row with values where they are wanted."""
-        return pruning.near(self.path, self.before, wanted)
-
-    def frame(self, spark: SparkSession, files: Sequence[str]) -> DataFrame:
-        """The rows of files, as Spark reads them."""
-        if not files:
-            return in_memory.empty(spark, self.columns)
-        return spark.read.schema(self.columns).parquet(*files)
-
-
-class JoinedFlow(DerivedFlow):
+class JoinedFlow(EarlierFlow, DerivedFlow):
     """The flow of one table whose rows are those of several streams, joined."""
 
     def __init__(self, context: Context, table: Table, into: Target | None = None) -> None:
@@ -75,8 +42,6 @@ class JoinedFlow(DerivedFlow):
         assert self._analysed.joins is not None
         self._carried = False
         self._joins = self._analysed.joins
-        self._met: dict[str, int] = {}  # the files from before that the last batch read
-        self._known: dict[str, tuple[tuple[Path, Position], pa.Table | None]] = {}  # those up to a position
 
     def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
         work, self._met = self._work(intent), {}
@@ -100,29 +65,6 @@ class JoinedFlow(DerivedFlow):
     def _nothing_met(self) -> dict[str, pa.Table]:
         return {name: stored.schema(each.columns).empty_table() for name, each in self._cursors.items()}
 
-    def _there(self, new: Mapping[str, Sequence[str]]) -> dict[str, Stream]:
-        """The streams, each as a batch reads it.
-
-        Args:
-            new: {stream → its files that the batch takes}.
-        """
-        places, before = self._context.lake.places(), self._consumed()
-        return {
-            name: Stream(
-                self._cursors[name].columns,
-                places[name].path,
-                None if at == Position(generation=0) else self._until(name, places[name].path, at),
-                files,
-            )
-            for (name, files), at in zip(new.items(), before.values(), strict=True)
-        }
-
-    def _until(self, name: str, path: Path, at: Position) -> pa.Table | None:
-        """A stream's files up to a position, looked up once while the table stands there."""
-        if name not in self._known or self._known[name][0] != (path, at):
-            self._known[name] = (path, at), ranges.read_until(path, at)
-        return self._known[name][1]
-
     def _few(self, name: str, streams: Mapping[str, Stream]) -> dict[str, pa.Table] | None:
         """The new rows of a stream, and those of the others that they may be joined with; None: too many."""
         rows = {name: read(streams[name].new, streams[name].columns)}
@@ -142,26 +84,19 @@ class JoinedFlow(DerivedFlow):
     def _many(self, spark: SparkSession, name: str, streams: Mapping[str, Stream]) -> dict[str, DataFrame]:
         """The same as Spark reads them: all rows of the files that may have some."""
         stream = streams[name]
-        frames = {name: stream.frame(spark, stream.new)}
+        frames = {name: _frame(spark, stream, stream.new)}
         for partners in self._joins[name]:
             of = streams[partners.of]
             wanted = {} if partners.among != name else _extents(partners.within, stream)
             near = of.near(wanted)
             self._met |= near
             new = of.new if self._is_before(partners.of, name) else ()
-            frames[partners.of] = of.frame(spark, [*near, *new])
+            frames[partners.of] = _frame(spark, of, [*near, *new])
         return frames
 
     def _is_before(self, one: str, other: str) -> bool:
         names = [*self._cursors]
         return names.index(one) < names.index(other)
-
-    def _account(self, intent: Intent, *told: Any, **more: Any) -> Account:
-        return replace(
-            super()._account(intent, *told, **more),
-            files_read=len(intent.files) + len(self._met),
-            bytes_read=intent.size + sum(self._met.values()),
-        )
 
 
 def partners_of(
@@ -239,3 +174,10 @@ def _extents(within: Sequence[Within], stream: Stream) -> dict[str, Reach]:
         hull = ((reach.ranges[0][0], reach.ranges[-1][1]),) if reach.ranges else ()
         reaches[each.ours] = Reach(hull)
     return reaches
+
+
+def _frame(spark: SparkSession, stream: Stream, files: Sequence[str]) -> DataFrame:
+    """The rows of a stream's files, as Spark reads them."""
+    if not files:
+        return in_memory.empty(spark, stream.columns)
+    return spark.read.schema(stream.columns).parquet(*files)

@@ -17,9 +17,9 @@ from headwater.errors import FlowError, Where
 Row = Mapping[str, Any]
 Function = Callable[..., Iterable[Row] | None]
 # Columns of the table that keeps what is known of each key: its state, its timer, the event time of its last
-# row or timer, the rows that wait for their time, and when the first of all that is due.
-STATE, TIMER, TOUCHED, WAITING, DUE = "_state", "_timer", "_touched", "_waiting", "_due"
-STREAM = "_stream"  # of a row that waits or is late, where there are several: the stream that it is of
+# row or timer, and when its timer, or the end of its state, is due.
+STATE, TIMER, TOUCHED, DUE = "_state", "_timer", "_touched", "_due"
+STREAM = "_stream"  # of a row that is due or late, where there are several: the stream that it is of
 
 
 @dataclass(frozen=True)

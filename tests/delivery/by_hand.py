@@ -182,15 +182,10 @@ TABLES = {
         WITH last AS (
             SELECT * FROM reports_on_time WHERE taken
             QUALIFY row_number() OVER (PARTITION BY bus_id ORDER BY event_time DESC) = 1 AND NOT silent
-        ), later AS (
-            SELECT bus_id, list(columns ORDER BY event_time) AS _waiting, min(event_time) AS first
-            FROM (SELECT r.bus_id, r.event_time, s AS columns FROM reports_on_time r
-                  JOIN silver.bus_positions s ON s._source = r._source WHERE NOT r.taken) GROUP BY bus_id
         )
-        SELECT bus_id, CASE WHEN taken THEN struct_pack(route_id, lat, lon) END AS _state,
-               patient_until AS _timer, event_time AS _touched, _waiting,
-               least(patient_until, first) AS _due
-        FROM last FULL JOIN later USING (bus_id)""",
+        SELECT bus_id, struct_pack(route_id, lat, lon) AS _state, patient_until AS _timer,
+               event_time AS _touched, patient_until AS _due
+        FROM last""",
     "gold.bus_silences_late": """
         SELECT * EXCLUDE (reached), reached - INTERVAL 30 SECONDS AS _watermark,
                (epoch_us(_watermark) - epoch_us(event_time)) / 1e6 AS _lateness

@@ -81,7 +81,7 @@ FAULTS = Faults(late=0.04, duplicate=0.05, malformed=0.01, invalid=0.01)
 MOVED = 4_000  # milliseconds: by less than that a record comes earlier or later
 BOUNDS = (400, 1_500)  # the most rows of one batch of a live run
 PARTIAL = {"_partial", "_start", "_end"}  # columns that hold partial results
-OWN = {"_source", "ingested_at", "_waiting"}  # columns that say how a row came into its lake
+OWN = {"_source", "ingested_at"}  # columns that say how a row came into its lake
 Rows = dict[tuple[Any, ...], list[tuple[float, ...]]]
 
 

@@ -62,18 +62,14 @@ def positions(
 
     Raises:
         ProjectError: it is none of these, the input has no such version, or one of the tables can't be made
-            of a part: a view, rows that wait for a partner, or what reads a table whose rows change in place.
+            of a part: a view, what rows wait for, or what reads a table whose rows change in place.
     """
     if since in ("", EARLIEST):
         return {}
     for table in (project.tables[name] for name in names):
         whole = [source for source in table.sources if source in history]
-        if whole and (table.view or table.event_times):
-            what = (
-                "is a view of the whole of"
-                if table.view
-                else "tells who is without a partner by the whole of"
-            )
+        if whole and (table.view or table.event_times or table.process):
+            what = "is a view of the whole of" if table.view else "finds rows that wait among all of"
             raise ProjectError(
                 f"--from {since}: {table.name} {what} {', '.join(whole)}",
                 code="START_NOT_POSSIBLE",

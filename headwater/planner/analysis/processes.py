@@ -23,7 +23,6 @@ from headwater.project.process import (
     STATE,
     TIMER,
     TOUCHED,
-    WAITING,
     Process,
     Stream,
 )
@@ -57,18 +56,16 @@ def analyse(table: Table, process: Process, sources: Mapping[str, StructType], f
         microseconds(process.ttl, table)
     columns, state = _ddl(process.columns, where, "columns"), _ddl(process.state, where, "state")
     keys = StructType([sources[table.sources[0]][key] for key in process.keys])
-    own = {STATE, TIMER, TOUCHED, WAITING, DUE}
+    own = {STATE, TIMER, TOUCHED, DUE}
     for name in (*process.keys, *columns.fieldNames()):
         if name in own:
             raise timing.reserved(table, name)
     rows = _rows(table, process, sources)
-    row = pa.struct(list(stored.schema(rows)))
     kept = [
         *stored.schema(keys),
         pa.field(STATE, pa.struct(list(stored.schema(state)))),
         pa.field(TIMER, _INSTANT),
         pa.field(TOUCHED, _INSTANT),
-        pa.field(WAITING, pa.list_(pa.field("element", row))),
         pa.field(DUE, _INSTANT),
     ]
     return Analysed(
@@ -102,7 +99,7 @@ def _check(table: Table, source: str, columns: StructType, stream: Stream) -> No
 
 
 def _rows(table: Table, process: Process, sources: Mapping[str, StructType]) -> StructType:
-    """The columns of the rows that wait: those of all streams, and which of them a row is of, where they have
+    """The columns of its rows: those of all streams, and which of them a row is of, where they have
     names.
 
     Raises:

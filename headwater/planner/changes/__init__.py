@@ -121,7 +121,7 @@ def verdict(project: Project, lake: Lake, name: str, outline: Outline) -> Verdic
         return Verdict("new") if log.head(place.path) == 0 else Verdict("unchanged")
     found = judge(before, definitions.facts(project, name, outline))
     if found.effect in ("unchanged", "resumes") and not _keeps_the_same(lake, name, outline):
-        why = f"{state_name(name)}, where rows of its input wait, would have other columns"
+        why = f"{state_name(name)}, which holds what it keeps of each key, would have other columns"
         return Verdict("rebuild", (why,))
     return found
 
