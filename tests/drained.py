@@ -15,8 +15,8 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headwater.common.progress import Board
+from headwater.common.wait import until
 from headwater.connectors.kafka.broker import create_topics, list_topics
-from headwater.connectors.kafka.broker.wait import until
 from headwater.connectors.produce import Topic
 from headwater.project.load import Project, load_project
 from headwater.run.supervisor import Options, Run

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from io import StringIO
 
 import pytest
 from terminal import Terminal
 
 from headwater.common import bar
-
-
-def until(condition: Callable[[], object], within: float = 30.0) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+from headwater.common.wait import until
 
 
 def test_a_pipe_gets_lines_with_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bar, "LINES", 0.05)
     out, done = StringIO(), 0
     with bar.shown("getting jars", 90_000_000, lambda: done, out):
-        until(lambda: "0 of 90 MB\n" in out.getvalue())
+        assert until(lambda: "0 of 90 MB\n" in out.getvalue(), within=30)
         done = 45_000_000
-        until(lambda: "45 of 90 MB, " in out.getvalue())
+        assert until(lambda: "45 of 90 MB, " in out.getvalue(), within=30)
     assert out.getvalue().startswith("headwater: getting jars\n") and " s left\n" in out.getvalue()
 
 
@@ -33,9 +25,9 @@ def test_a_terminal_gets_a_bar_that_goes_when_it_is_over(monkeypatch: pytest.Mon
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     with bar.shown("getting jars", 90_000_000, lambda: 45_000_000, terminal.out):
-        until(lambda: "45.0/90.0 MB" in terminal.raw)
+        assert until(lambda: "45.0/90.0 MB" in terminal.raw, within=30)
     with bar.shown("making archives", out=terminal.out):
-        until(lambda: "making archives" in terminal.raw)
+        assert until(lambda: "making archives" in terminal.raw, within=30)
     terminal.close()
     assert "\x1b[?25h" in terminal.raw
 

@@ -16,7 +16,7 @@ from drained import RAW, Drained
 from pyspark.sql import SparkSession
 
 from headwater.common.progress import Board
-from headwater.connectors.kafka.broker.wait import until
+from headwater.common.wait import until
 from headwater.flows import following, source
 from headwater.flows.following import Following
 from headwater.flows.querying import Querying

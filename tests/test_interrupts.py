@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import psutil
 import pytest
 from terminal import Terminal
 
+from headwater.common.wait import until
 from headwater.connectors.kafka import embedded_broker
 from headwater.project import conf, new
 
@@ -54,7 +55,10 @@ def _nothing_is_left() -> Iterator[None]:
     """Each command takes with it what it has started; where a test fails, it would compute for hours."""
     yield
     try:
-        until(lambda: not any(running.poll() is not None and started_by(running) for running in _begun))
+        assert until(
+            lambda: not any(running.poll() is not None and started_by(running) for running in _begun),
+            within=60,
+        )
     finally:
         for process in (process for running in _begun for process in started_by(running)):
             with suppress(psutil.NoSuchProcess):
@@ -74,13 +78,6 @@ def started_by(running: subprocess.Popen[Any]) -> list[psutil.Process]:
     return found
 
 
-def until(condition: Callable[[], bool], within: float = 60.0) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def works(process: psutil.Process, seconds: float) -> bool:
     """Whether a process hears of signals, by a pipe of its own, and has computed so long."""
     fds = Path(f"/proc/{process.pid}/fd")
@@ -94,7 +91,7 @@ def works(process: psutil.Process, seconds: float) -> bool:
 @pytest.mark.parametrize("seconds", [0, 0.6, 1, 3], ids=lambda seconds: f"after {seconds} s of work")
 def test_a_query_that_is_interrupted_ends_in_one_line(root: Path, seconds: float) -> None:
     running, process = begun(root, "query", SLOW)
-    until(lambda: works(process, seconds))
+    assert until(lambda: works(process, seconds), within=60)
     at = time.monotonic()
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=30)
@@ -202,7 +199,7 @@ def test_a_demo_that_is_asked_to_end_ends_its_broker(tmp_path: Path) -> None:
     new.new(project)
     running, _ = begun(project, "demo")
     broker = embedded_broker(project, conf.load(project, "local"))
-    until(lambda: broker.status().running)
+    assert until(lambda: broker.status().running, within=60)
     running.send_signal(signal.SIGTERM)
     assert running.communicate(timeout=100)[1] == "" and running.returncode == 128 + signal.SIGTERM
     assert not broker.status().running
@@ -210,7 +207,7 @@ def test_a_demo_that_is_asked_to_end_ends_its_broker(tmp_path: Path) -> None:
 
 def test_a_run_that_starts_ends_in_one_line(root: Path) -> None:
     running, process = begun(root, "run")
-    until(lambda: any("java" in child.name() for child in process.children()))
+    assert until(lambda: any("java" in child.name() for child in process.children()), within=60)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=60)
     assert (running.returncode, err) == (130, "headwater: interrupted\n")
@@ -242,13 +239,13 @@ def test_a_run_in_a_terminal_shows_its_flows_and_ends_with_what_it_did(root: Pat
         start_new_session=True,
     )
     _begun.append(running)
-    until(lambda: "loading the project · 0s" in terminal.raw)
-    until(lambda: "2 flows running" in terminal.raw and " quarantined" in terminal.raw)
+    assert until(lambda: "loading the project · 0s" in terminal.raw, within=60)
+    assert until(lambda: "2 flows running" in terminal.raw and " quarantined" in terminal.raw, within=60)
     terminal.resize(100)
-    until(lambda: "\x1b[2J" in terminal.raw)
+    assert until(lambda: "\x1b[2J" in terminal.raw, within=60)
     running.send_signal(signal.SIGINT)
     assert running.wait(60) == 0
-    until(lambda: "headwater quarantine show silver.numbers" in terminal.lines)
+    assert until(lambda: "headwater quarantine show silver.numbers" in terminal.lines, within=60)
     summary = [line.split() for line in terminal.lines if line]
     assert summary[-5:-2] == [
         ["flow", "read", "written", "quarantined"],

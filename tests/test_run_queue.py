@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from headwater.connectors.kafka.broker.wait import until
+from headwater.common.wait import until
 from headwater.flows import turns
 from headwater.flows.run_queue import RunQueue
 from headwater.storage.wake import Heads

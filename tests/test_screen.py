@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
 
@@ -14,6 +13,7 @@ from terminal import Terminal
 
 from headwater.common import listings
 from headwater.common.progress import Board, FlowState
+from headwater.common.wait import until
 from headwater.query.inspect.status import Status
 from headwater.run import picture
 from headwater.run.screen import Screen
@@ -36,13 +36,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     terminal = Terminal()
     yield terminal
     terminal.close()
-
-
-def until(condition: Callable[[], object], within: float = 30.0) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def working(board: Board) -> list[Status]:
@@ -92,16 +85,16 @@ def test_a_terminal_shows_each_step_then_the_flows_in_place(terminal: Terminal) 
     board = Board(notices=StringIO())
     with Screen(board, terminal.out) as screen:
         board.stage = "starting Spark"
-        until(lambda: "starting Spark · 0s" in terminal.raw)
+        assert until(lambda: "starting Spark · 0s" in terminal.raw, within=30)
         screen.watch(lambda: working(board))
         board.stage = ""
-        until(lambda: "4 flows running" in terminal.raw)
-        until(lambda: terminal.raw.count("12.3M") >= 8)  # it is drawn again
+        assert until(lambda: "4 flows running" in terminal.raw, within=30)
+        assert until(lambda: terminal.raw.count("12.3M") >= 8, within=30)  # it is drawn again
         assert "\x1b[1A" in terminal.raw, "in the same place"
         assert max(map(len, terminal.lines)) <= 80
         assert set(NAMES) <= {word for line in terminal.lines for word in line.split()}
         terminal.resize(120)
-        until(lambda: "\x1b[2J" in terminal.raw)
+        assert until(lambda: "\x1b[2J" in terminal.raw, within=30)
     assert not terminal.raw.endswith("\x1b[?25l"), "the cursor is there"
 
 
@@ -110,9 +103,9 @@ def test_what_is_said_meanwhile_stands_above(terminal: Terminal, monkeypatch: py
     board = Board()
     with Screen(board, terminal.out) as screen:
         screen.watch(lambda: working(board))
-        until(lambda: "4 flows running" in terminal.raw)
+        assert until(lambda: "4 flows running" in terminal.raw, within=30)
         board.say("something has happened")
-        until(lambda: "headwater: something has happened" in terminal.lines)
+        assert until(lambda: "headwater: something has happened" in terminal.lines, within=30)
 
 
 def test_a_pipe_gets_a_line_of_each_flow_that_has_changed() -> None:
@@ -121,13 +114,13 @@ def test_a_pipe_gets_a_line_of_each_flow_that_has_changed() -> None:
     with Screen(board, out, lambda: "2 alerts" if flows[0].quarantined else "") as screen:
         screen._paper.every = 0.0
         board.stage = "starting Spark"
-        until(lambda: "starting Spark" in out.getvalue())
+        assert until(lambda: "starting Spark" in out.getvalue(), within=30)
         screen.watch(lambda: list(flows))
         board.stage = ""
-        until(lambda: "bronze.x" in out.getvalue())
+        assert until(lambda: "bronze.x" in out.getvalue(), within=30)
         flows[0] = replace(flows[0], age=7.0)  # which is no change
         flows[0] = replace(flows[0], rows=2, quarantined=1, state="waiting", age=90.0)
-        until(lambda: "2 alerts" in out.getvalue())
+        assert until(lambda: "2 alerts" in out.getvalue(), within=30)
     lines = out.getvalue().splitlines()
     assert lines[lines.index("starting Spark") + 1 :] == [
         "2 flows running",
@@ -152,15 +145,15 @@ def test_where_nobody_looks_any_more_the_run_goes_on(terminal: Terminal, kind: s
     with Screen(board, out) as screen:
         screen._paper.every = 0.0
         screen.watch(look)
-        until(lambda: looked >= 2)
+        assert until(lambda: looked >= 2, within=30)
         terminal.close() if kind == "terminal" else os.close(ours)
-        until(lambda: not screen._thread.is_alive())
+        assert until(lambda: not screen._thread.is_alive(), within=30)
 
 
 def test_where_nothing_is_shown_nobody_looks() -> None:
     with Screen(Board(notices=StringIO()), None) as screen:
         screen.watch(lambda: pytest.fail("it has looked"))
-        until(lambda: not screen._thread.is_alive())
+        assert until(lambda: not screen._thread.is_alive(), within=30)
 
 
 def test_a_look_that_fails_leaves_the_last_picture(terminal: Terminal) -> None:
@@ -169,5 +162,5 @@ def test_a_look_that_fails_leaves_the_last_picture(terminal: Terminal) -> None:
     with Screen(board, terminal.out) as screen:
         screen._paper.every = 0.0
         screen.watch(lambda: next(looks))  # and StopIteration from then on
-        until(lambda: "4 flows running · 1s" in terminal.raw)
+        assert until(lambda: "4 flows running · 1s" in terminal.raw, within=30)
         assert screen._thread.is_alive()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from headwater.connectors.kafka.broker.wait import until
+from headwater.common.wait import until
 from headwater.connectors.kafka.topics import (
     QUIET,
     TIMEOUT,

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
     TopicMetadata,
 )
 
-from headwater.connectors.kafka.broker.wait import until
+from headwater.common.wait import until
 from headwater.errors import BrokerError, BrokerUnavailable
 from headwater.errors.causes import known
 

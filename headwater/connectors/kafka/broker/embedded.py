@@ -17,9 +17,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headwater.common import locks
+from headwater.common.wait import until
 from headwater.connectors.kafka.broker import process, state
 from headwater.connectors.kafka.broker.state import LOOPBACK, BrokerState
-from headwater.connectors.kafka.broker.wait import until
 from headwater.errors import BrokerError
 from headwater.runtime.jars import lock
 
