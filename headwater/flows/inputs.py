@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from headwater.flows.rows import are_few, read
 from headwater.runtime import in_memory
-from headwater.storage import delta, pruning, stored
+from headwater.storage import pruning, snapshots, stored
 from headwater.storage.lake import Place
 
 
@@ -31,14 +31,18 @@ class Input:
     @classmethod
     def at(cls, place: Place, version: int) -> Input:
         """A table at a version."""
-        table = delta.opened(place.path, version)
-        adds = pa.table(table.get_add_actions(flatten=True))
+        adds = snapshots.adds(place.path, version)
         if not len(adds):
             return cls({}, 0)
         files = pruning.near(place.path, adds, {})
         rows_of = adds["num_records"].to_pylist() if "num_records" in adds.column_names else [None]
         rows = None if None in rows_of else sum(rows_of)
         return cls(files, rows, adds)
+
+    @property
+    def size(self) -> int:
+        """How many bytes they have."""
+        return sum(self.files.values())
 
     def is_at_most(self, rows: int) -> bool:
         """Whether it has no more rows than that, as far as is known."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.errors import CommitError, FlowError
-from headwater.storage import delta, feed, log, stats
+from headwater.storage import feed, log, snapshots, stats
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def read_until(table: Path, at: Position) -> pa.Table | None:
     """
     if at.newest < 0:
         return None
-    adds = pa.table(delta.opened(table, at.newest).get_add_actions(flatten=True))
+    adds = snapshots.adds(table, at.newest)
     if at.snapshot is not None:
         return adds.take(pc.sort_indices(adds["modification_time"])[: at.files])
     if not at.files:
