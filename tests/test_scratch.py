@@ -43,6 +43,13 @@ def test_it_spills_below_the_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not list(elsewhere.iterdir())
 
 
+def test_many_rows_are_shared_by_threads(tmp_path: Path) -> None:
+    database.limit(Limits(tmp_path, threads=3))
+    for size, threads in ((0, 1), (scratch.MANY - 1, 1), (scratch.MANY, 3), (0, 1)):
+        with scratch.connection(size) as connection:
+            assert connection.execute("SELECT current_setting('threads')").fetchone() == (threads,)
+
+
 def test_it_spills_no_more_than_it_may(tmp_path: Path) -> None:
     database.limit(Limits(tmp_path, "20MB", "2MB", 1))
     with scratch.connection() as connection, pytest.raises(duckdb.Error) as refused:

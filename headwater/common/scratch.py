@@ -1,6 +1,9 @@
 """DuckDB for one computation each: to open a database takes 10 ms, to connect to one half a ms.
 
-So this process has one for all its own computations, within the limits of `headwater.common.database`.
+So this process has two for all its own computations, within the limits of `headwater.common.database`: one
+whose threads share what is computed of many rows, and one that computes in the thread that asks. To hand few
+rows from thread to thread takes a quarter of what is done with them, and flows that work at once have a
+core each as it is.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
@@ -15,8 +19,9 @@ import pyarrow as pa
 from headwater.common import database
 from headwater.common.database import Limits
 
+MANY = 1 << 28  # bytes, which several threads are to read
 _LOCK = threading.Lock()
-_open: tuple[Limits, duckdb.DuckDBPyConnection] | None = None
+_open: dict[Limits, duckdb.DuckDBPyConnection] = {}
 
 FLOAT_DIGITS = 9  # sums of DOUBLE depend on the order of addition in their last digits
 # Averages often lie half-way between two decimals, where the last digit decides which way they are rounded.
@@ -24,10 +29,14 @@ OFF_TIES = "(1 + 3.14159e-10)"
 
 
 @contextmanager
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection of its own: what is registered and made temporary in it is gone with it; times are UTC."""
+def connection(size: int = 0) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection of its own: what is registered and made temporary in it is gone with it; times are UTC.
+
+    Args:
+        size: how many bytes it may have to read; `MANY` where that is not known.
+    """
     with _LOCK:
-        made = _database().cursor()
+        made = _database(many=size >= MANY).cursor()
     with made:
         made.execute("SET TimeZone = 'UTC'")
         yield made
@@ -89,10 +98,12 @@ def parquet(connection: duckdb.DuckDBPyConnection, columns: pa.Schema, files: st
     return f"(FROM no_{files} UNION ALL BY NAME FROM {read})"
 
 
-def _database() -> duckdb.DuckDBPyConnection:
+def _database(*, many: bool) -> duckdb.DuckDBPyConnection:
     """The one of this process; another one once the limits are others."""
-    global _open
     limits = database.limits()
-    if _open is None or _open[0] != limits:
-        _open = limits, database.opened(limits)
-    return _open[1]
+    wanted = limits if many else replace(limits, threads=1)
+    if wanted not in _open:
+        for other in _open.keys() - {limits, replace(limits, threads=1)}:
+            del _open[other]
+        _open[wanted] = database.opened(wanted)
+    return _open[wanted]

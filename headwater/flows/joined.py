@@ -73,7 +73,7 @@ class JoinedFlow(EarlierFlow, DerivedFlow):
             near = of.near(reaches_of(partners, among))
             self._met |= near
             files = [*near, *(of.new if self._is_before(partners.of, name) else ())]
-            with scratch.connection() as connection:
+            with scratch.connection(sum(near.values())) as connection:
                 columns = stored.schema(of.columns)
                 found = partners_of(connection, partners, columns, files, among, most=_MOST + 1)
             if len(found) > _MOST:
@@ -164,7 +164,7 @@ def _extents(within: Sequence[Within], stream: Stream) -> dict[str, Reach]:
         return {}
     quotes = map(quoted, columns)
     ends = ", ".join(f"unnest([min({name}), max({name})]) AS {name}" for name in quotes)
-    with scratch.connection() as connection:
+    with scratch.connection(scratch.MANY) as connection:
         schema = pa.schema([stored.schema(stream.columns).field(name) for name in columns])
         rows = scan(connection, schema, stream.new)
         found = database.table(connection, f"SELECT {ends} FROM {rows.sql}", rows.parameters)

@@ -59,7 +59,7 @@ def _spans(files: tuple[str, ...], columns: pa.Schema) -> list[dict[str, tuple[i
     of = f"{SOURCE}." if columns is _SOURCES else ""
     partition = " || '/' || ".join(f'{of}"{part}"' for part in KEYS[:-1])
     offset = f'{of}"{KEYS[-1]}"'
-    with scratch.connection() as connection:
+    with scratch.connection(scratch.MANY) as connection:
         rows = scan(connection, columns, files, place=True)
         found = connection.execute(
             f"SELECT {FILE}, {partition} AS partition, min({offset}), max({offset}) FROM {rows.sql} "

@@ -48,7 +48,7 @@ def difference(
         keys: that tell the rows apart.
         held: what is open until the pieces are read.
     """
-    connection = held.enter_context(scratch.connection())
+    connection = held.enter_context(scratch.connection(scratch.MANY))
     for name, files in (("old", old), ("new", new)):
         load(connection, name, columns, files)
     on_same = same("new", "old", map(quoted, keys))

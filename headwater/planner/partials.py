@@ -128,7 +128,7 @@ def combine(
     groups = f"GROUP BY {', '.join(told)}" if told else "HAVING count(*) > 0"  # without keys there is one
     names = ", ".join(map(quoted, held.schema.names))
     over = _due(aggregate, closing)
-    with scratch.connection() as connection:
+    with scratch.connection(held.nbytes + fresh.nbytes) as connection:
         connection.register("held", held)
         connection.register("fresh", fresh)
         kinds = dict(connection.execute("SELECT column_name, column_type FROM (DESCRIBE held)").fetchall())

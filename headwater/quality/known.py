@@ -8,6 +8,7 @@ gone it forgets. So after a compaction only the files that it wrote are read.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -63,7 +64,7 @@ class KeyIndex:
 
     def owners(self, files: Sequence[str], batch: Batch) -> tuple[list[str], int]:
         """Those of the table's `files` that may have rows with keys of `batch`, and how many rows."""
-        with scratch.connection() as connection:
+        with self._connection() as connection:
             return self._owners(connection, files, self._hashes(connection, batch))
 
     def rows(self, files: Sequence[str], batch: Batch) -> pa.Table:
@@ -71,7 +72,7 @@ class KeyIndex:
 
         Two keys may have one hash: compare the keys of what is found.
         """
-        with scratch.connection() as connection:
+        with self._connection() as connection:
             hashes = self._hashes(connection, batch)
             owners, _ = self._owners(connection, files, hashes)
             if not owners:
@@ -85,6 +86,10 @@ class KeyIndex:
                 held.parameters,
             )
         return rows.cast(self._columns)
+
+    def _connection(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """One to compute in; where no file of the table was read yet, all of them are."""
+        return scratch.connection(0 if self._files else scratch.MANY)
 
     def _hashes(self, connection: duckdb.DuckDBPyConnection, batch: Batch) -> NDArray[np.uint64]:
         """Those of the batch's keys, in order."""

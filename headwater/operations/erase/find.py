@@ -112,7 +112,7 @@ class _Condition:
 
     def _true(self, rows: pa.Table) -> list[int]:
         numbered = rows.append_column("_at", pa.array(range(len(rows)), pa.int64()))
-        with scratch.connection() as connection:
+        with scratch.connection(scratch.MANY) as connection:
             statements = connection.extract_statements(f"SELECT _at FROM records WHERE (\n{self._where}\n)")
             if len(statements) != 1:
                 raise duckdb.ParserException("more than one statement; write one condition")

@@ -122,7 +122,7 @@ def compare(name: str, live: Side, built: Side, limit: int = 0) -> Difference:
         shown = pair.execute(f"{rows} ORDER BY ALL LIMIT {limit}").to_pylist() if count and limit else []
         return count, tuple(shown)
 
-    with scratch.connection() as connection:
+    with scratch.connection(scratch.MANY) as connection:
         try:
             pair = Pair(connection, old, new)
             before, after = pair.count("FROM old"), pair.count("FROM new")

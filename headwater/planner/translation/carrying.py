@@ -52,7 +52,7 @@ class Carried:
         """What the query gives of these rows, as Spark gives it; None: ask Spark."""
         if self._sql is None:
             return None
-        with scratch.connection() as connection:
+        with scratch.connection(sum(each.nbytes for each in rows.values())) as connection:
             for at, (name, columns) in enumerate(self._given.items()):
                 scratch.give(connection, f"in{at}", rows[name].select(columns.names).cast(columns))
             try:

@@ -96,7 +96,7 @@ def diff(sources: Sources, name: str, since: str, until: str | None, most: int) 
     after = log.head(table.path) if after is None else after
     keys = _keys(Lake(sources.conf.lake), table.name)
     try:
-        with scratch.connection() as connection:
+        with scratch.connection(scratch.MANY) as connection:
             pair = Pair(connection, _side(table.path, before), _side(table.path, after))
             parts = _by_keys(pair, keys) if keys else _whole()
             counts = {kind: pair.count(rows) for kind, rows in parts.items()}
