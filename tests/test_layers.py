@@ -227,6 +227,36 @@ def test_rows_that_go_and_keys_that_are_no_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small")
+def test_of_keys_that_are_no_time_rows_are_parted_by_another_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch brings 20 rows, and changes five of the 20 that came last; one row has no time."""
+    columns = pa.schema([("id", pa.string()), ("n", pa.int64()), ("at", TIME)])
+
+    def copied(lake: Path) -> int:
+        target = Target(Lake(lake).create("gold.x", columns, properties={}))
+        draw, held, found = random.Random(5), dict[str, tuple[int, datetime | None]](), 0
+        for batch in range(40):
+            newest = [*held][-20:]
+            some = draw.sample(newest, min(5, len(newest)))
+            made = {f"{draw.random()}": (0, at(batch) if held else None) for _ in range(20)}
+            changed = {**made, **{key: (held[key][0] + 1, held[key][1]) for key in some}}
+            listed = [{"id": key, "n": n, "at": time, GONE: False} for key, (n, time) in changed.items()]
+            rows = pa.Table.from_pylist(listed, schema=columns.append(pa.field(GONE, pa.bool_())))
+            version = target.change(rows, ["id"], Identity("gold.x", 1, batch, {}))
+            held |= changed
+            commits = log.commits(target.place.path, after=version - 1, upto=version)
+            found += sum(int(commit.metrics.get("num_target_rows_copied", 0)) for commit in commits)
+        there = {row["id"]: (row["n"], row["at"]) for row in target.held(columns).to_pylist()}
+        assert there == held
+        return found
+
+    parted = copied(tmp_path / "parted")
+    monkeypatch.setattr(layers, "COPIED", 10**9)
+    assert 2 * parted < copied(tmp_path / "not")
+
+
+@pytest.mark.usefixtures("small")
 def test_a_crash_while_rows_are_parted_leaves_the_merge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

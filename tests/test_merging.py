@@ -9,12 +9,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from raising import raises_code
 from test_final import seeded
 
-from headwater.storage import feed, log, merging
+from headwater.storage import feed, log, merging, pruning
 from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
 from headwater.storage.target import GONE, Target
@@ -120,6 +121,39 @@ def test_only_files_that_have_a_row_which_changes_are_written_anew(tmp_path: Pat
     assert table.files() == [first]
     version = change(table, {("z", BEGIN): None}, 4)  # which is not there
     assert log.read(table.place.path, version).files == (0, 0) and table.done(identity(4))
+
+
+def test_of_rows_that_were_seen_only_their_files_are_read(tmp_path: Path) -> None:
+    table, known, written = target(tmp_path), dict[Key, tuple[Any, ...]](), list[str]()
+    schema = COLUMNS.append(pa.field(GONE, pa.bool_()))
+
+    def changed(keys: str, value: int, files: list[str] | None = None) -> int:
+        """How many files it looked in; the one that it wrote is noted."""
+        listed = [{"k": key, "at": BEGIN, "n": value, "x": 0.5, GONE: False} for key in keys]
+        rows = pa.Table.from_pylist(listed, schema=schema)
+        sequence = table.last("gold.t") + 1
+        version = table.change(rows, ("k", "at"), identity(sequence), files=files)
+        known.update({(key, BEGIN): (value, 0.5) for key in keys})
+        assert held(DeltaTable(table.place.path)) == as_rows(known)
+        made = log.read(table.place.path, version)
+        written.extend(file.path for file in made.added)
+        return int(made.metrics.get("num_target_files_scanned", 0))
+
+    changed("ace", 0)
+    assert changed("bd", 0, []) == 1  # rows that were not seen: by its bounds the file may have them
+    changed("h", 0)
+    assert changed("dh", 1, written[1:3]) == 2
+    assert changed("dh", 2) == 2 and changed("dh", 3, written[-1:]) == 1
+    assert changed("bc", 4, [written[1], written[0]]) > 1  # one of them is gone meanwhile
+
+
+def test_columns_whose_values_repeat_get_a_dictionary(tmp_path: Path) -> None:
+    table = target(tmp_path)
+    change(table, {(f"{n}", BEGIN): (n % 3, None) for n in range(2_000)}, 0)
+    (file,) = table.files()
+    group = pq.read_metadata(file).row_group(0)
+    columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
+    assert {name for name, column in columns.items() if column.has_dictionary_page} == {"at", "n", "x"}
 
 
 def test_a_table_without_a_feed_gets_none(tmp_path: Path) -> None:

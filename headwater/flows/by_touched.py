@@ -38,7 +38,7 @@ class ByTouched:
         self, reach: Reach, intent: Intent, inputs: Mapping[str, Input], before: Mapping[str, Any]
     ) -> Changes | None:
         """What has to change in the view; None: what is touched is much, or not known."""
-        with scratch.connection() as connection:
+        with scratch.connection(sum(each.size for each in inputs.values())) as connection:
             touched = self.touched(connection, reach, intent, inputs, before)
             if touched is None:
                 return None
@@ -95,5 +95,5 @@ def differences(
     wanted = touched.wanted()
     near = table.target.near(*(pruning.reaches(each, each.column_names) for each in wanted))
     values = [dict(zip(each.column_names, each.columns, strict=True)) for each in wanted]
-    load(connection, "held", table.columns, near, touched.within("there"), values)
-    return table.difference(connection)
+    load(connection, "held", table.columns, near, touched.within("there"), values, place=True)
+    return table.difference(connection, placed=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from headwater.common import database, scratch
@@ -18,10 +19,11 @@ from headwater.flows.inputs import Input
 from headwater.storage import pruning
 from headwater.storage.commit import Part
 from headwater.storage.identity import Identity
-from headwater.storage.scan import load
+from headwater.storage.scan import FILE, load
 from headwater.storage.target import GONE, Target
 
-_UNTIL, _HERE = "_until", "_here"  # of a row that changes: until when it held, and whether it is there
+# Of a row that changes: whether it is there, in which file if that is known, and until when it held.
+_HERE, _UNTIL = "_here", "_until"
 FEW = 100_000  # rows of each input, and of the table, that this process takes
 
 
@@ -54,14 +56,15 @@ class Compared:
         Raises:
             FlowError: two rows have the same keys.
         """
-        with scratch.connection() as connection:
-            if isinstance(result, Few):
-                if Input.at(self.target.place, self.target.version).is_at_most(FEW):
+        if isinstance(result, Few):
+            if Input.at(self.target.place, self.target.version).is_at_most(FEW):
+                with scratch.connection() as connection:
                     connection.register("new", result.rows.cast(self.columns))
                     connection.register("held", self.target.held(self.columns))
                     changes = self.difference(connection)
-                    return changes, len(changes)
-                result = result.frame
+                return changes, len(changes)
+            result = result.frame
+        with scratch.connection(scratch.MANY) as connection:
             files = self.target.write(result, f"{batch}-whole")
             load(connection, "new", self.columns, [str(self.target.place.path / file) for file in files])
             if not self.target.files():
@@ -80,17 +83,23 @@ class Compared:
         """
         if _HERE not in rows.schema.names:
             return target.change(rows, self.keys, identity)
-        there, within = rows.filter(rows[_HERE]), None
+        there, within, files = rows.filter(rows[_HERE]), None, None
         if not len(there):
             return target.insert(rows.select(self.columns.names), identity)
         if target.over:
             within = pruning.not_over(target.over, there[_UNTIL])
+        if FILE in rows.schema.names:
+            files = pc.unique(there[FILE]).to_pylist()
         rows = rows.select([*self.columns.names, GONE])
-        return target.change(rows, self.keys, identity, within)
+        return target.change(rows, self.keys, identity, within, files)
 
-    def difference(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    def difference(self, connection: duckdb.DuckDBPyConnection, *, placed: bool = False) -> pa.Table:
         """What has to change in the rows `held`, for them to be the rows `new`: the table's columns, whether
         a row goes, and whether it is there.
+
+        Args:
+            connection: where both are.
+            placed: whether `held` says of its rows, in `FILE`, where they stand; what changes does, then.
 
         Raises:
             FlowError: two rows have the same keys.
@@ -98,19 +107,22 @@ class Compared:
         self._are_told_apart(connection)
         on_same = f"ON {same('new', 'old', map(quoted, self.keys))}"
         columns = [quoted(name) for name in self.columns.names]
-        found = self.columns.append(pa.field(GONE, pa.bool_())).append(pa.field(_HERE, pa.bool_()))
-        known = f", old.{_HERE}"
+        known = {_HERE: pa.field(_HERE, pa.bool_())}
         if over := self.target.over:
-            known += f", old.{quoted(over)} AS {_UNTIL}"
-            found = found.append(pa.field(_UNTIL, self.columns.field(over).type))
+            known[quoted(over)] = pa.field(_UNTIL, self.columns.field(over).type)
+        if placed:
+            known[FILE] = pa.field(FILE, pa.string())
+        of_old = ", ".join(f"old.{value} AS {field.name}" for value, field in known.items())
         held = f"(SELECT *, true AS {_HERE} FROM held) old"
         changes = database.table(
             connection,
-            f"SELECT new.*, false AS {GONE}{known} FROM new LEFT JOIN {held} {on_same} "
-            f"WHERE old.{_HERE} IS NULL OR {differ('new', 'old', columns)} "
-            f"UNION ALL SELECT old.* EXCLUDE {_HERE}, true{known} FROM {held} ANTI JOIN new {on_same}",
+            f"SELECT {', '.join(f'new.{name}' for name in columns)}, false AS {GONE}, {of_old} "
+            f"FROM new LEFT JOIN {held} {on_same} "
+            f"WHERE old.{_HERE} IS NULL OR {differ('new', 'old', columns)} UNION ALL "
+            f"SELECT {', '.join(f'old.{name}' for name in columns)}, true, {of_old} "
+            f"FROM {held} ANTI JOIN new {on_same}",
         )
-        return changes.cast(found)
+        return changes.cast(pa.schema([*self.columns, pa.field(GONE, pa.bool_()), *known.values()]))
 
     def _are_told_apart(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Check that no two of the rows `new` have the same keys."""

@@ -83,7 +83,7 @@ class Suffix:
             of_touched = f"SELECT e.* FROM there e JOIN touched k ON {on_key}"
             upto = f"{of_touched} WHERE e.{END} IS NULL OR e.{END} >= k.{_FIRST}"
             alike = [{key: touched[key] for key in keys}]
-            load(connection, "held", self.table.columns, near, upto, alike)
+            load(connection, "held", self.table.columns, near, upto, alike, place=True)
             since_first = f"{of_touched} WHERE e.{SEQUENCE} >= k.{_FIRST}"
             load(connection, "events", self.changes, files, since_first, alike)
             listed = ", ".join(quoted(name) for name in self.table.columns.names if name not in (START, END))
@@ -96,7 +96,7 @@ class Suffix:
             given = given.select(self.changes.names).cast(self.changes)
             made = self.query.of(intent, {self.place.name: given}).rows
             connection.register("new", made.cast(self.table.columns))
-            return self.table.difference(connection), given, files, len(touched)
+            return self.table.difference(connection, placed=True), given, files, len(touched)
 
     def _touched(self, connection: duckdb.DuckDBPyConnection, keys: list[str], new: pa.Table) -> pa.Table:
         """Make the table `touched` of the keys of new changes, each with the sequence of its first one."""

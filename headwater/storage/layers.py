@@ -19,8 +19,9 @@ SHARE = 4  # times as many as it changes
 
 
 def column(keys: tuple[str, ...], columns: pa.Schema) -> str | None:
-    """The key that is a time; None where no key is."""
-    return next((key for key in keys if pa.types.is_timestamp(columns.field(key).type)), None)
+    """The key that is a time, or the first column that is one; None where there is none."""
+    names = (*keys, *columns.names)
+    return next((name for name in names if pa.types.is_timestamp(columns.field(name).type)), None)
 
 
 def starts(times: pa.ChunkedArray, newest: int = NEWEST) -> list[int]:

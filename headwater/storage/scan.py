@@ -84,6 +84,8 @@ def load(
     files: Collection[str],
     query: str = "FROM there",
     wanted: Sequence[Wanted] = (),
+    *,
+    place: bool = False,
 ) -> None:
     """Make a temporary table of rows of Parquet files; see `scan`.
 
@@ -95,9 +97,11 @@ def load(
         query: SQL of what is asked of `there`, the rows. A SEMI JOIN with few others reads a fifth of what
             it takes to load them all.
         wanted: see `scan`.
+        place: whether to say of each row, in `FILE`, where it stands.
     """
-    found = scan(connection, columns, files, wanted)
-    there = f"SELECT {', '.join(map(quoted, columns.names))} FROM {found.sql}"
+    found = scan(connection, columns, files, wanted, place=place)
+    names = [*columns.names, *[FILE] * place]
+    there = f"SELECT {', '.join(map(quoted, names))} FROM {found.sql}"
     parameters = dict(found.parameters)
     connection.execute(f"CREATE TEMP TABLE {table} AS WITH there AS ({there}) {query}", parameters)
 

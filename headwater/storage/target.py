@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +140,12 @@ class Target(LayeredTable):
         return self._merge(rows, keys, whens, identity)
 
     def change(
-        self, rows: pa.Table, keys: Sequence[str], identity: Identity, within: str | None = None
+        self,
+        rows: pa.Table,
+        keys: Sequence[str],
+        identity: Identity,
+        within: str | None = None,
+        files: Collection[str] | None = None,
     ) -> int:
         """Change rows of the table by their keys; the new version.
 
@@ -149,13 +154,15 @@ class Target(LayeredTable):
             keys: what tells rows apart.
             identity: whose commit it is.
             within: a condition on the table `t`, true of each of its rows that is to be changed or to go.
+            files: the absolute paths of those that had these rows when it was seen which do; by default any
+                that may have them by its bounds.
 
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
         is_whole = {*self.columns.names} <= {*rows.schema.names}  # else what lacks is left as it is
         while is_whole and merging.tells_apart(self.columns, keys):
-            before, near = self.version, self.near(pruning.reaches(rows, keys))
+            before, near = self.version, self._holding(rows, keys, files)
             if not near or not merging.is_small(near):
                 break
             if (version := self._merge_here(before, near, rows, keys, identity)) is not None:
@@ -167,6 +174,13 @@ class Target(LayeredTable):
             return merger.when_not_matched_insert(columns, predicate=f"NOT s.{GONE}")
 
         return self._merge(rows, tuple(keys), whens, identity, [within] if within else [])
+
+    def _holding(self, rows: pa.Table, keys: Sequence[str], files: Collection[str] | None) -> dict[str, int]:
+        """{absolute path → bytes} of files that may have the rows which change: those where they were seen,
+        if they are the table's still."""
+        if files is not None and {*files} <= {*(every := self.near({}))}:
+            return {file: every[file] for file in files}
+        return self.near(pruning.reaches(rows, keys))
 
     def _merge_here(
         self, before: int, near: Mapping[str, int], rows: pa.Table, keys: Sequence[str], identity: Identity
