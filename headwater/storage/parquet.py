@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import ColumnProperties, DeltaTable, WriterProperties
 from pyspark.sql import DataFrame
@@ -22,6 +24,7 @@ from headwater.storage.pruning import Reach
 
 CHANGES = "_change_data"  # the folder of the change feed
 _ONE_FILE = "part-00000.parquet"
+_SAMPLE = 1_000  # rows that tell whether the values of a column repeat
 _MOST = 250_000  # rows of a file that is written from memory: Spark reads each file in one task
 
 
@@ -205,19 +208,29 @@ class Files:
 
 def _streamed(path: Path, columns: pa.Schema, rows: Iterable[pa.Table]) -> int:
     """Write rows as they come; how many there were."""
+    groups = iter(rows)
+    first = next(groups, columns.empty_table())
     written = 0
     with pq.ParquetWriter(
         path,
         columns,
         compression="zstd",
+        use_dictionary=_repeating(first),
         write_statistics=stored.bounded(columns),
         store_schema=False,
         write_page_checksum=True,
     ) as writer:
-        for group in rows:
+        for group in chain([first], groups):
             writer.write_table(group)
             written += len(group)
     return written
+
+
+def _repeating(rows: pa.Table) -> list[str]:
+    """The columns whose values repeat: of others a dictionary takes time, and more room than they do."""
+    some = rows.slice(0, _SAMPLE)
+    flat = [field.name for field in rows.schema if not pa.types.is_nested(field.type)]
+    return [name for name in flat if pc.count_distinct(some[name]).as_py() <= len(some) / 2]
 
 
 def writing(columns: pa.Schema) -> WriterProperties:

@@ -18,10 +18,11 @@ import pyarrow as pa
 from headwater.storage import store
 from headwater.storage.store import Entry
 
-SMALL = 1 << 18  # bytes of a file that is kept
+SMALL = 1 << 18  # bytes of a file that is kept when it is read
+WRITTEN = 1 << 22  # of one that is when it is written: the next batch reads it
 ONE_BY_ONE = 64  # such files that are read so; more of them are read together, and not kept
-_LARGE = 1 << 23  # bytes of its rows in memory, with which it is not
-MOST = 1 << 26  # bytes of the rows of all
+_LARGE = 1 << 24  # bytes of its rows in memory, with which it is not
+MOST = 1 << 27  # bytes of the rows of all
 
 
 @dataclass(frozen=True)
@@ -60,16 +61,16 @@ class Recent:
             return found
         entry, rows = _entry(Path(file)), read(file)
         if entry is not None:
-            self._keep(file, entry, rows)
+            self._keep(file, entry, rows, SMALL)
         return rows
 
     def keep(self, file: str, rows: pa.Table) -> None:
         """Keep the rows of a file that was just written, if they are few: as who reads it finds them."""
         if (entry := _entry(Path(file))) is not None:
-            self._keep(file, entry, rows)
+            self._keep(file, entry, rows, WRITTEN)
 
-    def _keep(self, file: str, entry: Entry, rows: pa.Table) -> None:
-        if entry.size > SMALL:
+    def _keep(self, file: str, entry: Entry, rows: pa.Table, most: int) -> None:
+        if entry.size > most:
             return
         rows = rows.combine_chunks()
         kept = _Kept(Path(file), entry, rows, rows.get_total_buffer_size())
