@@ -19,7 +19,7 @@ import pyarrow as pa
 from headwater.common import database
 from headwater.common.database import Limits
 
-MANY = 1 << 28  # bytes, which several threads are to read
+MANY = 1 << 26  # bytes, which several threads are to read
 _LOCK = threading.Lock()
 _open: dict[Limits, duckdb.DuckDBPyConnection] = {}
 
