@@ -20,7 +20,7 @@ _COLUMNS = {
     "bid": "auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, date_time BIGINT, "
     "extra VARCHAR",
 }
-INTERVAL = "interval"  # an interval join, which Nexmark has none of
+INTERVAL = "interval_join"  # an interval join, which Nexmark has none of
 _WON = """SELECT a.*, b.bidder, b.price, b.date_time AS bid_date_time FROM auction a JOIN bid b
     ON a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires"""
 _ENDED = f"SELECT id, seller, category, date_time, max(price) AS final FROM ({_WON}) GROUP BY ALL"
