@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from raising import raises_code
 from test_final import seeded
 
-from headwater.storage import feed, log, merging, pruning
+from headwater.storage import feed, log, merging
 from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
 from headwater.storage.target import GONE, Target
