@@ -134,7 +134,7 @@ def drawn(draw: random.Random, many: int) -> list[Change]:
     ]
 
 
-@pytest.mark.parametrize("way", ["touched", "whole"])
+@pytest.mark.parametrize("way", ["touched", pytest.param("whole", marks=pytest.mark.torture)])
 def test_every_order_of_changes_gives_the_same(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:

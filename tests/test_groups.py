@@ -235,7 +235,12 @@ WAYS = {  # by touched rows, groups, groups with more above and beside, two kind
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+IN_SHORT = {"left", "joined"}  # the others are torture's
+
+
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[pytest.mark.torture] * (way not in IN_SHORT)) for way in WAYS]
+)
 def test_killed_at_any_step_and_beside_all_else_they_are_what_their_queries_give(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:

@@ -11,7 +11,7 @@ import sys
 import pytest
 from simulator.schedule import Wrong, run
 
-SCHEDULES, SLICES = 250, 5  # in `make test`
+SCHEDULES, SLICES = 100, 5  # in `make test`
 MANY, OF_EACH = 6, 500  # in `make torture`
 OPENED = {("headwater.common.scratch", "_open")}  # by who first needs it, for all
 

@@ -33,6 +33,7 @@ from headwater.project.load import load_project
 from headwater.storage import log
 from headwater.storage.target import Target
 
+pytestmark = pytest.mark.torture
 INDEX = "gold.cpu"
 NOTHING = Position(0, -1)
 KEYWORD, DOUBLE = {"type": "keyword"}, {"type": "double"}

@@ -95,7 +95,7 @@ def project(
     ("systems", "kills"),
     [
         pytest.param(tuple(FLOWS)[:-1], 0, id="together"),
-        pytest.param(("ledger",), 0, id="ledger-drained"),
+        pytest.param(("ledger",), 0, id="ledger-drained", marks=pytest.mark.torture),
         pytest.param(tuple(FLOWS), 1, id="together-killed", marks=pytest.mark.torture),
         *(pytest.param((name,), 10, id=name, marks=pytest.mark.torture) for name in FLOWS),
     ],
