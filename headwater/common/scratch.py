@@ -99,11 +99,12 @@ def parquet(connection: duckdb.DuckDBPyConnection, columns: pa.Schema, files: st
 
 
 def _database(*, many: bool) -> duckdb.DuckDBPyConnection:
-    """The one of this process; another one once the limits are others."""
+    """One of the two of this process; other ones once the limits are others."""
     limits = database.limits()
-    wanted = limits if many else replace(limits, threads=1)
+    alone = replace(limits, threads=1)
+    wanted = limits if many else alone
     if wanted not in _open:
-        for other in _open.keys() - {limits, replace(limits, threads=1)}:
+        for other in _open.keys() - {limits, alone}:
             del _open[other]
         _open[wanted] = database.opened(wanted)
     return _open[wanted]

@@ -25,7 +25,7 @@ from headwater.flows.compared import FEW, Compared
 from headwater.flows.context import Context
 from headwater.flows.few import Few, Frames
 from headwater.flows.grouped import Changed, Grouped
-from headwater.flows.inputs import Input
+from headwater.flows.inputs import Input, size
 from headwater.flows.view_changes import Changes, Tables
 from headwater.planner import groups
 from headwater.planner.cut import Cut
@@ -153,7 +153,7 @@ class ByGroups:
         stage = self._stage
         assert stage is not None and inner.reach is not None
         name = stage.target.place.name
-        with scratch.connection(sum(each.size for each in inputs.values())) as connection:
+        with scratch.connection(size(inputs)) as connection:
             touched = self._by_touched.touched(connection, inner.reach, intent, inputs, before)
             if touched is None:
                 return None
@@ -187,7 +187,7 @@ class ByGroups:
             given = {self._name: self._query.here.given(rows[self._name], self._groups.columns)}
             return self._query.over(intent, beside, given).rows
 
-        with scratch.connection(sum(each.size for each in inputs.values())) as connection:
+        with scratch.connection(size(inputs)) as connection:
             if self._reach is None:  # it is made of one group
                 connection.register("new", made({self._name: of_groups.now}).cast(self._view.columns))
                 connection.register("held", self._view.target.held(self._view.columns))

@@ -13,7 +13,7 @@ from headwater.flows import view_changes
 from headwater.flows.asked import Query
 from headwater.flows.compared import Compared
 from headwater.flows.context import Context
-from headwater.flows.inputs import Input
+from headwater.flows.inputs import Input, size
 from headwater.flows.touched import OfTable, Source, Touched
 from headwater.flows.view_changes import Changes
 from headwater.planner.reach import Reach
@@ -38,7 +38,7 @@ class ByTouched:
         self, reach: Reach, intent: Intent, inputs: Mapping[str, Input], before: Mapping[str, Any]
     ) -> Changes | None:
         """What has to change in the view; None: what is touched is much, or not known."""
-        with scratch.connection(sum(each.size for each in inputs.values())) as connection:
+        with scratch.connection(size(inputs)) as connection:
             touched = self.touched(connection, reach, intent, inputs, before)
             if touched is None:
                 return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -39,11 +40,6 @@ class Input:
         rows = None if None in rows_of else sum(rows_of)
         return cls(files, rows, adds)
 
-    @property
-    def size(self) -> int:
-        """How many bytes they have."""
-        return sum(self.files.values())
-
     def is_at_most(self, rows: int) -> bool:
         """Whether it has no more rows than that, as far as is known."""
         return self.rows is not None and self.rows <= rows
@@ -59,3 +55,8 @@ class Input:
         if self.rows is not None and are_few([*self.files], self.rows):
             return in_memory.frame(spark, self.read(columns).combine_chunks(), columns).coalesce(1)
         return spark.read.schema(columns).parquet(*self.files)
+
+
+def size(inputs: Mapping[str, Input]) -> int:
+    """How many bytes the files of some tables have."""
+    return sum(sum(each.files.values()) for each in inputs.values())

@@ -121,11 +121,8 @@ class WaitingFlow(TimedFlow, EarlierFlow):
     ) -> pa.Table:
         """Make a table `fresh_<stream>` of the new rows of each stream that are on time; the others, as the
         late table has them."""
-        before, may_be, found = (
-            self._event_time(),
-            self._may_be_late(intent),
-            [self._late_columns.empty_table()],
-        )
+        before, may_be = self._event_time(), self._may_be_late(intent)
+        found = [self._late_columns.empty_table()]
         for name, stream in streams.items():
             rows, of = read(stream.new, stream.columns), self._streams[name]
             connection.register("rows", rows)
