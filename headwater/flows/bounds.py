@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from headwater.planner.event_time import EventTime
-from headwater.storage import delta, log, pruning
+from headwater.storage import log, pruning, snapshots
 from headwater.storage.lake import Place
 from headwater.storage.names import lookup_name
 from headwater.storage.pruning import Reach
@@ -39,7 +37,7 @@ class Answered:
         """The files that may hold answers whose keys lie where they are wanted."""
         if self.place is None:
             return []
-        adds = pa.table(delta.opened(self.place.path).get_add_actions(flatten=True))
+        adds = snapshots.adds(self.place.path, log.head(self.place.path))
         return list(pruning.near(self.place.path, adds, wanted)) if len(adds) else []
 
 

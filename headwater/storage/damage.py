@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
 
-import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from headwater.errors import DamageError, HeadwaterError
@@ -265,8 +264,7 @@ class _Reading:
                 if "add" in action and unquote(action["add"]["path"]) == path:
                     return dict(json.loads(action["add"].get("stats") or "{}"))
         with suppress(HeadwaterError, DeltaError):
-            files = delta.opened(self._table).get_add_actions(flatten=True) if self._is_whole else None
-            for row in pa.table(files).to_pylist() if files is not None else []:
+            for row in delta.adds(delta.opened(self._table)).to_pylist() if self._is_whole else []:
                 if unquote(row["path"]) == path:
                     ends = {"minValues": "min.", "maxValues": "max."}
                     return {

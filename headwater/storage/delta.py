@@ -53,6 +53,13 @@ def files(table: Path, version: int | None = None) -> list[str]:
     return [unquote(path) for path in opened(table, version).file_uris()]
 
 
+def adds(found: DeltaTable) -> pa.Table:
+    """The files of a table that is open, as delta-rs tells them: `path` (URL-encoded, below the table),
+    `size_bytes`, `modification_time` (milliseconds of the epoch), and as far as they were recorded
+    `num_records` and of each column `min.`, `max.` and `null_count.`."""
+    return pa.table(found.get_add_actions(flatten=True))
+
+
 def keeps_changes(found: DeltaTable) -> bool:
     """Whether rows of a table change in place, which the engine keeps a change feed of."""
     return found.metadata().configuration.get("delta.enableChangeDataFeed") == "true"

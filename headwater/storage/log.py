@@ -187,7 +187,7 @@ def snapshot(table: Path, version: int) -> tuple[DataFile, ...]:
 
 def files_of(table: Path, found: DeltaTable) -> tuple[DataFile, ...]:
     """The files of a table that is open, in the order in which their rows came."""
-    actions = pa.table(found.get_add_actions(flatten=True))
+    actions = delta.adds(found)
     if "num_records" not in actions.column_names:
         actions = actions.append_column("num_records", pa.nulls(len(actions), pa.int64()))
     files = actions.select(["modification_time", "path", "size_bytes", "num_records"]).to_pylist()

@@ -149,7 +149,7 @@ class Files:
         Args:
             wanted: {column → where its value is to lie}: all of one of them.
         """
-        adds = pa.table(self._table.get_add_actions(flatten=True))
+        adds = delta.adds(self._table)
         found: dict[str, int] = {}
         for each in wanted:
             found |= pruning.near(self.place.path, adds, each)
@@ -157,14 +157,14 @@ class Files:
 
     def ends(self, column: str) -> dict[str, tuple[Any, Any]]:
         """{absolute path → the least and the greatest value of a column}, of the files that have both."""
-        adds = pa.table(self._table.get_add_actions(flatten=True))
+        adds = delta.adds(self._table)
         return {
             str(self.place.path / unquote(path)): ends for path, ends in pruning.ends(adds, column).items()
         }
 
     def without_nulls(self, column: str) -> set[str]:
         """The absolute paths of those in which no value of a column is NULL, as far as their bounds say."""
-        adds = pa.table(self._table.get_add_actions(flatten=True))
+        adds = delta.adds(self._table)
         name = f"null_count.{column}"
         nulls = adds[name].to_pylist() if name in adds.column_names else [None] * len(adds)
         found = zip(adds["path"].to_pylist(), nulls, strict=True)

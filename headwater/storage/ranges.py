@@ -107,8 +107,8 @@ def is_as_read(table: Path, at: Position) -> bool:
 
 
 def read_until(table: Path, at: Position) -> pa.Table | None:
-    """The files that were read by who stands at a position of an append-only table, as delta-rs tells them
-    (`get_add_actions(flatten=True)`), whichever of them have been put together since; None: there are none.
+    """The files that were read by who stands at a position of an append-only table, as `delta.adds` has them,
+    whichever of them have been put together since; None: there are none.
 
     Raises:
         CommitError: the log was cleaned past the position.

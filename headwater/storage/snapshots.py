@@ -21,7 +21,7 @@ MOST = 256  # tables that stay open
 
 
 def adds(table: Path, version: int) -> pa.Table:
-    """The files of a version of a table, as delta-rs tells them (`get_add_actions(flatten=True)`).
+    """The files of a version of a table, as `delta.adds` has them.
 
     Raises:
         CommitError: the table is gone, or something of its log can't be read.
@@ -43,7 +43,7 @@ class _Snapshot:
         with self._lock:
             known = self._known()
             if known is not None and int(known.version()) > version:
-                return _adds(delta.opened(self._path, version))
+                return delta.adds(delta.opened(self._path, version))
             if known is None or not self._follow(known, version):
                 entry = _entry(self._path, version)
                 self._keep(delta.opened(self._path, version), entry)
@@ -76,7 +76,7 @@ class _Snapshot:
             table: the table.
             entry: that of its version, as the log had it before.
         """
-        self._table, self._entry, self._adds = table, entry, _adds(table)
+        self._table, self._entry, self._adds = table, entry, delta.adds(table)
 
 
 class _Open:
@@ -92,10 +92,6 @@ class _Open:
             if len(self._found) > MOST:
                 self._found.popitem(last=False)
         return found
-
-
-def _adds(table: DeltaTable) -> pa.Table:
-    return pa.table(table.get_add_actions(flatten=True))
 
 
 def _entry(table: Path, version: int) -> Entry | None:
