@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 
 import duckdb
 import pyarrow as pa
@@ -38,8 +39,15 @@ def connection(size: int = 0) -> Iterator[duckdb.DuckDBPyConnection]:
     with _LOCK:
         made = _database(many=size >= MANY).cursor()
     with made:
-        made.execute("SET TimeZone = 'UTC'")
         yield made
+
+
+@lru_cache
+def kinds(columns: pa.Schema) -> dict[str, str]:
+    """{column → its type in DuckDB}."""
+    with connection() as made:
+        found = made.from_arrow(columns.empty_table())
+        return dict(zip(found.columns, map(str, found.types), strict=True))
 
 
 def give(connection: duckdb.DuckDBPyConnection, name: str, rows: pa.Table) -> None:
@@ -106,5 +114,7 @@ def _database(*, many: bool) -> duckdb.DuckDBPyConnection:
     if wanted not in _open:
         for other in _open.keys() - {limits, alone}:
             del _open[other]
-        _open[wanted] = database.opened(wanted)
+        made = database.opened(wanted)
+        made.execute("SET GLOBAL TimeZone = 'UTC'")  # of each connection
+        _open[wanted] = made
     return _open[wanted]

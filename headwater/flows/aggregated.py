@@ -22,6 +22,7 @@ from headwater.planner import aggregate, partials
 from headwater.planner.aggregate import BOUNDS, LATE, ROWS
 from headwater.planner.event_time import NEVER
 from headwater.planner.group_by import ENDS
+from headwater.planner.parts import state_keys
 from headwater.project.definitions import Table
 from headwater.storage.commit import Built, Merge, Part
 from headwater.storage.identity import Identity
@@ -104,7 +105,7 @@ class AggregateFlow(TimedFlow):
             return rows[ends[end]] if end in ends else pc.struct_field(rows[ends["all"]], end)
 
         least, greatest = pc.min(fresh["_start"]), pc.max(fresh["_end"])
-        wanted = reaches(fresh, partials.state_keys(self._aggregate)[: -len(BOUNDS)])
+        wanted = reaches(fresh, state_keys(self._aggregate)[: -len(BOUNDS)])
         if len(fresh):
             wanted |= {
                 ends[end]: reach

@@ -17,7 +17,8 @@ from headwater.flows.context import Context
 from headwater.flows.work import Counts
 from headwater.planner.aggregate import BOUNDS
 from headwater.planner.event_time import EventTime
-from headwater.planner.partials import combine, state_keys
+from headwater.planner.partials import combine
+from headwater.planner.parts import state_keys
 from headwater.project.definitions import Table
 from headwater.storage.commit import Built, Merge, Part
 from headwater.storage.identity import Identity

@@ -62,11 +62,11 @@ class Grouped:
         files = self.state.near({PART: _OF_GROUPS, **{of[name]: each for name, each in reaches.items()}})
         values = {of[name]: wanted[name] for name in reaches}
         found = scan(connection, self.groups.state, files, [values])
-        return Found(self._values(connection, found.sql), found.parameters, files)
+        return Found(self._values(found.sql), found.parameters, files)
 
     def _change(self, connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> tuple[pa.Table, Changed]:
         connection.register("rows_changed", rows)
-        connection.execute(f"CREATE TEMP TABLE fresh AS {self._fresh(_kinds(connection, self.groups.state))}")
+        connection.execute(f"CREATE TEMP TABLE fresh AS {self._fresh(scratch.kinds(self.groups.state))}")
         keys = [quoted(name) for name in self.groups.keys]
         fresh = connection.table("fresh").to_arrow_table()
         near = self.state.near(pruning.reaches(fresh, self.groups.keys))
@@ -75,9 +75,9 @@ class Grouped:
         load(connection, "held_state", self.groups.state, near, of_fresh, [alike])
         connection.execute(f"CREATE TEMP TABLE merged AS {self._merged()}")
         connection.execute(f"CREATE TEMP TABLE state AS {self._state(connection)}")
-        was = database.table(connection, self._values(connection, "held_state")).cast(self.columns)
+        was = database.table(connection, self._values("held_state")).cast(self.columns)
         try:
-            now = database.table(connection, self._values(connection, "state")).cast(self.columns)
+            now = database.table(connection, self._values("state")).cast(self.columns)
         except duckdb.ConversionException as e:
             raise FlowError(
                 f"{self.where}: a sum is too large for its type, so the batch is not committed",
@@ -217,9 +217,9 @@ class Grouped:
             f"FROM ({others} UNION ALL {new} UNION ALL {held}) v GROUP BY ALL"
         )
 
-    def _values(self, connection: duckdb.DuckDBPyConnection, state: str) -> str:
+    def _values(self, state: str) -> str:
         """SQL of the groups that are there, by some rows of the state."""
-        kinds, values = _kinds(connection, self.columns), []
+        kinds, values = scratch.kinds(self.columns), []
         for each in self.groups.outputs:
             value = each.column
             if each.kind == "avg":
@@ -288,9 +288,3 @@ class Changed:
 def _plus(one: str, other: str) -> str:
     """The sum of both; that of a value and NULL is the value."""
     return f"CASE WHEN {one} IS NULL THEN {other} WHEN {other} IS NULL THEN {one} ELSE {one} + {other} END"
-
-
-def _kinds(connection: duckdb.DuckDBPyConnection, columns: pa.Schema) -> dict[str, str]:
-    """{column → its type in DuckDB}."""
-    found = connection.from_arrow(columns.empty_table())
-    return dict(zip(found.columns, map(str, found.types), strict=True))

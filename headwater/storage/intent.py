@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headwater.errors import DamageError
@@ -90,7 +90,7 @@ class IntentFile:
 
     def write(self, intent: Intent) -> Intent:
         """Keep `intent` in place of the last; after a kill, one of the two is there, whole."""
-        json_file.write(self._path, asdict(intent))
+        json_file.write(self._path, vars(intent))
         return intent
 
     def seal(self, intent: Intent) -> None:
