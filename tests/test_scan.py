@@ -94,7 +94,18 @@ def test_they_are_the_rows_that_are_wanted_whatever_is_in_memory(
         on = " AND ".join(f"there.{name} IS NOT DISTINCT FROM asked.{name}" for name in names)
         query = f"SELECT there.* FROM there SEMI JOIN asked ON {on}"
         wanted = [{name: asked[name] for name in names}]
-        assert rows_of(some, query, asked=asked, wanted=wanted) == rows_of(some, query, asked=asked)
+        found = rows_of(some, query, asked=asked)
+        assert rows_of(some, query, asked=asked, wanted=wanted) == found
+        assert held(some, wanted) in (None, found)
+        if len(names) == 1 and names[0] in ("id", "n") and sizes[-1] <= recent.SMALL:
+            assert held(some, wanted) == found
+
+
+def held(files: list[str], wanted: list[scan.Wanted]) -> list[str] | None:
+    """Those that are wanted, where they are in memory and no others are given."""
+    with scratch.connection() as connection:
+        rows = scan.scan(connection, COLUMNS, files, wanted).rows
+        return None if rows is None else sorted(map(repr, rows.to_pylist()))
 
 
 def located(files: list[str]) -> list[dict[str, Any]]:

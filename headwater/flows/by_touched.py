@@ -19,7 +19,7 @@ from headwater.flows.view_changes import Changes
 from headwater.planner.reach import Reach
 from headwater.storage import pruning, stored
 from headwater.storage.intent import Intent
-from headwater.storage.scan import load
+from headwater.storage.scan import alike, is_exact, load
 
 
 class ByTouched:
@@ -90,10 +90,13 @@ def differences(
     connection: duckdb.DuckDBPyConnection, table: Compared, touched: Touched, made: pa.Table
 ) -> pa.Table:
     """What changes in the rows of a table that are touched, where these are what was made."""
-    connection.register("made", made.cast(table.columns))
-    connection.execute(f"CREATE TEMP TABLE new AS {touched.within('made')}")
-    wanted = touched.wanted()
+    made, wanted = made.cast(table.columns), touched.wanted()
     near = table.target.near(*(pruning.reaches(each, each.column_names) for each in wanted))
     values = [dict(zip(each.column_names, each.columns, strict=True)) for each in wanted]
-    load(connection, "held", table.columns, near, touched.within("there"), values, place=True)
+    if values and is_exact(table.columns, values):
+        scratch.give(connection, "new", made.filter(alike(made, values)))
+    else:
+        connection.register("made", made)
+        connection.execute(f"CREATE TEMP TABLE new AS {touched.within('made')}")
+    load(connection, "held", table.columns, near, touched.within("there"), values, place=True, exact=True)
     return table.difference(connection, placed=True)

@@ -24,6 +24,7 @@ from headwater.storage.target import GONE, Target
 
 # Of a row that changes: whether it is there, in which file if that is known, and until when it held.
 _HERE, _UNTIL = "_here", "_until"
+_COMES = "_comes"  # of a row that is to be there: true
 FEW = 100_000  # rows of each input, and of the table, that this process takes
 
 
@@ -113,14 +114,15 @@ class Compared:
         if placed:
             known[FILE] = pa.field(FILE, pa.string())
         of_old = ", ".join(f"old.{value} AS {field.name}" for value, field in known.items())
-        held = f"(SELECT *, true AS {_HERE} FROM held) old"
+        gone = f"new.{_COMES} IS NULL"
+        values = ", ".join(
+            f"CASE WHEN {gone} THEN old.{name} ELSE new.{name} END AS {name}" for name in columns
+        )
         changes = database.table(
             connection,
-            f"SELECT {', '.join(f'new.{name}' for name in columns)}, false AS {GONE}, {of_old} "
-            f"FROM new LEFT JOIN {held} {on_same} "
-            f"WHERE old.{_HERE} IS NULL OR {differ('new', 'old', columns)} UNION ALL "
-            f"SELECT {', '.join(f'old.{name}' for name in columns)}, true, {of_old} "
-            f"FROM {held} ANTI JOIN new {on_same}",
+            f"SELECT {values}, {gone} AS {GONE}, {of_old} FROM (SELECT *, true AS {_COMES} FROM new) new "
+            f"FULL JOIN (SELECT *, true AS {_HERE} FROM held) old {on_same} "
+            f"WHERE {gone} OR old.{_HERE} IS NULL OR {differ('new', 'old', columns)}",
         )
         return changes.cast(pa.schema([*self.columns, pa.field(GONE, pa.bool_()), *known.values()]))
 

@@ -23,6 +23,7 @@ from headwater.storage.feed import SIGN
 from headwater.storage.scan import FILE, ROW, scan
 
 _START, _END = "_start", "_end"  # between what a column lies of rows that are touched
+_WHOLE = "mine.*"  # all columns of a row of an input
 MOST = 100_000  # values that a batch's changes touch, or rows of one reading; beyond, all is computed anew
 
 
@@ -34,11 +35,13 @@ class Found:
         sql: a query that gives them.
         parameters: what it is executed with.
         files: {absolute path → bytes} of the files that were looked in for it.
+        rows: the same rows, where they are in memory, and those alone that were wanted; else None.
     """
 
     sql: str
     parameters: Mapping[str, list[str]] = field(default_factory=dict)
     files: Mapping[str, int] = field(default_factory=dict)
+    rows: pa.Table | None = None
 
 
 class Source(Protocol):
@@ -103,7 +106,7 @@ class OfTable:
         values = dict(zip(wanted.column_names, wanted.columns, strict=True))
         found = scan(connection, self.columns, near, [values], place=True)
         names = ", ".join(map(quoted, (*self.columns.names, *self.place)))
-        return Found(f"SELECT {names} FROM {found.sql}", found.parameters, near)
+        return Found(f"SELECT {names} FROM {found.sql}", found.parameters, near, found.rows)
 
 
 class Touched:
@@ -125,6 +128,7 @@ class Touched:
     ) -> None:
         self._connection, self._reach, self.sources = connection, reach, sources
         self._reads = [read for read, name in reach.sources.items() if sources[name].has_changed]
+        self._held: dict[str, pa.Table] = {}  # {table of the connection → its rows}, of those in memory
         self.keys = 0
         self.files: dict[str, int] = {}
 
@@ -145,18 +149,20 @@ class Touched:
         """The rows of an input that the touched rows are made of."""
         columns = self.sources[name].columns
         parts = [
-            f"FROM {_rows(read, of)}"
+            _rows(read, of)
             for read in self._reads
             for of in self._reach.touches[read].needs
             if self._reach.sources[of] == name
         ]
         if not parts:
             return columns.empty_table()
+        if len(parts) == 1 and parts[0] in self._held:
+            return self._held[parts[0]].select(columns.names).cast(columns)
         listed = ", ".join(map(quoted, columns.names))
         place = ", ".join(map(quoted, self.sources[name].place))
-        once = f"SELECT DISTINCT ON ({place}) * FROM ({' UNION ALL '.join(parts)})"
-        every = once if len(parts) > 1 else parts[0]
-        return database.table(self._connection, f"SELECT {listed} FROM ({every})").cast(columns)
+        every = " UNION ALL ".join(f"FROM {each}" for each in parts)
+        once = f"SELECT DISTINCT ON ({place}) * FROM ({every})" if len(parts) > 1 else every
+        return database.table(self._connection, f"SELECT {listed} FROM ({once})").cast(columns)
 
     def wanted(self) -> list[pa.Table]:
         """The values that touched rows have, by each input that has changed."""
@@ -244,7 +250,7 @@ class Touched:
         among = _touched(read) if need.among is TOUCHED else _rows(read, need.among)
         return self._rows(_rows(read, of), of, need, among)
 
-    def _rows(self, table: str, of: int, need: Need, among: str, columns: str = "mine.*") -> int:
+    def _rows(self, table: str, of: int, need: Need, among: str, columns: str = _WHOLE) -> int:
         """Keep the rows of an input that have values of another relation, or `columns` of them (SQL), of too
         many some; how many."""
         source = self.sources[self._reach.sources[of]]
@@ -264,13 +270,17 @@ class Touched:
             within = {need.within.column: lies} if lies is not None else {}
         found = source.rows(self._connection, wanted, within)
         self.files |= found.files
+        if found.rows is not None and need.within is None and columns == _WHOLE:
+            self._held[table] = found.rows
+            self._connection.execute(f"CREATE TEMP VIEW {table} AS {found.sql}")
+            return len(found.rows)
         select = f"SELECT {columns} FROM ({found.sql}) mine SEMI JOIN wanted ON {on}"
         return self._keep(table, f"{select} LIMIT {MOST + 1}", found.parameters)
 
     def _keep(self, table: str, select: str, parameters: Mapping[str, list[str]] | None = None) -> int:
         """Make a temporary table of what a query gives; its rows."""
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {select}", dict(parameters or {}))
-        ((count,),) = self._connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+        made = f"CREATE OR REPLACE TEMP TABLE {table} AS {select}"
+        ((count,),) = self._connection.execute(made, dict(parameters or {})).fetchall()
         return int(count)
 
 

@@ -32,10 +32,12 @@ class Scan:
     Attributes:
         sql: what gives them, to stand behind FROM.
         parameters: what it is executed with.
+        rows: the same, where they are in memory, and those alone that are wanted; else None.
     """
 
     sql: str
     parameters: Mapping[str, list[str]] = field(default_factory=dict)
+    rows: pa.Table | None = None
 
 
 def scan(
@@ -71,7 +73,7 @@ def scan(
     name = f"scan_{next(_NUMBERS)}"
     scratch.give(connection, name, known)
     if not others:
-        return Scan(f"(FROM {name})")
+        return Scan(f"(FROM {name})", rows=known if is_exact(columns, wanted) else None)
     options = f", filename = '{FILE}', {ROW} = true" if place else ""
     read = f"read_parquet(${name}_files, hive_partitioning = false, union_by_name = true{options})"
     return Scan(f"(FROM {name} UNION ALL BY NAME FROM {read})", {f"{name}_files": others})
@@ -86,6 +88,7 @@ def load(
     wanted: Sequence[Wanted] = (),
     *,
     place: bool = False,
+    exact: bool = False,
 ) -> None:
     """Make a temporary table of rows of Parquet files; see `scan`.
 
@@ -98,10 +101,14 @@ def load(
             it takes to load them all.
         wanted: see `scan`.
         place: whether to say of each row, in `FILE`, where it stands.
+        exact: whether the query asks for just the rows that are wanted.
     """
     found = scan(connection, columns, files, wanted, place=place)
     names = [*columns.names, *[FILE] * place]
     there = f"SELECT {', '.join(map(quoted, names))} FROM {found.sql}"
+    if exact and wanted and found.rows is not None:
+        connection.execute(f"CREATE TEMP VIEW {table} AS {there}")
+        return
     parameters = dict(found.parameters)
     connection.execute(f"CREATE TEMP TABLE {table} AS WITH there AS ({there}) {query}", parameters)
 
@@ -131,6 +138,18 @@ def alike(rows: pa.Table, wanted: Sequence[Wanted]) -> pa.ChunkedArray:
         among = _all(rows, each)
         found = among if found is None else pc.or_(found, among)
     return found
+
+
+def is_exact(columns: pa.Schema, wanted: Sequence[Wanted]) -> bool:
+    """Whether rows that may have the values of one of those that are wanted have them: of one column each."""
+    return all(
+        len(each) == 1
+        and column in columns.names
+        and stored.is_told_apart(columns.field(column).type)
+        and stored.is_told_apart(values.type)
+        for each in wanted
+        for column, values in each.items()
+    ) and all(wanted)
 
 
 def _all(rows: pa.Table, wanted: Wanted) -> pa.ChunkedArray | pa.Array:
