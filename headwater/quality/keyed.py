@@ -9,7 +9,7 @@ the table's files say where they may be. Of a batch of many rows it is compared 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -189,7 +189,7 @@ def _unique(rule: Rule, arguments: Arguments, columns: StructType) -> Unique:
     else:
         keys = [column for column, _ in arguments.columns()]
         seen = arguments.seen(keys, ALL)
-    return Unique(rule, tuple(keys), _sight(arguments, seen), _order(columns))
+    return Unique(rule, tuple(keys), _sight(arguments, seen), _order(columns, alike=rule.columns))
 
 
 def _ordered(rule: Rule, arguments: Arguments, columns: StructType) -> Ordered:
@@ -210,11 +210,11 @@ def _sight(arguments: Arguments, seen: Column) -> Column:
     return seen if condition is None else condition & seen
 
 
-def _order(columns: StructType) -> tuple[Column, ...]:
-    """By their records; of one record by all that they have which has an order."""
+def _order(columns: StructType, alike: Sequence[str] = ()) -> tuple[Column, ...]:
+    """By their records; of one record by all that they have which has an order, but for what is alike."""
     kinds = {field.name: field.dataType.simpleString() for field in columns}
     plain = [name for name, kind in kinds.items() if not any(each in kind for each in _NO_ORDER)]
-    return F.col(SOURCE), *map(catalyst.named, plain)
+    return F.col(SOURCE), *(catalyst.named(name) for name in plain if name not in (SOURCE, *alike))
 
 
 def _named(keys: tuple[Column, ...]) -> list[Column]:

@@ -68,7 +68,7 @@ def reaches(rows: pa.Table, keys: Iterable[str]) -> dict[str, Reach]:
         if values is not None and "." not in key:  # as a nested column is called in what delta-rs tells
             there = pc.unique(values).drop_null()
             ordered = there.take(pc.array_sort_indices(there)).to_pylist()
-            found[key] = Reach(tuple((value, value) for value in ordered), null=values.null_count > 0)
+            found[key] = Reach(tuple(zip(ordered, ordered, strict=True)), null=values.null_count > 0)
     return found
 
 
@@ -105,7 +105,7 @@ def holding(adds: pa.Table, wanted: Mapping[str, Reach]) -> list[str]:
     """The paths of the files that may hold a row whose values lie where they are wanted, in all columns.
 
     Args:
-        adds: the files as delta-rs tells them (`get_add_actions(flatten=True)`).
+        adds: the files, as `delta.adds` has them.
         wanted: {column → where its value is to lie}.
     """
     out: set[str] = set()
