@@ -76,4 +76,5 @@ def _flat(found: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, .
         yield path, found
 
 
-main()
+if __name__ == "__main__":  # a process that is spawned reads this module, too
+    main()

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from confluent_kafka import Consumer
 
 import headwater
 from bench import lab
+from bench.outside import Outside, Samples
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.produce import BackgroundProducer, Record, wall_clock
@@ -51,21 +53,24 @@ def measure(rate: int = RATE, seconds: float = SECONDS) -> dict[str, Any]:
     run = Run(project, Options((GOLD, HOT), start="latest"), Board())
     runner = threading.Thread(target=run, daemon=True)
     runner.start()
-    done = threading.Event()
-    found: dict[str, list[float]] = {name: [] for name in (*NEWEST, "alert")}
-    with BackgroundProducer(events(), client=client, rate=rate):
+    with Outside(_watch, project.root, client, rate) as outside:
         time.sleep(WARM_UP)
-        probes = [threading.Thread(target=_alerts, args=(client, found["alert"], done))]
-        probes.append(threading.Thread(target=_probe, args=(_reader(project.root), found, done)))
-        for probe in probes:
-            probe.start()
-        time.sleep(seconds)
-        done.set()
-        for probe in probes:
-            probe.join()
+        found = outside.sample(seconds)
     run.stop()
     runner.join()
     return {name: summary(samples) for name, samples in found.items()}
+
+
+def _watch(begun: Event, done: Event, root: Path, client: dict[str, Any], rate: int) -> Samples:
+    """Send events at a rate, and sample how old the newest are that readers see, and alerts."""
+    found: Samples = {name: [] for name in (*NEWEST, "alert")}
+    with BackgroundProducer(events(), client=client, rate=rate):
+        begun.wait()
+        alerts = threading.Thread(target=_alerts, args=(client, found["alert"], done))
+        alerts.start()
+        _probe(_reader(root), found, done)
+        alerts.join()
+    return found
 
 
 def _reader(folder: Path) -> Callable[[str], Any]:
@@ -73,7 +78,7 @@ def _reader(folder: Path) -> Callable[[str], Any]:
     return lambda sql: connection.execute(sql).fetchone()
 
 
-def _probe(read: Callable[[str], Any], found: dict[str, list[float]], done: threading.Event) -> None:
+def _probe(read: Callable[[str], Any], found: Samples, done: Event) -> None:
     """One reader that asks each table in turn: a second would take cores from the flows it measures."""
     while not done.is_set():
         for name, sql in NEWEST.items():
@@ -83,7 +88,7 @@ def _probe(read: Callable[[str], Any], found: dict[str, list[float]], done: thre
         done.wait(EVERY)
 
 
-def _alerts(client: dict[str, Any], samples: list[float], done: threading.Event) -> None:
+def _alerts(client: dict[str, Any], samples: list[float], done: Event) -> None:
     consumer = Consumer({**client, "group.id": f"bench-{time.time()}", "auto.offset.reset": "latest"})
     consumer.subscribe(["iot-filtered-alert"])
     while not done.is_set():

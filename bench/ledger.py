@@ -7,11 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from multiprocessing.synchronize import Event
+from pathlib import Path
 from typing import Any
 
 import headwater
 from bench import lab
 from bench.freshness import EVERY, SECONDS, summary
+from bench.outside import Outside, Samples
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import create_topics
@@ -45,19 +48,10 @@ def measure(rate: int = RATE, seconds: float = SECONDS) -> dict[str, Any]:
     runner = threading.Thread(target=run, daemon=True)
     runner.start()
     time.sleep(WARM_UP / 3)  # sources that begin at the end of a topic have begun
-    sent: dict[str, list[float]] = {"all": [], "debits": []}
-    found: dict[str, list[float]] = {name: [] for name in HOPS}
-    records = _noting(generator.records(seed=11, faults=Faults(), clock=wall_clock()), sent)
-    done = threading.Event()
-    with BackgroundProducer(records, client=client, rate=rate):
+    with Outside(_watch, project.root, client, rate) as outside:
         time.sleep(WARM_UP)
         before, began = _batches(board), time.monotonic()
-        connection = headwater.connect(project.root)
-        probe = threading.Thread(target=_probe, args=(connection.execute, sent, found, done))
-        probe.start()
-        time.sleep(seconds)
-        done.set()
-        probe.join()
+        found = outside.sample(seconds)
         after, lasted = _batches(board), time.monotonic() - began
     run.stop()
     runner.join()
@@ -67,6 +61,18 @@ def measure(rate: int = RATE, seconds: float = SECONDS) -> dict[str, Any]:
         for name, (hops, *_) in HOPS.items()
     }
     return {**figures, "tables": len(names), "batches": round(sum(batches.values()), 1)}
+
+
+def _watch(begun: Event, done: Event, root: Path, client: dict[str, Any], rate: int) -> Samples:
+    """Send records at a rate, and sample the ages of what a reader does not see yet."""
+    sent: dict[str, list[float]] = {"all": [], "debits": []}
+    generator: Any = load_generator(root, "ledger")
+    records = _noting(generator.records(seed=11, faults=Faults(), clock=wall_clock()), sent)
+    found: Samples = {name: [] for name in HOPS}
+    with BackgroundProducer(records, client=client, rate=rate):
+        begun.wait()
+        _probe(headwater.connect(root).execute, sent, found, done)
+    return found
 
 
 def _below(project: Project, topics: list[str]) -> list[str]:
@@ -93,8 +99,8 @@ def _noting(records: Iterator[Record], sent: dict[str, list[float]]) -> Iterator
 def _probe(
     execute: Callable[[str], Any],
     sent: dict[str, list[float]],
-    found: dict[str, list[float]],
-    done: threading.Event,
+    found: Samples,
+    done: Event,
 ) -> None:
     """One reader that asks each table in turn how many it has: the age of the first that it has not."""
     while not done.is_set():
