@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import signal
 import threading
 import time
@@ -10,8 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from harness import BRONZE, GOLD, HOT, QUARANTINE, SILVER, Project, Running
+from banking import EVENTS, assert_ledger, assert_ledger_ended, assert_sent, merchants
+from harness import BRONZE, GOLD, HOT, QUARANTINE, SEED, SILVER, Project, Running
 from oracles import assert_lake_equals_oracle
+from postgres import PASSWORD, Server
 from pyspark.sql import SparkSession
 
 from headwater.storage import log
@@ -93,6 +97,39 @@ def test_a_run_outlives_its_broker_and_ends_in_time(owner: Project) -> None:
 @pytest.mark.torture
 def test_a_run_outlives_a_longer_outage(owner: Project) -> None:
     outage(owner, 20)
+
+
+@pytest.mark.torture
+def test_what_the_ledger_takes_and_sends_is_there_once_after_its_broker_was_killed(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw, flows = random.Random(SEED), (EVENTS, "gold.debits", "gold.segment_spend")
+    monkeypatch.setenv("WAREHOUSE_PASSWORD", PASSWORD)
+    with Server() as server:
+        postgres = {"warehouse": {**server.options, "password": "env:WAREHOUSE_PASSWORD"}}
+        project = Project(tmp_path / "project", "ledger", postgres=postgres)
+        server.rows(merchants(project.generator))
+        try:
+            with project.producing(rate=200), project.run() as run:
+                run.batch(flows[-1])
+                for _ in range(4):
+                    last = draw.choice(flows)
+                    run.batch(last, after=len(run.batches(last)))
+                    pid = project.broker.status().pid
+                    assert pid
+                    os.kill(pid, signal.SIGKILL)
+                    threading.Event().wait(draw.choice((0, 5)))  # the length of the outage
+                    before = len(run.batches(EVENTS))
+                    project.broker.start()
+                    run.batch(EVENTS, after=before)
+                end(run, 0)
+            assert not any(event.get("state") == "failed" for event in run.events), run.said()
+            project.once(close=True)
+            assert_ledger(project)
+            assert_ledger_ended(project)
+            assert_sent(project, server)
+        finally:
+            project.broker.stop()
 
 
 def test_what_fails_stops_alone(project: Project) -> None:

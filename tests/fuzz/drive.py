@@ -17,7 +17,7 @@ from unittest.mock import patch
 from fuzz.look import Looked, WrongError
 from fuzz.make import Case
 from fuzz.oracles import Sent, in_duckdb, in_spark, topics
-from fuzz.values import NOW, json_of
+from fuzz.values import NOW, json_of, time_of
 from fuzz.words import Table, files
 from headwater.errors import HeadwaterError
 from headwater.operations.maintain import maintain
@@ -162,7 +162,7 @@ class Run:
 
     def _note(self, topic: str, records: Sequence[dict[str, Any]]) -> None:
         for record in records:
-            self._sent.add(topic, record["part"], record.get("row"), self._now)
+            self._sent.add(topic, record, self._now)
 
     def _step(self, names: Sequence[str]) -> None:
         for name in names:
@@ -262,7 +262,8 @@ def _first(case: Case) -> list[dict[str, Any]]:
 def _record(said: dict[str, Any]) -> Record:
     row, bad = said.get("row"), said.get("bad")
     value = json_of(row) if row is not None else None if bad is None else bad.encode("latin-1")
-    return Record(value, partition=said["part"])
+    key = said.get("key", next(map(str, said.get("tomb", {}).values()), None))
+    return Record(value, key, said["part"], timestamp=time_of(said["sent"]) if "sent" in said else None)
 
 
 def _kind(table: Table) -> str:

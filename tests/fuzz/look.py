@@ -12,7 +12,7 @@ from fuzz import compare
 from fuzz.make import Case
 from fuzz.oracles import WAITING, Sent, topics
 from fuzz.values import COLUMNS
-from fuzz.words import Table, sources
+from fuzz.words import Table, sources, topic
 from headwater import query
 from headwater.quality.quarantine import Quarantine
 from headwater.testing import Project
@@ -83,12 +83,11 @@ class Looked:
         if batch is not None:
             _same(f"{name}: Spark and DuckDB", compare.differences(compare.rows(batch, columns), duck))
         _same(f"{name}: live and DuckDB", compare.differences(live, duck))
-        if table["kind"] == "decoded":
-            held = [
-                *compare.rows(self._want[f"{name}_held"], _PLACE),
-                *self._sent.bad(table["source"].split(".")[1]),
-            ]
-            records = Quarantine(self._project.lake, name).records()
+        if of := topic(table):
+            held = compare.rows(self._want[f"{name}_held"], _PLACE) + self._sent.bad(of)
+            held += [] if table.get("tombstones") else self._sent.tombs(of)
+            decodes = f"{name}_changes" if table["kind"] == "changes" else name
+            records = Quarantine(self._project.lake, decodes).records()
             there = [row for each in records for row in compare.rows(each, ("topic", "partition", "offset"))]
             _same(f"{name}: its quarantine and DuckDB", compare.differences(there, held))
 

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from fuzz.values import COLUMNS, MALFORMED, drawn
-from fuzz.words import PAIR, Table
+from fuzz.words import PAIR, Table, topic
 
 Case = dict[str, Any]
 
@@ -48,11 +48,12 @@ def case(seed: int) -> Case:
     for table in tables:
         if moves and (table.get("final") or table["kind"] in ("process", "waited")):
             table["idle"] = "1000 days"  # the clock alone shall close no window
+    keys = {topic(table): table["tombstones"] for table in tables if table.get("tombstones")}
     names, steps, second = [table["name"] for table in tables], list[dict[str, Any]](), 0.0
     for _ in range(draw.randint(2, 5)):
         if moves:
             steps.append({"do": "clock", "seconds": draw.choice(_CLOCK)})
-        for topic in draw.sample(topics, draw.randint(1, len(topics))):
+        for of in draw.sample(topics, draw.randint(1, len(topics))):
             records = []
             if draw.random() < 0.1:
                 second += draw.choice((-2, -0.5, 0.5, 2)) * HOUR
@@ -64,9 +65,11 @@ def case(seed: int) -> Case:
                     records.append({"part": part, "bad": None if value is None else value.decode("latin-1")})
                     continue
                 records.append({"part": part, "row": drawn(draw, nasty, second - part * spread / 4, spread)})
+                if of in keys:
+                    _date(draw, records, keys[of], second)
                 if draw.random() < 0.05:
                     records.append(records[-1])
-            steps.append({"do": "send", "topic": topic, "records": records})
+            steps.append({"do": "send", "topic": of, "records": records})
         steps += [_step(draw, names) for _ in range(draw.randint(0, 2))]
     if mended := [table["name"] for table in tables if _may_be_mended(table, tables)]:
         step = {"do": "mend", "table": draw.choice(mended), "after": draw.choice((None, draw.randint(1, 8)))}
@@ -82,6 +85,19 @@ def case(seed: int) -> Case:
         "touched": draw.random() < 0.8,  # views are kept by what changes touch, however few rows there are
         "held": draw.random() < 0.6,  # of many rows as much passes through this process as can
     }
+
+
+def _date(draw: random.Random, records: list[dict[str, Any]], key: str, second: float) -> None:
+    """Give the last of the records Kafka's time of it, and perhaps have a tombstone follow it: of a key as
+    rows have it, or of one that is none."""
+    records[-1]["sent"] = second + draw.choice((-30, -1, 0, 0, 0.25))
+    if draw.random() < 0.3:
+        part, sent = records[-1]["part"], second + draw.choice((-1, 0, 0.5))
+        of = draw.choice({"k": ("a", "b", ""), "j": (0, 1)}[key])
+        tomb: dict[str, Any] = {"part": part, "sent": sent, "tomb": {key: of}}
+        if key == "j" and draw.random() < 0.2:
+            tomb = {"part": part, "sent": sent, "bad": None, "key": draw.choice(("", "one", "1.5", "[1]"))}
+        records.append(tomb)
 
 
 def _may_be_mended(table: Table, tables: list[Table]) -> bool:
@@ -117,7 +133,7 @@ def _step(draw: random.Random, names: list[str]) -> dict[str, Any]:
 
 def _tables(draw: random.Random) -> list[Table]:
     found: list[Table] = []
-    for topic in draw.choice(("a", "a", "ab")):
+    for of in draw.choice(("a", "a", "ab")):
         rules = [
             {
                 "column": draw.choice("int"),
@@ -128,9 +144,9 @@ def _tables(draw: random.Random) -> list[Table]:
         ]
         found.append(
             {
-                "name": f"silver.{topic}",
+                "name": f"silver.{of}",
                 "kind": "decoded",
-                "source": f"bronze.{topic}",
+                "source": f"bronze.{of}",
                 "where": _maybe(draw, 0.2),
                 "rules": [
                     rule
@@ -183,6 +199,9 @@ def _tables(draw: random.Random) -> list[Table]:
         )
     if len(rows) > 1 and draw.random() < 0.25:
         found.append(_waited(draw, rows))
+    if draw.random() < 0.15:
+        among = [table["source"] for table in found if table["kind"] == "decoded"]
+        found.append(_compacted(draw, "gold.c", draw.choice(among)))
     return found
 
 
@@ -392,6 +411,24 @@ def _derived(draw: random.Random, name: str, rows: list[str], groups: list[Table
         if exact(source):
             source_name, columns = source["name"], draw.sample(exact(source), min(2, len(exact(source))))
     return {"name": name, "kind": kind, "source": source_name, "columns": columns, "where": None}
+
+
+def _compacted(draw: random.Random, name: str, source: str) -> Table:
+    """What follows from the changes in a topic that is compacted; its other records are decoded beside."""
+    key = draw.choice(("k", "j"))
+    return {
+        "name": name,
+        "kind": "changes",
+        "source": source,
+        "tombstones": key,
+        "key": key,
+        "sequence": draw.choice(("sent", "coalesce(ts, sent)")),
+        "value": draw.choice(("i", "s", "d", "ok")),
+        "deletes": draw.choice((None, None, "n > 0", "d >= 0", "k <> 'a'", "coalesce(n, 0) = 0")),
+        "history": draw.random() < 0.5,
+        "snapshots": False,
+        "rows": _limit(draw),
+    }
 
 
 def _maybe(draw: random.Random, share: float) -> str | None:

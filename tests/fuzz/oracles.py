@@ -17,28 +17,36 @@ from pyspark.sql import SparkSession
 
 from fuzz import groups
 from fuzz.make import Case
-from fuzz.values import COLUMNS, DDL, ODD, SCHEMA, Row, json_of, typed
+from fuzz.values import COLUMNS, DDL, ODD, SCHEMA, Row, json_of, time_of, typed
 from fuzz.waiting import processed, waited
-from fuzz.words import Table, chosen, followed, name, query, sources
+from fuzz.words import Table, chosen, followed, name, query, records, sources, topic
 
 Place = tuple[str, int, int]  # topic, partition, offset
 WAITING = {"process": processed, "waited": waited}  # what comes of rows when their time is over
+_RAW = "topic STRING, part INT, off BIGINT, came TIMESTAMP, sent TIMESTAMP, tomb BOOLEAN, value BINARY"
 SKEW = 300  # seconds after it was read from which on the time of a row is in the future
 
 
 class Sent:
-    """Records that were sent, by their places, and when they came (UTC); a row of None is malformed."""
+    """Records that were sent, by their places; a row of None is malformed, and a tombstone's is its key.
+
+    Attributes:
+        marks: of each, when it came and Kafka's time of it (UTC), and whether it is a tombstone.
+    """
 
     def __init__(self) -> None:
         self.rows: dict[Place, Row | None] = {}
-        self.came: dict[Place, datetime] = {}
+        self.marks: dict[Place, Row] = {}
         self._ends: dict[tuple[str, int], int] = {}
 
-    def add(self, topic: str, part: int, row: Row | None, came: datetime) -> None:
-        """One more."""
+    def add(self, topic: str, record: Mapping[str, Any], came: datetime) -> None:
+        """One more, as a case has it."""
+        part = record["part"]
         off = self._ends.get((topic, part), 0)
         self._ends[topic, part] = off + 1
-        self.rows[topic, part, off], self.came[topic, part, off] = row, came
+        self.rows[topic, part, off] = record.get("row", record.get("tomb"))
+        sent = time_of(record["sent"]) if "sent" in record else came
+        self.marks[topic, part, off] = {"came": came, "sent": sent, "tomb": "tomb" in record}
 
     def count(self, topic: str) -> int:
         """How many a topic has."""
@@ -50,8 +58,20 @@ class Sent:
         return {place: row for place, row in self.rows.items() if row is not None}
 
     def bad(self, topic: str) -> list[Place]:
-        """The places of those that are malformed."""
+        """The places of those that are malformed; whoever takes no tombstones has them, too."""
         return [place for place, row in self.rows.items() if row is None and place[0] == topic]
+
+    def tombs(self, topic: str) -> list[Place]:
+        """The places of tombstones."""
+        return [place for place, marks in self.marks.items() if marks["tomb"] and place[0] == topic]
+
+    def places(self) -> list[tuple[Row, Row]]:
+        """Each good row, and what is known of it beside: the columns that are no values."""
+        names = ("topic", "part", "off")
+        return [
+            (row, {**dict(zip(names, place, strict=True)), **self.marks[place]})
+            for place, row in self.good.items()
+        ]
 
     @property
     def partitions(self) -> set[tuple[str, int]]:
@@ -66,7 +86,7 @@ def in_duckdb(case: Case, sent: Sent) -> dict[str, pa.Table]:
     found: dict[str, pa.Table] = {}
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        rows = [typed(row, sent.came[place], *place) for place, row in sent.good.items()]
+        rows = [typed(row, place) for row, place in sent.places()]
         given = pa.Table.from_pylist(rows, SCHEMA)
         connection.register("given", given)
         connection.execute("CREATE TABLE input AS SELECT * FROM given")
@@ -85,7 +105,7 @@ def in_duckdb(case: Case, sent: Sent) -> dict[str, pa.Table]:
                 for at, source in enumerate(table["sources"]):
                     reached = f"SELECT topic, part, max(epoch_us(ts)) AS at FROM {name(source)} GROUP BY ALL"
                     found[f"{table['name']}_reached{at}"] = connection.execute(reached).to_arrow_table()
-            if table["kind"] == "decoded":
+            if topic(table):
                 held = connection.execute(_held(case, table)).to_arrow_table()
                 found[f"{table['name']}_held"] = held
             connection.execute(f"CREATE TABLE {name(table['name'])} AS {sql}")
@@ -104,23 +124,22 @@ def in_spark(case: Case, sent: Sent, spark: SparkSession) -> dict[str, pa.Table]
     found: dict[str, pa.Table] = {}
     kinds = pa.schema(
         [
-            *((column, SCHEMA.field(column).type) for column in ("topic", "part", "off", "came")),
-            ("value", pa.binary()),
+            *(field for field in SCHEMA if field.name not in COLUMNS),
+            pa.field("value", pa.binary()),
         ]
     )
-    values = [(*place, sent.came[place], json_of(row)) for place, row in sent.good.items()]
-    lines = [dict(zip(kinds.names, each, strict=True)) for each in values]
+    lines = [{**place, "value": json_of(row)} for row, place in sent.places()]
     raw = (
         spark.createDataFrame(pa.Table.from_pylist(lines, kinds))
         if lines
-        else spark.createDataFrame([], "topic STRING, part INT, off BIGINT, came TIMESTAMP, value BINARY")
+        else spark.createDataFrame([], _RAW)
     )
-    raw.selectExpr(
-        "topic", "part", "off", "came", f"from_json(CAST(value AS STRING), '{DDL}') AS v"
-    ).createOrReplaceTempView("raw_input")
+    raw.selectExpr("*", f"from_json(CAST(value AS STRING), '{DDL}') AS v").createOrReplaceTempView(
+        "raw_input"
+    )
     odd = "CASE WHEN v.{0} IN ('NaN', 'Infinity', '-Infinity') THEN CAST(v.{0} AS {1}) ELSE v.{2} END AS {2}"
     columns = [odd.format(ODD, COLUMNS[c], c) if c in ("x", "f") else f"v.{c}" for c in COLUMNS]
-    rows = spark.sql(f"SELECT {', '.join(columns)}, topic, part, off, came FROM raw_input")
+    rows = spark.sql(f"SELECT {', '.join(columns)}, topic, part, off, came, sent, tomb FROM raw_input")
     rows.createOrReplaceTempView("input")
     lost = set[str]()
     for table in case["tables"]:
@@ -164,7 +183,7 @@ def _judged(case: Case, table: Table) -> str:
     """The rows that the function of a decoded table gives, and of each whether rules about one row let it
     into the table (`_clean`) or have it quarantined (`_held`), and whether one about rows of a key keeps it
     out (`_again`)."""
-    taken = f"input WHERE topic = '{table['source'].split('.')[1]}' AND ({table['where'] or 'true'})"
+    taken = f"{records(table)} WHERE {table['where'] or 'true'}"
     of_rows = [rule for rule in table["rules"] if "keyed" not in rule]
     passes = {
         action: [f"coalesce({r['column']} >= {r['least']}, true)" for r in of_rows if r["action"] == action]
@@ -198,6 +217,8 @@ def _told(case: Case, table: Table) -> str:
 
 
 def _held(case: Case, table: Table) -> str:
+    if table["kind"] == "changes":  # what is no change, as it lacks its key
+        return f"SELECT topic, part, off FROM {records(table)} WHERE {table['key']} IS NULL"
     holds = any("keyed" in rule and rule["action"] == "quarantine" for rule in table["rules"])
     which = "_held OR _again" if holds else "_held"
     return f"SELECT topic, part, off FROM ({_judged(case, table)}) q WHERE {which}"

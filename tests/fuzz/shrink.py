@@ -9,7 +9,7 @@ from typing import Any
 
 from fuzz.make import Case
 from fuzz.processes import run
-from fuzz.words import sources
+from fuzz.words import sources, topic
 
 
 def shrunk(case: Case, error: Exception, seconds: float) -> tuple[Case, str]:
@@ -80,7 +80,7 @@ def _without_table(case: Case, name: str) -> Case:
         if gone & set(sources(table)):
             gone.add(table["name"])
     tables = [table for table in case["tables"] if table["name"] not in gone]
-    bronze = {table["source"].split(".")[1] for table in tables if table["kind"] == "decoded"}
+    bronze = {topic(table) for table in tables}
     steps = [step for step in case["steps"] if step.get("topic") in (None, *bronze)]
     return {**case, "tables": tables, "steps": [step for step in steps if step.get("table") not in gone]}
 

@@ -55,7 +55,10 @@ _ARROW = {
 }
 PLACE = {"topic": pa.string(), "part": pa.int32(), "off": pa.int64()}
 CAME = {"came": pa.timestamp("us", "UTC")}  # when a record was read
-SCHEMA = pa.schema([*((name, _ARROW[kind]) for name, kind in COLUMNS.items()), *PLACE.items(), *CAME.items()])
+SENT = {"sent": pa.timestamp("us", "UTC"), "tomb": pa.bool_()}  # Kafka's time of it; whether it had no value
+SCHEMA = pa.schema(
+    [*((name, _ARROW[kind]) for name, kind in COLUMNS.items()), *{**PLACE, **CAME, **SENT}.items()]
+)
 
 _TEXTS = ["", "a", "b", "B", "é", "\U0001f600", "ü'\"\\", "a" * 50, "\u0000", " ", "NaN"]
 _EDGES: dict[str, list[Any]] = {
@@ -144,8 +147,18 @@ def json_of(row: Row) -> bytes:
     return ("{" + ", ".join(f'"{name}": {text}' for name, text in texts.items()) + "}").encode()
 
 
-def typed(row: Row, came: datetime, topic: str, part: int, off: int) -> Row:
-    """The row that silver makes of it, where it came from and when: columns of `SCHEMA`."""
+def time_of(second: float) -> datetime:
+    """A time, seconds after `EPOCH`."""
+    return datetime.fromtimestamp(EPOCH + second, UTC)
+
+
+def typed(row: Row, place: Row) -> Row:
+    """The row that silver makes of it: columns of `SCHEMA`.
+
+    Args:
+        row: what the record holds.
+        place: where it was and when, and whether it is a tombstone: the columns that are none of `COLUMNS`.
+    """
     made = {name: row.get(name) for name in COLUMNS}
     odd = NOT_FINITE.get(row.get(ODD) or "")
     if odd is not None:
@@ -153,7 +166,7 @@ def typed(row: Row, came: datetime, topic: str, part: int, off: int) -> Row:
     for name, parse in (("d", Decimal), ("w", Decimal), ("dy", date.fromisoformat)):
         made[name] = None if made[name] is None else parse(made[name])
     made["ts"] = None if made["ts"] is None else datetime.fromisoformat(made["ts"])
-    return {**made, "topic": topic, "part": part, "off": off, "came": came}
+    return {**made, **place}
 
 
 def _time(micros: int) -> str:

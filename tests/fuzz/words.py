@@ -22,7 +22,7 @@ def name(table: str) -> str:
 
 def files(case: Mapping[str, Any]) -> dict[str, str]:
     """The project of a case."""
-    topics = sorted({table["source"] for table in case["tables"] if table["kind"] == "decoded"})
+    topics = sorted({f"bronze.{topic(table)}" for table in case["tables"] if topic(table)})
     bronze = "\n".join(
         f"{each.split('.')[1]} = hw.topic('{each.split('.')[1]}', partitions={case['partitions']})"
         for each in topics
@@ -34,6 +34,12 @@ def files(case: Mapping[str, Any]) -> dict[str, str]:
     for table in case["tables"]:
         found |= _WRITTEN[table["kind"]](table)
     return found
+
+
+def topic(table: Table) -> str:
+    """The topic whose records a table decodes; "": it reads other tables."""
+    source = table.get("source", "")
+    return source.removeprefix("bronze.") if source.startswith("bronze.") else ""
 
 
 def suite(table: Table) -> dict[str, str]:
@@ -158,7 +164,7 @@ def _changes(table: Table) -> dict[str, str]:
     text = f"FLOW AUTO CDC FROM {of} {table['source']} KEYS ({table['key']}){deletes} "
     text += f"SEQUENCE BY {table['sequence']} COLUMNS {table['key']}, {table['value']}"
     text += " STORED AS SCD TYPE 2" if table["history"] else ""
-    return _file(table, f"CREATE STREAMING TABLE {table['name']} {text}")
+    return _file(table, f"CREATE STREAMING TABLE {table['name']} {_properties(table)} {text}")
 
 
 def _limits(table: Table) -> list[str]:
@@ -221,9 +227,10 @@ def near(table: Table) -> str:
 def followed(table: Table) -> str:
     """What follows from changes, in a query that is the same in all languages."""
     key, value = table["key"], table["value"]
-    deleted = f"coalesce({table['deletes'] or 'false'}, false)"
+    deleted = f"coalesce({table['deletes'] or ('tomb' if topic(table) else 'false')}, false)"
+    source = records(table) if topic(table) else name(table["source"])
     rows = (
-        f"SELECT {key}, {value}, {table['sequence']} AS seq, {deleted} AS gone FROM {name(table['source'])} "
+        f"SELECT {key}, {value}, {table['sequence']} AS seq, {deleted} AS gone FROM {source} "
         f"WHERE {key} IS NOT NULL AND {table['sequence']} IS NOT NULL"
     )
     if table["snapshots"]:
@@ -242,6 +249,13 @@ def followed(table: Table) -> str:
     ended = f"lead(seq) {over} AS ended"
     rows = f"SELECT *, {ended} FROM ({rows}) e"
     return f"SELECT {key}, {value}, seq AS __START_AT, ended AS __END_AT FROM ({rows}) f WHERE NOT gone"
+
+
+def records(table: Table) -> str:
+    """The well-formed records of the topic that a table decodes, which of those without a value takes such
+    whose key is one of its own."""
+    tomb = f"(NOT tomb OR {table['tombstones']} IS NOT NULL)" if table.get("tombstones") else "NOT tomb"
+    return f"(SELECT * FROM input WHERE topic = '{topic(table)}' AND {tomb}) r"
 
 
 def _lacking(table: Table, rows: str) -> str:
@@ -327,6 +341,9 @@ def _file(table: Table, text: str) -> dict[str, str]:
 
 def _properties(table: Table) -> str:
     said = {"headwater.max_rows_per_batch": table["rows"]} if table.get("rows") else {}
+    if table.get("tombstones"):
+        said |= {"headwater.decode": "json", "headwater.schema": DDL, "headwater.timestamp": "sent"}
+        said["headwater.tombstones"] = table["tombstones"]
     if table.get("final"):
         said["headwater.emit"] = "final"
     if table.get("idle"):
