@@ -6,6 +6,7 @@ import json
 import random
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -18,8 +19,10 @@ from pyspark.sql import SparkSession
 from raising import raises_code
 from test_final import seeded
 
+from headwater.connectors import lookups
 from headwater.errors import FlowError, LookupUnavailable
 from headwater.flows import ranged
+from headwater.flows.run_queue import RunQueue
 from headwater.operations import erase, maintain, savepoints
 from headwater.operations.maintain.compact import compact
 from headwater.operations.rebuild import rebuild
@@ -148,6 +151,31 @@ def test_a_table_waits_for_an_answer_and_loses_nothing(interpreted: SparkSession
     shops.fail()
     project.send("orders", [order(1, "Bern")]).step()  # it is held in memory
     assert told(project)[1] == ("kiosk", 1)
+
+
+def test_others_work_while_a_lookup_is_asked(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, queue, ask = Project(FILES, tmp_path, spark=interpreted), RunQueue(1, long=600), lookups.ask
+    project._context = replace(project.context, queue=queue)
+    Shops(project).say(Bern=BERN)
+
+    def work() -> None:
+        with queue.turn():
+            pass
+
+    def slow(*asked: Any) -> Any:
+        other = Thread(target=work, daemon=True)
+        other.start()
+        other.join(60)
+        assert not other.is_alive()
+        return ask(*asked)
+
+    monkeypatch.setattr(lookups, "ask", slow)
+    project.send("orders", [order(0, "Bern")])
+    with queue.turn():
+        project.step()
+    assert told(project) == {0: ("kiosk", 1)}
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["in memory", "by Spark"])

@@ -77,6 +77,47 @@ def test_nobody_waits_for_what_takes_long() -> None:
     assert works == [*"abc"]
 
 
+def test_who_waits_for_another_system_lets_others_work_and_is_the_next_after() -> None:
+    queue, works, answered = RunQueue(1, long=600), list[str](), threading.Event()
+
+    def ask() -> None:
+        with queue.turn():
+            works.append("asks")
+            with queue.aside():
+                assert answered.wait(60)
+            works.append("knows")
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    assert until(lambda: works == ["asks"] and not queue._working, within=60)
+    first, second = came(queue, works, {"first": 0.0, "second": 0.0})
+    assert first.begun.wait(60)
+    answered.set()
+    assert until(lambda: len(queue._waiting) == 2, within=60)
+    assert works == ["asks", "first"]
+    first.ended()
+    asking.join(60)
+    second.ended()
+    assert works == ["asks", "first", "knows", "second"]
+
+
+def test_without_an_answer_a_turn_ends_too() -> None:
+    queue = RunQueue(1, long=600)
+    with pytest.raises(ValueError, match="no answer"), queue.turn(), queue.aside():
+        raise ValueError("no answer")
+    with queue.turn():
+        pass
+
+
+def test_who_has_no_turn_waits_for_another_system_as_he_is() -> None:
+    queue = RunQueue(1, long=600)
+    with queue.turn():
+        beside = threading.Thread(target=lambda: queue.aside().__enter__(), daemon=True)
+        beside.start()
+        beside.join(60)
+        assert not beside.is_alive()
+
+
 def test_an_error_ends_a_turn() -> None:
     queue = RunQueue(1, long=600)
     with pytest.raises(ValueError, match="mine"), queue.turn():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +17,10 @@ from pyspark.sql.types import StructType
 from raising import raises_code
 
 from headwater.common.progress import Board
+from headwater.common.wait import until
 from headwater.errors import FlowError, ProjectError
 from headwater.flows.context import Context
+from headwater.flows.run_queue import RunQueue
 from headwater.operations.maintain.clean import clean
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.planner.analysis import Analysed
@@ -35,6 +38,7 @@ FILES = {
     "conf/local.yaml": "kafka: embedded\n",
     "bronze/raw.py": "import headwater as hw\nraw = hw.topic('raw')\n",
     "silver/readings.py": '''import json
+import time
 from pathlib import Path
 
 import headwater as hw
@@ -61,6 +65,10 @@ class Mine(Sink):
     def write(self, changes):
         if (HERE / "down").exists():
             raise SinkUnavailable("mine: down", code="SINK_UNAVAILABLE")
+        if (HERE / "slow").exists():
+            self.log("waits")
+            while (HERE / "slow").exists():
+                time.sleep(0.01)
         if (HERE / "refuses").exists() and changes.last.generation == 1:
             raise FlowError("mine: refused", code="SINK_REFUSES")
         rows = [(at.version, row) for at, table in changes.batches() for row in table.to_pylist()]
@@ -85,6 +93,7 @@ class Readings(Project):
 
     def __init__(self, root: Path, *, changing: bool = False) -> None:
         super().__init__(FILES, root)
+        self.queue = RunQueue()
         self.columns: StructType = jvm.ddl("host STRING, n BIGINT")
         keys = ("host",) if changing else ()
         schema = stored.schema(self.columns)
@@ -109,7 +118,8 @@ class Readings(Project):
 
     def _new(self) -> Context:
         board = Board(notices=self._notices)
-        return Context(self.definitions, {TABLE: self.analysed}, None, self.lake, board)  # type: ignore[arg-type]
+        tables = {TABLE: self.analysed}
+        return Context(self.definitions, tables, None, self.lake, board, queue=self.queue)  # type: ignore[arg-type]
 
 
 def test_new_rows_are_sent_version_by_version_and_once(tmp_path: Path) -> None:
@@ -151,6 +161,24 @@ def test_what_a_sink_did_not_take_is_sent_again(tmp_path: Path) -> None:
     case.commit(("b", 2))
     (tmp_path / "silver" / "down").unlink()
     assert case.run()[1] == ["write", 0, 2, [[1, "upsert", "a", 1], [2, "upsert", "b", 2]]]
+
+
+def test_others_work_while_a_sink_takes_its_time(tmp_path: Path) -> None:
+    case = Readings(tmp_path)
+    case.queue = RunQueue(1, long=600)
+    case.commit(("a", 1))
+    said, slow = case.root / "silver" / "said", case.root / "silver" / "slow"
+    slow.touch()
+
+    def work() -> None:
+        assert until(lambda: said.exists() and "waits" in said.read_text(), within=60)
+        with case.queue.turn():
+            slow.unlink()
+
+    other = threading.Thread(target=work, daemon=True)
+    other.start()
+    assert [what for what, *_ in case.run()] == ["open", "waits", "write", "close"]
+    other.join()
 
 
 def test_a_sink_that_keeps_its_position_is_believed(tmp_path: Path) -> None:

@@ -106,7 +106,8 @@ class Lookups:
             else:
                 unknown.append(key)
         if unknown:
-            asked = lookups.ask(self.lookup, self._asker, unknown, self._types)
+            with self._context.queue.aside():
+                asked = lookups.ask(self.lookup, self._asker, unknown, self._types)
             for key, answer in asked.items():
                 self._held[key] = answer, now + self._ttl
                 self._held.move_to_end(key)

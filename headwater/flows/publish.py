@@ -157,7 +157,9 @@ class PublishFlow:
 
     def _opened(self, target: Target, place: Place) -> Position:
         """Where the sink is."""
-        own = target.open(Published(self.name, place.name, self._columns, self._keys, place.id))
+        table = Published(self.name, place.name, self._columns, self._keys, place.id)
+        with self._context.queue.aside():
+            own = target.open(table)
         return own if own is not None else sent(self._context.lake, self.name)
 
     def _changes(self, place: Place, at: Position) -> Changes | None:
@@ -220,7 +222,8 @@ class PublishFlow:
             if not (target.atomic and self._filled) and not self._begun.exists():
                 _write(self._begun, changes.last if self._filled else Position(changes.last.generation, -1))
             reporting.watch.lap("pin")
-            target.write(changes)
+            with self._context.queue.aside():
+                target.write(changes)
             reporting.watch.lap("send")
             self._filled = True
             _write(self._file, changes.last)

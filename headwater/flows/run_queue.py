@@ -8,6 +8,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
+from typing import TypeAlias
+
+Due: TypeAlias = tuple[float, int]  # until when one may wait, and which in the order of coming one is
 
 
 class RunQueue:
@@ -15,7 +18,8 @@ class RunQueue:
 
     Where all work at once on few cores, each takes as long as all together, and what is handed from one to
     the next waits as long each time. One after another, each is as quick as alone. Who takes longer than
-    `long` no longer counts, so that nobody waits for what takes minutes.
+    `long` no longer counts, so that nobody waits for what takes minutes; nor does who waits for another
+    system, which takes no core.
 
     Args:
         at_once: how many; None: as many as there are cores.
@@ -25,8 +29,8 @@ class RunQueue:
     def __init__(self, at_once: int | None = None, long: float = 3.0) -> None:
         self._at_once, self._long = at_once or os.cpu_count() or 1, long
         self._lock, self._numbers = threading.Lock(), count()
-        self._waiting: dict[threading.Condition, tuple[float, int]] = {}  # until when, and who came first
-        self._working: dict[threading.Condition, float] = {}  # since when
+        self._waiting: dict[threading.Condition, Due] = {}
+        self._working: dict[int, tuple[Due, float]] = {}  # by thread, and since when
 
     @contextmanager
     def turn(self, wait: float = 0.0) -> Iterator[None]:
@@ -35,22 +39,40 @@ class RunQueue:
         Args:
             wait: seconds that one may wait: for so long, others who may not go first.
         """
-        mine = threading.Condition(self._lock)
         with self._lock:
-            self._waiting[mine] = time.monotonic() + wait, next(self._numbers)
-            try:
-                while (left := self._left() if self._next() is mine else None) != 0:
-                    mine.wait(left)
-                self._working[mine] = time.monotonic()
-            finally:
-                del self._waiting[mine]
-                self._wake()
+            self._take((time.monotonic() + wait, next(self._numbers)))
         try:
             yield
         finally:
             with self._lock:
-                del self._working[mine]
-                self._wake()
+                self._give()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Wait for another system within one's turn: somebody else works meanwhile, and one's own turn
+        comes again before that of all who came later."""
+        with self._lock:
+            due = self._give()
+        yield
+        if due is not None:
+            with self._lock:
+                self._take(due)
+
+    def _take(self, due: Due) -> None:
+        mine = threading.Condition(self._lock)
+        self._waiting[mine] = due
+        try:
+            while (left := self._left() if self._next() is mine else None) != 0:
+                mine.wait(left)
+            self._working[threading.get_ident()] = due, time.monotonic()
+        finally:
+            del self._waiting[mine]
+            self._wake()
+
+    def _give(self) -> Due | None:
+        due, _ = self._working.pop(threading.get_ident(), (None, 0.0))
+        self._wake()
+        return due
 
     def _next(self) -> threading.Condition | None:
         return min(self._waiting, key=self._waiting.__getitem__, default=None)
@@ -58,7 +80,7 @@ class RunQueue:
     def _left(self) -> float:
         """Seconds until one more may work at the latest; 0: now."""
         now = time.monotonic()
-        until = [began + self._long - now for began in self._working.values()]
+        until = [began + self._long - now for _, began in self._working.values()]
         counting = [left for left in until if left > 0]
         return min(counting) if len(counting) >= self._at_once else 0.0
 
