@@ -16,7 +16,7 @@ from confluent_kafka import Consumer
 
 import headwater
 from bench import lab
-from bench.outside import Outside, Samples
+from bench.outside import Outside, Samples, times
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.produce import BackgroundProducer, Record, wall_clock
@@ -25,7 +25,7 @@ from headwater.run.supervisor import Options, Run
 RATE = 1_000  # events per second
 WARM_UP = 40.0  # seconds before the first sample
 SECONDS = 60.0  # of sampling
-EVERY = 0.2  # seconds between two looks at the tables
+EVERY = 0.5  # seconds from one look at the tables to the next
 
 GOLD, HOT = "gold.cpu_usage_5m", "gold.cpu_hot_5m"
 NEWEST = {
@@ -80,12 +80,11 @@ def _reader(folder: Path) -> Callable[[str], Any]:
 
 def _probe(read: Callable[[str], Any], found: Samples, done: Event) -> None:
     """One reader that asks each table in turn: a second would take cores from the flows it measures."""
-    while not done.is_set():
+    for _ in times(EVERY, done):
         for name, sql in NEWEST.items():
             newest = read(sql)[0]
             if newest is not None:
                 found[name].append(time.time() - newest / 1000)
-        done.wait(EVERY)
 
 
 def _alerts(client: dict[str, Any], samples: list[float], done: Event) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import headwater
 from bench import lab
 from bench.freshness import EVERY, SECONDS, summary
-from bench.outside import Outside, Samples
+from bench.outside import Outside, Samples, times
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import create_topics
@@ -24,6 +24,7 @@ from headwater.run.supervisor import Options, Run
 
 RATE = 1_000  # records per second, 97% of them transactions
 WARM_UP = 60.0  # seconds before the first sample
+LINGER = {"linger.ms": 20}  # so long a record waits for others to be sent with, which counts
 
 # {table → how many transactions, or debits, it has taken}, by the hops from the topic to it.
 HOPS = {
@@ -69,7 +70,7 @@ def _watch(begun: Event, done: Event, root: Path, client: dict[str, Any], rate: 
     generator: Any = load_generator(root, "ledger")
     records = _noting(generator.records(seed=11, faults=Faults(), clock=wall_clock()), sent)
     found: Samples = {name: [] for name in HOPS}
-    with BackgroundProducer(records, client=client, rate=rate):
+    with BackgroundProducer(records, client={**client, **LINGER}, rate=rate):
         begun.wait()
         _probe(headwater.connect(root).execute, sent, found, done)
     return found
@@ -103,9 +104,8 @@ def _probe(
     done: Event,
 ) -> None:
     """One reader that asks each table in turn how many it has: the age of the first that it has not."""
-    while not done.is_set():
+    for _ in times(EVERY, done):
         for name, (_, kind, sql) in HOPS.items():
             taken, now = execute(sql).fetchone()[0] or 0, time.time()
-            times = sent[kind]
-            found[name].append(now - times[taken] if taken < len(times) else 0.0)
-        done.wait(EVERY)
+            made = sent[kind]
+            found[name].append(now - made[taken] if taken < len(made) else 0.0)

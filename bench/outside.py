@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.synchronize import Event
 from types import TracebackType
 from typing import Any
@@ -53,6 +53,18 @@ class Outside:
         if kind is not None:
             self._process.terminate()
         self._process.join()
+
+
+def times(apart: float, done: Event) -> Iterator[None]:
+    """Go on so many seconds apart, counted from the first time, until `done` is set.
+
+    A reader that rests for so long after each answer would ask more often, and take more of the cores, the
+    quicker it is answered.
+    """
+    due = time.monotonic()
+    while not done.wait(max(due - time.monotonic(), 0.0)):
+        yield
+        due = max(due + apart, time.monotonic())
 
 
 def _watched(watch: Watch, begun: Event, done: Event, found: Any, arguments: tuple[Any, ...]) -> None:

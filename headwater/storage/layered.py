@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.common import times
-from headwater.storage import delta, layers, log, pruning, rewriting, stored
+from headwater.storage import layers, log, pruning, rewriting, stored
 from headwater.storage.lake import Place
 from headwater.storage.open_table import OpenTable
 
@@ -121,7 +121,6 @@ class LayeredTable(OpenTable):
     def _next(self) -> int:
         """What tells that a file comes after all that the table has; see `log.DataFile`."""
         if self._order is None:
-            actions = delta.adds(self._table)
-            self._order = pc.max(actions["modification_time"]).as_py() or 0
+            self._order = pc.max(self._adds["modification_time"]).as_py() or 0
         self._order = max(self._order + 1, times.milliseconds())
         return self._order

@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from headwater.errors import CommitError
 from headwater.storage import delta, store
@@ -182,15 +181,14 @@ def flows(table: Path) -> dict[str, Any]:
 
 def snapshot(table: Path, version: int) -> tuple[DataFile, ...]:
     """The files of a version, in the order in which their rows came."""
-    return files_of(table, delta.opened(table, version))
+    return files_of(table, delta.adds(delta.opened(table, version)))
 
 
-def files_of(table: Path, found: DeltaTable) -> tuple[DataFile, ...]:
-    """The files of a table that is open, in the order in which their rows came."""
-    actions = delta.adds(found)
-    if "num_records" not in actions.column_names:
-        actions = actions.append_column("num_records", pa.nulls(len(actions), pa.int64()))
-    files = actions.select(["modification_time", "path", "size_bytes", "num_records"]).to_pylist()
+def files_of(table: Path, adds: pa.Table) -> tuple[DataFile, ...]:
+    """The files of a version, as `delta.adds` has them, in the order in which their rows came."""
+    if "num_records" not in adds.column_names:
+        adds = adds.append_column("num_records", pa.nulls(len(adds), pa.int64()))
+    files = adds.select(["modification_time", "path", "size_bytes", "num_records"]).to_pylist()
     files.sort(key=lambda file: file["modification_time"])
     return tuple(
         DataFile(

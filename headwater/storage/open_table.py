@@ -65,12 +65,12 @@ class OpenTable(Files):
     @property
     def changes_in_place(self) -> bool:
         """Whether its rows change, which the engine keeps a change feed of."""
-        return delta.keeps_changes(self._table)
+        return delta.keeps_changes(self._opened)
 
     def data_files(self) -> tuple[DataFile, ...]:
         """The files of the newest version, in the order in which their rows came."""
         with self._mutex:
-            return log.files_of(self.place.path, self._table)
+            return log.files_of(self.place.path, self._adds)
 
     def done(self, identity: Identity) -> bool:
         """Whether this batch, or one after it, is in the table."""
@@ -137,12 +137,12 @@ class OpenTable(Files):
     @property
     def over(self) -> str:
         """The column that says when a row was over; "": there is none."""
-        return str(self._table.metadata().configuration.get(_OVER, ""))
+        return str(self._opened.metadata().configuration.get(_OVER, ""))
 
     @property
     def clustered(self) -> list[str]:
         """The columns by which rows are put together; none where no one has asked for it."""
-        found: list[str] = json.loads(self._table.metadata().configuration.get(_CLUSTERED, "[]"))
+        found: list[str] = json.loads(self._opened.metadata().configuration.get(_CLUSTERED, "[]"))
         return found
 
     def keep(self, kept: timedelta) -> None:
@@ -167,7 +167,7 @@ class OpenTable(Files):
                 post_commithook_properties=NO_HOOKS,
             )
 
-        if not wanted.items() <= self._table.metadata().configuration.items():
+        if not wanted.items() <= self._opened.metadata().configuration.items():
             self._commit(commit)
 
     def _commit(self, commit: Callable[[CommitProperties], None], identity: Identity | None = None) -> int:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from deltalake import ColumnProperties, DeltaTable, WriterProperties
 from pyspark.sql import DataFrame
 
-from headwater.storage import delta, pruning, stats, store, stored
+from headwater.storage import delta, pruning, recent, snapshots, stats, store, stored
 from headwater.storage.lake import Place
 from headwater.storage.pruning import Reach
 
@@ -83,8 +83,9 @@ class Files:
         if isinstance(rows, pa.Table):
             names = [f"part-{number:05}.parquet" for number in range(-(-len(rows) // _MOST))]
             for number, name in enumerate(names):
+                some = rows.slice(number * _MOST, _MOST)
                 pq.write_table(
-                    rows.slice(number * _MOST, _MOST),
+                    some,
                     path / name,
                     compression="zstd",
                     use_dictionary=False,
@@ -92,6 +93,7 @@ class Files:
                     store_schema=False,
                     write_page_checksum=True,
                 )
+                recent.KEPT.keep(str(path / name), some)  # whoever follows the table reads it
             return names
         # Hadoop runs `chmod`, a process, for each folder that it makes itself: make its committer's here.
         (path / "_temporary" / "0" / "_temporary").mkdir(parents=True)
@@ -137,11 +139,16 @@ class Files:
     @property
     def columns(self) -> pa.Schema:
         """The table's columns."""
-        return pa.schema(self._table.schema().to_arrow())
+        return pa.schema(self._opened.schema().to_arrow())
+
+    @property
+    def _adds(self) -> pa.Table:
+        """The files of the newest version; see `listing.columns`."""
+        return snapshots.adds(self.place.path, self._version)
 
     def files(self) -> list[str]:
         """The absolute paths of the files of the newest version."""
-        return [unquote(path) for path in self._table.file_uris()]
+        return [str(self.place.path / unquote(path)) for path in self._adds["path"].to_pylist()]
 
     def near(self, *wanted: Mapping[str, Reach]) -> dict[str, int]:
         """{absolute path → bytes} of those that may hold a row whose values lie where they are wanted.
@@ -149,23 +156,19 @@ class Files:
         Args:
             wanted: {column → where its value is to lie}: all of one of them.
         """
-        adds = delta.adds(self._table)
-        found: dict[str, int] = {}
+        adds, found = self._adds, dict[str, int]()
         for each in wanted:
             found |= pruning.near(self.place.path, adds, each)
         return dict(sorted(found.items()))
 
     def ends(self, column: str) -> dict[str, tuple[Any, Any]]:
         """{absolute path → the least and the greatest value of a column}, of the files that have both."""
-        adds = delta.adds(self._table)
-        return {
-            str(self.place.path / unquote(path)): ends for path, ends in pruning.ends(adds, column).items()
-        }
+        found = pruning.ends(self._adds, column)
+        return {str(self.place.path / unquote(path)): ends for path, ends in found.items()}
 
     def without_nulls(self, column: str) -> set[str]:
         """The absolute paths of those in which no value of a column is NULL, as far as their bounds say."""
-        adds = delta.adds(self._table)
-        name = f"null_count.{column}"
+        adds, name = self._adds, f"null_count.{column}"
         nulls = adds[name].to_pylist() if name in adds.column_names else [None] * len(adds)
         found = zip(adds["path"].to_pylist(), nulls, strict=True)
         return {str(self.place.path / unquote(path)) for path, count in found if count == 0}

@@ -1,7 +1,6 @@
-"""The files of tables at the versions that are read, from tables that stay open.
+"""The files of tables at the versions that are read: each is opened once, and followed by its commits.
 
-To open a table reads its log since the last checkpoint; one that is open follows it by what was added. Each
-table is read by several flows, each batch of which asks for its newest version, or one near it.
+Each table is read by several flows, each batch of which asks for its newest version, or one near it.
 """
 
 from __future__ import annotations
@@ -11,17 +10,17 @@ from collections import OrderedDict
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
-from headwater.storage import delta, store
+from headwater.errors import CommitError
+from headwater.storage import delta, listing, store
 from headwater.storage.store import Entry
 
-MOST = 256  # tables that stay open
+MOST = 256  # tables that are followed
+BEFORE = 3  # versions before the newest one that are known, too: a flow reads on while others commit
 
 
 def adds(table: Path, version: int) -> pa.Table:
-    """The files of a version of a table, as `delta.adds` has them.
+    """The files of a version of a table; see `listing.columns`.
 
     Raises:
         CommitError: the table is gone, or something of its log can't be read.
@@ -30,53 +29,55 @@ def adds(table: Path, version: int) -> pa.Table:
 
 
 class _Snapshot:
-    """One table at the newest version that it was asked for."""
+    """One table at the newest version that it was asked for, and some before it."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, threading.Lock()
-        self._table: DeltaTable | None = None
+        self._newest = -1
         self._entry: Entry | None = None  # the log's, of that version
-        self._adds = pa.table({})
+        self._files: dict[int, pa.Table] = {}  # by version
 
     def at(self, version: int) -> pa.Table:
-        """The files of a version. An older one than the newest is opened by itself."""
+        """The files of a version. One long before the newest is opened by itself."""
         with self._lock:
-            known = self._known()
-            if known is not None and int(known.version()) > version:
-                return delta.adds(delta.opened(self._path, version))
-            if known is None or not self._follow(known, version):
-                entry = _entry(self._path, version)
-                self._keep(delta.opened(self._path, version), entry)
-            return self._adds
+            if not self._files or _entry(self._path, self._newest) != self._entry:  # or another in its place
+                self._open(version)
+            elif version > self._newest:
+                self._follow(version)
+            if version not in self._files:
+                return listing.of(delta.opened(self._path, version))
+            return self._files[version]
 
-    def _known(self) -> DeltaTable | None:
-        """The table as it was read; None where it was not yet, or another was put in its place."""
-        table = self._table
-        return table if table and _entry(self._path, int(table.version())) == self._entry else None
+    def _open(self, version: int) -> None:
+        self._files = {}
+        entry = _entry(self._path, version)
+        self._keep(version, entry, listing.of(delta.opened(self._path, version)))
 
-    def _follow(self, table: DeltaTable, version: int) -> bool:
-        """Bring it to a version, and say whether that could be done."""
-        known = int(table.version())
-        if known == version:
-            return True
-        entries = [_entry(self._path, at) for at in range(known + 1, version + 1)]
-        if not all(entry and entry.size for entry in entries):
-            return False  # `delta.opened` says what is wrong
-        try:
-            table.load_as_version(version)
-        except DeltaError:
-            return False
-        self._keep(table, entries[-1])
-        return True
+    def _follow(self, upto: int) -> None:
+        """Go on to a version by what was committed since."""
+        for version in range(self._newest + 1, upto + 1):
+            entry = _entry(self._path, version)
+            try:
+                actions = delta.actions(self._path, version)
+            except CommitError:  # delta-rs may have a checkpoint that says the same, and tells damage
+                return self._open(upto)
+            files = listing.after(self._files[self._newest], actions)
+            if files is None:
+                return self._open(upto)
+            self._keep(version, entry, files)
+        return None
 
-    def _keep(self, table: DeltaTable, entry: Entry | None) -> None:
-        """Keep the table, as it is read now.
+    def _keep(self, version: int, entry: Entry | None, files: pa.Table) -> None:
+        """Keep the files of the newest version.
 
         Args:
-            table: the table.
-            entry: that of its version, as the log had it before.
+            version: which one it is.
+            entry: that of its commit, as the log had it before it was read.
+            files: its files.
         """
-        self._table, self._entry, self._adds = table, entry, delta.adds(table)
+        self._newest, self._entry = version, entry
+        self._files[version] = files
+        self._files.pop(version - BEFORE - 1, None)
 
 
 class _Open:

@@ -58,7 +58,7 @@ class Target(LayeredTable):
         Raises:
             ProjectError: the definition's columns have changed since the table was made.
         """
-        have = pa.schema(self._table.schema().to_arrow())
+        have = self.columns
         old, new = ({f.name: str(f.type) for f in schema} for schema in (have, columns))
         if old != new:
             changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
@@ -78,7 +78,7 @@ class Target(LayeredTable):
         Raises:
             CommitError: the table is not at the version it was left at: another writer was here.
         """
-        have = pa.schema(self._table.schema().to_arrow()).names
+        have = self.columns.names
         lacking = pa.schema([column for column in columns if column.name not in have])
 
         def commit(properties: CommitProperties) -> None:

@@ -16,14 +16,15 @@ from headwater.storage import stored
 
 _COLUMNS = stored.schema(BRONZE)
 _TOGETHER = 0.01  # seconds: what comes so soon after a record is read with it
-# A consumer that is at the end of a topic is told of a record when it comes; large topics are the query's.
+# The broker lets records wait for so long, or for so many bytes, for others to be fetched with: to fetch each
+# as it comes takes more of the broker's cores, and of this process's, than all that is made of it.
 _FETCH: dict[str, str | int | bool] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
-    "fetch.wait.max.ms": 500,
-    "fetch.min.bytes": 1,
+    "fetch.wait.max.ms": 50,
+    "fetch.min.bytes": 64 << 10,
     "queued.max.messages.kbytes": 32 << 10,
     "group.id": "headwater-bronze",  # which Kafka's client asks for, and nothing joins
 }
