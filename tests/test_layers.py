@@ -6,6 +6,7 @@ import random
 import shutil
 import threading
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from raising import raises_code
+from test_final import seeded
 
 from headwater.operations.maintain.clean import clean
 from headwater.operations.maintain.compact import compact
@@ -21,7 +23,7 @@ from headwater.planner.aggregate import Aggregate, Output
 from headwater.storage import checksums, feed, layers, log
 from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
-from headwater.storage.layers import Layers, starts
+from headwater.storage.layers import Layers, apart
 from headwater.storage.target import GONE, Target
 
 TIME = pa.timestamp("us", "UTC")
@@ -35,7 +37,7 @@ Held = dict[tuple[str, datetime], int]
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a few rows were many."""
     monkeypatch.setattr(layers, "COPIED", 50)
-    monkeypatch.setattr(layers, "starts", lambda times: starts(times, 20))
+    monkeypatch.setattr(layers, "APART", 20)
 
 
 def at(window: int) -> datetime:
@@ -62,31 +64,34 @@ def rows(table: pa.Table) -> Held:
     return found
 
 
-def test_where_files_begin() -> None:
-    draw = random.Random(3)
+@pytest.mark.usefixtures("small")
+def test_rows_stand_apart_by_their_time() -> None:
+    draw = seeded(random.randrange(2**32))
     for _ in range(200):
-        sizes = [draw.randint(1, 30) for _ in range(draw.randint(1, 200))]
+        sizes = [draw.randint(1, 30) for _ in range(draw.randint(1, 50))]
         times = [at(window) for window, size in enumerate(sizes) for _ in range(size)]
-        found = starts(pa.chunked_array([times[:7], times[7:]], TIME), 20)
-        assert found[0] == 0 and found == sorted(set(found))
-        assert all(times[start - 1] < times[start] for start in found[1:])  # no time in two
-        ends = [*found[1:], len(times)]
-        parts = [end - start for start, end in zip(found, ends, strict=True)]
-        assert all(part >= 20 * layers.GROWTH**n for n, part in enumerate(reversed(parts[1:])))
-        assert parts[0] <= 20 * layers.GROWTH ** (len(parts) - 1) + max(sizes)
+        times += [None] * draw.choice([0, 0, 5])  # type: ignore[list-item]
+        draw.shuffle(times)
+        rows = pa.table({"n": [*range(len(times))], "at": pa.array(times, TIME)})
+        parts = apart(rows, "at")
+        assert sorted(row for part in parts for row in part["n"].to_pylist()) == [*range(len(times))]
+        ends = [(min(known), max(known)) for part in parts if (known := part["at"].drop_null().to_pylist())]
+        assert all(before[1] < after[0] for before, after in pairwise(ends))  # no time in two
+        assert max(map(len, parts)) < 2 * 20 + max(sizes) + 5 and apart(rows, None) == [rows]
+        assert len(times) < 40 or len(parts) > 1 or max(sizes) > 20 or len(sizes) == 1
 
 
 def test_when_rows_are_parted() -> None:
     few, many = layers.COPIED, 2 * layers.COPIED
     of = Layers()
     assert not of.due(few, 10) and of.due(few + 1, 10) and not of.due(many, many // 4)
-    of.done(many, newest=10, rows=many)
+    of.done(many, largest=10, rows=many)
     assert not of.due(10, 10) and of.due(many, 10)  # it helped, until a late row came
-    of.done(many, newest=10, rows=many)
+    of.done(many, largest=10, rows=many)
     assert not of.due(many, 10) and not of.due(many, 10)  # it did not
     assert of.due(2 * many + 1, 10)
     of = Layers()
-    of.done(many, newest=many, rows=many)  # all are of one time
+    of.done(many, largest=many, rows=many)  # all are of one time
     assert not of.due(many, 10)
 
 
@@ -252,7 +257,7 @@ def test_of_keys_that_are_no_time_rows_are_parted_by_another_column(
         return found
 
     parted = copied(tmp_path / "parted")
-    monkeypatch.setattr(layers, "COPIED", 10**9)
+    monkeypatch.setattr(layers, "APART", 10**9)
     assert 2 * parted < copied(tmp_path / "not")
 
 

@@ -189,9 +189,9 @@ class ByGroups:
 
         with scratch.connection(size(inputs)) as connection:
             if self._reach is None:  # it is made of one group
-                connection.register("new", made({self._name: of_groups.now}).cast(self._view.columns))
                 connection.register("held", self._view.target.held(self._view.columns))
-                changes = self._view.difference(connection)
+                new = made({self._name: of_groups.now}).cast(self._view.columns)
+                changes = self._view.difference(connection, new)
                 return Changes({self._view.target.place.name: changes}, len(changes), 0, {}, 1)
             touched = self._by_touched.touched(
                 connection, self._reach, intent, inputs, before, {self._name: of_groups}

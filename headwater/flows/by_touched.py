@@ -93,10 +93,9 @@ def differences(
     made, wanted = made.cast(table.columns), touched.wanted()
     near = table.target.near(*(pruning.reaches(each, each.column_names) for each in wanted))
     values = [dict(zip(each.column_names, each.columns, strict=True)) for each in wanted]
-    if values and is_exact(table.columns, values):
-        scratch.give(connection, "new", made.filter(alike(made, values)))
-    else:
+    new = made.filter(alike(made, values)) if values and is_exact(table.columns, values) else None
+    if new is None:
         connection.register("made", made)
         connection.execute(f"CREATE TEMP TABLE new AS {touched.within('made')}")
     load(connection, "held", table.columns, near, touched.within("there"), values, place=True, exact=True)
-    return table.difference(connection, placed=True)
+    return table.difference(connection, new, placed=True)

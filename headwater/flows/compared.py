@@ -16,7 +16,7 @@ from headwater.common.scratch import quoted
 from headwater.errors import FlowError, Where
 from headwater.flows.few import Few
 from headwater.flows.inputs import Input
-from headwater.storage import pruning
+from headwater.storage import pruning, stored
 from headwater.storage.commit import Part
 from headwater.storage.identity import Identity
 from headwater.storage.scan import FILE, load
@@ -60,9 +60,8 @@ class Compared:
         if isinstance(result, Few):
             if Input.at(self.target.place, self.target.version).is_at_most(FEW):
                 with scratch.connection() as connection:
-                    connection.register("new", result.rows.cast(self.columns))
                     connection.register("held", self.target.held(self.columns))
-                    changes = self.difference(connection)
+                    changes = self.difference(connection, result.rows.cast(self.columns))
                 return changes, len(changes)
             result = result.frame
         with scratch.connection(scratch.MANY) as connection:
@@ -94,18 +93,23 @@ class Compared:
         rows = rows.select([*self.columns.names, GONE])
         return target.change(rows, self.keys, identity, within, files)
 
-    def difference(self, connection: duckdb.DuckDBPyConnection, *, placed: bool = False) -> pa.Table:
+    def difference(
+        self, connection: duckdb.DuckDBPyConnection, new: pa.Table | None = None, *, placed: bool = False
+    ) -> pa.Table:
         """What has to change in the rows `held`, for them to be the rows `new`: the table's columns, whether
         a row goes, and whether it is there.
 
         Args:
-            connection: where both are.
+            connection: where the rows `held` are.
+            new: these rows; None: the connection has them, too.
             placed: whether `held` says of its rows, in `FILE`, where they stand; what changes does, then.
 
         Raises:
             FlowError: two rows have the same keys.
         """
-        self._are_told_apart(connection)
+        if new is not None:
+            scratch.give(connection, "new", new)
+        self._are_told_apart(connection, new)
         on_same = f"ON {same('new', 'old', map(quoted, self.keys))}"
         columns = [quoted(name) for name in self.columns.names]
         known = {_HERE: pa.field(_HERE, pa.bool_())}
@@ -126,8 +130,12 @@ class Compared:
         )
         return changes.cast(pa.schema([*self.columns, pa.field(GONE, pa.bool_()), *known.values()]))
 
-    def _are_told_apart(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def _are_told_apart(self, connection: duckdb.DuckDBPyConnection, new: pa.Table | None = None) -> None:
         """Check that no two of the rows `new` have the same keys."""
+        kinds = [self.columns.field(key).type for key in self.keys]
+        if new is not None and kinds and all(map(stored.is_told_apart, kinds)):
+            if len(new.group_by([*self.keys], use_threads=False).aggregate([])) == len(new):
+                return
         keys = ", ".join(map(quoted, self.keys))
         ((twice,),) = connection.execute(
             f"SELECT count(*) FROM (SELECT 1 FROM new GROUP BY {keys} HAVING count(*) > 1)"

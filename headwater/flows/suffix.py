@@ -94,9 +94,8 @@ class Suffix:
                 f"WHERE {START} < {_FIRST}",
             )
             given = given.select(self.changes.names).cast(self.changes)
-            made = self.query.of(intent, {self.place.name: given}).rows
-            connection.register("new", made.cast(self.table.columns))
-            return self.table.difference(connection, placed=True), given, files, len(touched)
+            made = self.query.of(intent, {self.place.name: given}).rows.cast(self.table.columns)
+            return self.table.difference(connection, made, placed=True), given, files, len(touched)
 
     def _touched(self, connection: duckdb.DuckDBPyConnection, keys: list[str], new: pa.Table) -> pa.Table:
         """Make the table `touched` of the keys of new changes, each with the sequence of its first one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -53,6 +54,15 @@ def files(table: Path, version: int | None = None) -> list[str]:
     return [unquote(path) for path in opened(table, version).file_uris()]
 
 
+def located(table: Path, path: str) -> str:
+    """The absolute path of a file that the log calls so: URL-encoded, below the table.
+
+    A batch asks it of each file of its tables, of which there are thousands: to join paths takes ten times as
+    long.
+    """
+    return f"{table}/{unquote(path)}"
+
+
 def adds(found: DeltaTable) -> pa.Table:
     """The files of a table that is open, as delta-rs tells them: `path` (URL-encoded, below the table),
     `size_bytes`, `modification_time` (milliseconds of the epoch), and as far as they were recorded
@@ -65,6 +75,7 @@ def keeps_changes(found: DeltaTable) -> bool:
     return found.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
 
 
+@lru_cache(maxsize=1 << 12)  # a batch asks for the same 50 times
 def entry(table: Path, version: int) -> Path:
     """Where the log has the commit of a version."""
     return table.joinpath(LOG, f"{version:020d}.json")

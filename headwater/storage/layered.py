@@ -83,7 +83,7 @@ class LayeredTable(OpenTable):
             self._put(log.EXPIRY, rewriting.expired(self.place.path, files), None, flows, parameters)
 
     def _settle(self, version: int, keys: Sequence[str], copied: int, changed: int) -> None:
-        """Part the rows of the files that a merge wrote, where that is due.
+        """Part the rows of the files that delta-rs wrote in a merge, where that is due.
 
         Args:
             version: the merge's.
@@ -103,11 +103,10 @@ class LayeredTable(OpenTable):
         """Part the rows of the files that a commit wrote by a column of time; see `layers`."""
         files, columns = [file.path for file in log.read(self.place.path, version).added], self.columns
         self.check(files)
-        rows = pa.concat_tables(stored.read(file, columns) for file in files).sort_by(time)
-        starts = layers.starts(rows[time])
-        self._layers.done(copied, len(rows) - starts[-1], len(rows))
-        if len(starts) > 1:
-            parts = [rows[start:end] for start, end in zip(starts, [*starts[1:], len(rows)], strict=True)]
+        rows = pa.concat_tables(stored.read(file, columns) for file in files)
+        parts = layers.apart(rows, time)
+        self._layers.done(copied, max(map(len, parts)), len(rows))
+        if len(parts) > 1:
             written = [path for part in parts for path in self.put([part], "parted")]
             if not self.rewrite(files, written, self._next()):
                 self.forget(written)

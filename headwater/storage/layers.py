@@ -1,8 +1,7 @@
-"""Rows that are merged into, apart by their time: the newest in a small file, older ones in ever larger ones.
+"""Rows that are merged into, apart by their time: in files of which a batch touches few.
 
-A merge writes anew each file in which it changes a row, and puts what they held into one. So a single late
-row makes the file of the newest windows one with that of the old ones, which every later batch then writes
-anew. Where a merge has copied many rows for the few that it changed, they are parted again.
+A merge writes anew each file in which it changes a row. So rows of one time stand together, in files that are
+small: what comes late, or corrects what came before, has those of its time written anew, and no others.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-NEWEST = 1_000  # rows of the newest file; each older one has GROWTH times as many
-GROWTH = 8
+APART = 8_000  # rows of a file that a merge writes by itself, about: a file more costs it what 2,000 rows do
 CLUSTER = 20_000  # rows of a file of a table that is clustered by columns of its own
 COPIED = 5_000  # rows that a merge may copy: about 2 us each
 SHARE = 4  # times as many as it changes
@@ -24,20 +22,20 @@ def column(keys: tuple[str, ...], columns: pa.Schema) -> str | None:
     return next((name for name in names if pa.types.is_timestamp(columns.field(name).type)), None)
 
 
-def starts(times: pa.ChunkedArray, newest: int = NEWEST) -> list[int]:
-    """Where each file begins: rows of one time stand in one.
+def apart(rows: pa.Table, time: str | None) -> list[pa.Table]:
+    """Rows in parts of about `APART`, by their time: rows of one time stand in one.
 
     Args:
-        times: of all rows, ascending.
-        newest: how many rows the newest file has, about.
+        rows: the rows.
+        time: the column that says it; None: there is none, and they stay together.
     """
-    values = times.cast(pa.int64()).to_numpy()
-    found, end, size = {0}, len(values), newest
-    while end > size:
-        end = int(np.searchsorted(values, values[end - size]))
-        found.add(end)
-        size *= GROWTH
-    return sorted(found)
+    if time is None or len(rows) < 2 * APART:
+        return [rows]
+    rows = rows.sort_by(time)
+    values, count = rows[time].cast(pa.int64()).to_numpy(), len(rows) // APART
+    first = np.searchsorted(values, [values[len(rows) * part // count] for part in range(count)])
+    starts = sorted({0, *first.tolist()})
+    return [rows[start:end] for start, end in zip(starts, [*starts[1:], len(rows)], strict=True)]
 
 
 def parts(rows: pa.Table, holding: pa.ChunkedArray | None) -> list[pa.Table]:
@@ -51,7 +49,7 @@ def parts(rows: pa.Table, holding: pa.ChunkedArray | None) -> list[pa.Table]:
 
 
 class Layers:
-    """When the rows of one table are to be parted.
+    """When the rows of one table are to be parted that delta-rs has merged into: it puts them into one file.
 
     Parting costs about what the merge did that copied them, so it is not tried again where it has not helped:
     until twice as many are copied.
@@ -68,9 +66,9 @@ class Layers:
         self._parted = 0
         return copied > max(COPIED, SHARE * changed, 2 * self._in_vain)
 
-    def done(self, copied: int, newest: int, rows: int) -> None:
-        """Take note of what came of it: the rows of the newest file, of all that were parted."""
-        if newest > rows / 2:
+    def done(self, copied: int, largest: int, rows: int) -> None:
+        """Take note of what came of it: the rows of the largest file, of all that were parted."""
+        if largest > rows / 2:
             self._in_vain = copied
         else:
             self._parted = copied

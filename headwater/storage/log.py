@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -128,7 +127,7 @@ def read(table: Path, version: int) -> Commit:
         elif "cdc" in action:
             changes.append(_file(table, action["cdc"]))
         elif "remove" in action:
-            left.append(str(table / unquote(action["remove"]["path"])))
+            left.append(delta.located(table, action["remove"]["path"]))
             removed += action["remove"]["dataChange"]
         elif "txn" in action:
             batches[action["txn"]["appId"]] = int(action["txn"]["version"])
@@ -192,7 +191,7 @@ def files_of(table: Path, adds: pa.Table) -> tuple[DataFile, ...]:
     files.sort(key=lambda file: file["modification_time"])
     return tuple(
         DataFile(
-            str(table / unquote(file["path"])),
+            delta.located(table, file["path"]),
             file["size_bytes"],
             -1 if file["num_records"] is None else file["num_records"],
             file["modification_time"],
@@ -224,7 +223,7 @@ def last(flows: Mapping[str, Any], flow: str) -> int:
 def _file(table: Path, action: dict[str, Any]) -> DataFile:
     stats = json.loads(action.get("stats") or "{}")
     return DataFile(
-        str(table / unquote(action["path"])),
+        delta.located(table, action["path"]),
         int(action["size"]),
         int(stats.get("numRecords", -1)),
         int(action.get("modificationTime", 0)),

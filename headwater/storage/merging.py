@@ -28,13 +28,13 @@ class Merged:
 
     Attributes:
         files: those in which rows change, by their absolute paths: they go.
-        rows: what is in their place, the new rows among them.
+        parts: what is in their place, the new rows among them: a file of each.
         changes: the rows that have changed, as the change feed has them, with their `_change_type`.
         metrics: how many rows came, changed, went and were copied, by the names that delta-rs has for them.
     """
 
     files: list[str]
-    rows: pa.Table
+    parts: list[pa.Table]
     changes: pa.Table
     metrics: dict[str, int]
 
@@ -50,7 +50,12 @@ def tells_apart(columns: pa.Schema, keys: Sequence[str]) -> bool:
 
 
 def merged(
-    files: Sequence[str], columns: pa.Schema, rows: pa.Table, gone: pa.ChunkedArray, keys: Sequence[str]
+    files: Sequence[str],
+    columns: pa.Schema,
+    rows: pa.Table,
+    gone: pa.ChunkedArray,
+    keys: Sequence[str],
+    apart: int | None = None,
 ) -> Merged:
     """Change rows of files by their keys.
 
@@ -60,6 +65,7 @@ def merged(
         rows: as they are to be, by these columns; of one that goes the keys matter alone.
         gone: of each whether it goes.
         keys: what tells rows apart.
+        apart: a file that has so many rows stays one; None, and of others: they become one.
 
     Raises:
         DamageError: a file is not what was written.
@@ -69,32 +75,38 @@ def merged(
     ours, theirs = _pairs(known, rows, keys)
     goes = gone.to_numpy(zero_copy_only=False).astype(bool)
     starts = np.cumsum([0, *map(len, held)])
-    at = np.unique(np.searchsorted(starts, ours, side="right") - 1)  # the files in which a row changes
+    of = np.searchsorted(starts, ours, side="right") - 1  # the file of each row that changes
+    at = np.unique(of).tolist()
     stays = np.ones(len(known), bool)
     stays[ours] = False
-    kept = [held[one].filter(pa.array(stays[starts[one] : starts[one + 1]])) for one in at.tolist()]
+    kept = {one: held[one].filter(pa.array(stays[starts[one] : starts[one + 1]])) for one in at}
+    become = {one: rows.take(theirs[~goes[theirs] & (of == one)]) for one in at}
     is_new = ~goes
     is_new[theirs] = False
-    become, new = rows.take(theirs[~goes[theirs]]), rows.filter(pa.array(is_new))
+    new = rows.filter(pa.array(is_new))
+    alone = [one for one in at if apart is not None and len(held[one]) >= apart]
+    together = [some[one] for one in at if one not in alone for some in (kept, become)]
+    parts = [pa.concat_tables([kept[one], become[one]]) for one in alone]
+    parts.append(pa.concat_tables([columns.empty_table(), *together, new]))
     changes = {
         "update_preimage": known.take(ours[~goes[theirs]]),
-        "update_postimage": become,
+        "update_postimage": rows.take(theirs[~goes[theirs]]),
         "delete": known.take(ours[goes[theirs]]),
         "insert": new,
     }
     metrics = {
         "num_source_rows": len(rows),
         "num_target_rows_inserted": len(new),
-        "num_target_rows_updated": len(become),
+        "num_target_rows_updated": len(changes["update_postimage"]),
         "num_target_rows_deleted": len(changes["delete"]),
-        "num_target_rows_copied": sum(map(len, kept)),
+        "num_target_rows_copied": sum(map(len, kept.values())),
         "num_target_files_scanned": len(files),
         "num_target_files_removed": len(at),
     }
     told = [some.append_column(KIND, pa.repeat(kind, len(some))) for kind, some in changes.items()]
     return Merged(
-        [files[one] for one in at.tolist()],
-        pa.concat_tables([columns.empty_table(), *kept, become, new]),
+        [files[one] for one in at],
+        [part for part in parts if len(part)],
         pa.concat_tables(told),
         metrics,
     )

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -129,11 +128,10 @@ class Files:
 
     @property
     def _table(self) -> DeltaTable:
-        """The newest version as delta-rs has it, which follows when it is asked."""
+        """The newest version as delta-rs has it, which follows when it is asked: no further than that one, as
+        what another writer has done since is no base for a commit."""
         if int(self._opened.version()) < self._version:
-            self._opened.update_incremental()
-            if int(self._opened.version()) < self._version:  # never an older one, whatever kept it
-                self._opened = delta.opened(self.place.path, self._version)
+            self._opened.load_as_version(self._version)
         return self._opened
 
     @property
@@ -148,7 +146,7 @@ class Files:
 
     def files(self) -> list[str]:
         """The absolute paths of the files of the newest version."""
-        return [str(self.place.path / unquote(path)) for path in self._adds["path"].to_pylist()]
+        return [delta.located(self.place.path, path) for path in self._adds["path"].to_pylist()]
 
     def near(self, *wanted: Mapping[str, Reach]) -> dict[str, int]:
         """{absolute path → bytes} of those that may hold a row whose values lie where they are wanted.
@@ -164,14 +162,14 @@ class Files:
     def ends(self, column: str) -> dict[str, tuple[Any, Any]]:
         """{absolute path → the least and the greatest value of a column}, of the files that have both."""
         found = pruning.ends(self._adds, column)
-        return {str(self.place.path / unquote(path)): ends for path, ends in found.items()}
+        return {delta.located(self.place.path, path): ends for path, ends in found.items()}
 
     def without_nulls(self, column: str) -> set[str]:
         """The absolute paths of those in which no value of a column is NULL, as far as their bounds say."""
         adds, name = self._adds, f"null_count.{column}"
         nulls = adds[name].to_pylist() if name in adds.column_names else [None] * len(adds)
         found = zip(adds["path"].to_pylist(), nulls, strict=True)
-        return {str(self.place.path / unquote(path)) for path, count in found if count == 0}
+        return {delta.located(self.place.path, path) for path, count in found if count == 0}
 
     def held(self, columns: pa.Schema, wanted: Mapping[str, Reach] | None = None) -> pa.Table:
         """The rows of the newest version, in memory.

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.common.scratch import quoted
+from headwater.storage import delta
 from headwater.storage.stats import text
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
@@ -129,7 +129,7 @@ def near(table: Path, adds: pa.Table | None, wanted: Mapping[str, Reach]) -> dic
     if adds is None:
         return {}
     sizes = dict(zip(*_lists(adds, "path", "size_bytes"), strict=True))
-    return {str(table / unquote(path)): sizes[path] for path in holding(adds, wanted)}
+    return {delta.located(table, path): sizes[path] for path in holding(adds, wanted)}
 
 
 def ends(adds: pa.Table, column: str) -> dict[str, tuple[Any, Any]]:

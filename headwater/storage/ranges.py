@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.errors import CommitError, FlowError
-from headwater.storage import feed, log, snapshots, stats
+from headwater.storage import delta, feed, log, snapshots, stats
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def read_until(table: Path, at: Position) -> pa.Table | None:
     if not at.files:
         return adds
     later = [file.path for file in log.read(table, at.newest).added[at.files :]]
-    paths = [str(table / unquote(path)) for path in adds["path"].to_pylist()]
+    paths = [delta.located(table, path) for path in adds["path"].to_pylist()]
     return adds.filter(pa.array([path not in later for path in paths], pa.bool_()))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import count
 
 import duckdb
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from headwater.common import scratch
 from headwater.common.scratch import quoted
 from headwater.storage import recent, stored
+from headwater.storage.merging import Numbers
 
 FILE, ROW = "_file", "file_row_number"  # the columns that say where a row stands
 _NUMBERS = count()  # of scans: a connection may have several
@@ -64,16 +65,17 @@ def scan(
     kept, others = _kept(files)
     rows = [stored.fitted(each, columns) for each in kept.values()]
     known = pa.concat_tables([columns.empty_table(), *rows])
+    matter = alike(known, wanted) if wanted and len(known) else None
+    found = known if matter is None else known.filter(matter)
     if place:
-        known = _placed(known, [*kept], [len(each) for each in rows])
-    if wanted and len(known):
-        known = known.filter(alike(known, wanted))
-    if place:
-        known = known.set_column(len(columns), FILE, known[FILE].cast(pa.string()))
+        numbers = (
+            np.arange(len(known)) if matter is None else np.flatnonzero(np.asarray(matter.fill_null(False)))
+        )
+        found = _placed(found, numbers, [*kept], [len(each) for each in rows])
     name = f"scan_{next(_NUMBERS)}"
-    scratch.give(connection, name, known)
+    scratch.give(connection, name, found)
     if not others:
-        return Scan(f"(FROM {name})", rows=known if is_exact(columns, wanted) else None)
+        return Scan(f"(FROM {name})", rows=found if is_exact(columns, wanted) else None)
     options = f", filename = '{FILE}', {ROW} = true" if place else ""
     read = f"read_parquet(${name}_files, hive_partitioning = false, union_by_name = true{options})"
     return Scan(f"(FROM {name} UNION ALL BY NAME FROM {read})", {f"{name}_files": others})
@@ -123,12 +125,19 @@ def _kept(files: Collection[str]) -> tuple[dict[str, pa.Table], list[str]]:
     return kept, [file for file in files if file not in kept]
 
 
-def _placed(rows: pa.Table, files: Sequence[str], counts: Sequence[int]) -> pa.Table:
-    """Rows with the file of each, and its number there."""
-    of = pa.array(np.repeat(np.arange(len(files), dtype=np.int32), counts))
-    names = pa.DictionaryArray.from_arrays(of, pa.array(files, pa.string()))
-    numbers = pa.array(chain.from_iterable(map(range, counts)), pa.int64())
-    return rows.append_column(FILE, names).append_column(ROW, numbers)
+def _placed(rows: pa.Table, numbers: Numbers, files: Sequence[str], counts: Sequence[int]) -> pa.Table:
+    """Rows with the file of each, and its number there.
+
+    Args:
+        rows: some of the rows of files.
+        numbers: of each its number among all.
+        files: the files.
+        counts: how many rows each of them has.
+    """
+    starts = np.cumsum([0, *counts])
+    of = np.searchsorted(starts, numbers, side="right") - 1
+    names = pa.array(files, pa.string()).take(pa.array(of, pa.int64()))
+    return rows.append_column(FILE, names).append_column(ROW, pa.array(numbers - starts[of], pa.int64()))
 
 
 def alike(rows: pa.Table, wanted: Sequence[Wanted]) -> pa.ChunkedArray:

@@ -20,7 +20,7 @@ from deltalake.table import TableMerger
 
 from headwater.common.scratch import quoted
 from headwater.errors import ProjectError
-from headwater.storage import merging, pruning, recent, rewriting, stored
+from headwater.storage import layers, merging, pruning, recent, rewriting, stored
 from headwater.storage.identity import Identity
 from headwater.storage.lake import NO_HOOKS, Place
 from headwater.storage.layered import LayeredTable
@@ -188,11 +188,15 @@ class Target(LayeredTable):
         """Commit what `merging` makes of the files of a version that may hold the keys; the new version.
         None: that version is not the newest any more, as maintenance has put files together."""
         self.check(near)
-        found = merging.merged([*near], self.columns, stored.fitted(rows, self.columns), rows[GONE], keys)
-        written = self.put([found.rows], "merged") if len(found.rows) else []
+        columns, by = self.columns, self.clustered
+        apart = None if by else layers.APART
+        found = merging.merged([*near], columns, stored.fitted(rows, columns), rows[GONE], keys, apart)
+        time = None if by else layers.column(tuple(keys), columns)
+        parts = [each for part in found.parts for each in layers.apart(part, time)]
+        written = [path for part in parts for path in self.put([part], "merged")]
         changes = self.put_changes(found.changes) if found.files and self.changes_in_place else []
-        for path in written:
-            recent.KEPT.keep(str(self.place.path / path), found.rows)  # the next merge reads it
+        for path, part in zip(written, parts, strict=True):
+            recent.KEPT.keep(str(self.place.path / path), part)  # the next merge reads it
         come = {path: self._next() for path in written}
         actions = rewriting.merged(self.place.path, found.files, come, changes)
         with self._mutex:
@@ -201,7 +205,8 @@ class Target(LayeredTable):
         if version is None:
             self.forget([*written, *changes])
             return None
-        self._settle(version, keys, found.metrics["num_target_rows_copied"], len(rows))
+        if by:
+            self._gather(version, [*by, *(key for key in keys if key not in by)])
         return version
 
     def _merge(
