@@ -133,9 +133,9 @@ class Compared:
     def _are_told_apart(self, connection: duckdb.DuckDBPyConnection, new: pa.Table | None = None) -> None:
         """Check that no two of the rows `new` have the same keys."""
         kinds = [self.columns.field(key).type for key in self.keys]
-        if new is not None and kinds and all(map(stored.is_told_apart, kinds)):
-            if len(new.group_by([*self.keys], use_threads=False).aggregate([])) == len(new):
-                return
+        by_value = kinds and all(map(stored.is_told_apart, kinds))
+        if new is not None and by_value and _groups(new, self.keys) == len(new):
+            return
         keys = ", ".join(map(quoted, self.keys))
         ((twice,),) = connection.execute(
             f"SELECT count(*) FROM (SELECT 1 FROM new GROUP BY {keys} HAVING count(*) > 1)"
@@ -148,3 +148,8 @@ class Compared:
                 where=self.where,
                 hint="say in headwater.keys what tells its rows apart",
             )
+
+
+def _groups(rows: pa.Table, keys: Sequence[str]) -> int:
+    """How many different keys rows have: in a tenth of the time that DuckDB takes for few of them."""
+    return len(rows.group_by([*keys], use_threads=False).aggregate([]))
