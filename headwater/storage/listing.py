@@ -75,8 +75,8 @@ def after(files: pa.Table, actions: Iterable[Mapping[str, Any]]) -> pa.Table | N
         new = _table(come, files.schema)
     except (pa.ArrowException, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return None  # delta-rs says what is wrong with it
-    replaced = [*gone, *new["path"].to_pylist()] if gone else []
-    stays = files.filter(pc.invert(pc.is_in(files["path"], pa.array(replaced)))) if replaced else files
+    replaced = pc.is_in(files["path"], pa.array([*gone, *new["path"].to_pylist()], pa.string()))
+    stays = files.filter(pc.invert(replaced)) if pc.any(replaced).as_py() else files
     found = pa.concat_tables([stays, new])
     return found.combine_chunks() if found["path"].num_chunks > _CHUNKS else found
 
