@@ -33,12 +33,14 @@ class Outside:
         """What is found within so many seconds.
 
         Raises:
-            RuntimeError: it has failed; it says itself by what.
+            RuntimeError: it has failed, and says itself by what; or it was killed.
         """
         self._begun.set()
         time.sleep(seconds)
         self._done.set()
-        found: Samples | None = self._found.get()
+        while self._found.empty() and self._process.is_alive():
+            time.sleep(0.05)
+        found: Samples | None = None if self._found.empty() else self._found.get()
         if found is None:
             raise RuntimeError("who sends and reads has failed")
         return found
