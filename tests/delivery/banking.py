@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 from harness import Project, assert_same, once_each
-from postgres import Server
+from postgres import PASSWORD, Server
 
 EVENTS, VIEW, SETTLED = "silver.transaction_events", "silver.transactions", "silver.settled_transactions"
 HOUR_MS = 3_600_000
@@ -137,6 +138,12 @@ def _euros(amount: float) -> Decimal:
 
 def _cents(cents: int) -> Decimal:
     return Decimal(cents).scaleb(-2)
+
+
+def warehouse(server: Server, environment: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A server as the project's connection `warehouse`, whose password the environment has."""
+    environment.setenv("WAREHOUSE_PASSWORD", PASSWORD)
+    return {"warehouse": {**server.options, "password": "env:WAREHOUSE_PASSWORD"}}
 
 
 def merchants(generator: Any) -> str:

@@ -12,10 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from banking import EVENTS, assert_ledger, assert_ledger_ended, assert_sent, merchants
+from banking import EVENTS, assert_ledger, assert_ledger_ended, assert_sent, merchants, warehouse
 from harness import BRONZE, GOLD, HOT, QUARANTINE, SEED, SILVER, Project, Running
 from oracles import assert_lake_equals_oracle
-from postgres import PASSWORD, Server
+from postgres import Server
 from pyspark.sql import SparkSession
 
 from headwater.storage import log
@@ -104,10 +104,8 @@ def test_what_the_ledger_takes_and_sends_is_there_once_after_its_broker_was_kill
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw, flows = random.Random(SEED), (EVENTS, "gold.debits", "gold.segment_spend")
-    monkeypatch.setenv("WAREHOUSE_PASSWORD", PASSWORD)
     with Server() as server:
-        postgres = {"warehouse": {**server.options, "password": "env:WAREHOUSE_PASSWORD"}}
-        project = Project(tmp_path / "project", "ledger", postgres=postgres)
+        project = Project(tmp_path / "project", "ledger", postgres=warehouse(server, monkeypatch))
         server.rows(merchants(project.generator))
         try:
             with project.producing(rate=200), project.run() as run:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from banking import assert_ledger, assert_ledger_ended, assert_sent, merchants
+from banking import assert_ledger, assert_ledger_ended, assert_sent, merchants, warehouse
 from confluent_kafka import Producer
 from harness import SEED, Project, assert_same, once_each
 from oracles import (
@@ -28,7 +28,7 @@ from oracles import (
     assert_visits_ended,
     assert_web,
 )
-from postgres import PASSWORD, Server
+from postgres import Server
 from pyspark.sql import SparkSession
 
 from headwater.connectors.produce import Faults, Record
@@ -79,9 +79,7 @@ def project(
     monkeypatch: pytest.MonkeyPatch,
     systems: tuple[str, ...],
 ) -> Project:
-    monkeypatch.setenv("WAREHOUSE_PASSWORD", PASSWORD)
-    connection = {**server.options, "password": "env:WAREHOUSE_PASSWORD"}
-    root, postgres = tmp_path / "project", {"warehouse": connection}
+    root, postgres = tmp_path / "project", warehouse(server, monkeypatch)
     project = Project(root, *systems, broker=broker, faults=FAULTS, postgres=postgres)
     if "ledger" in systems:
         server.rows(merchants(project.of("ledger").generator))
