@@ -15,16 +15,18 @@ from headwater.project.bronze import BRONZE
 from headwater.storage import stored
 
 _COLUMNS = stored.schema(BRONZE)
-_TOGETHER = 0.01  # seconds: what comes so soon after a record is read with it
-# The broker lets records wait for so long, or for so many bytes, for others to be fetched with: to fetch each
-# as it comes takes more of the broker's cores, and of this process's, than all that is made of it.
+_TOGETHER = 0.02  # seconds: what comes so soon after a record is read with it, and what waits is fetched
+# A consumer at the end of a topic is told of a record when it comes, and fetches no more until that is
+# taken. To fetch each record as it comes takes twice the broker's cores, and some of this process's.
 _FETCH: dict[str, str | int | bool] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
-    "fetch.wait.max.ms": 50,
-    "fetch.min.bytes": 64 << 10,
+    "fetch.wait.max.ms": 500,
+    "fetch.min.bytes": 1,
+    "queued.min.messages": 1,
+    "fetch.queue.backoff.ms": 10,
     "queued.max.messages.kbytes": 32 << 10,
     "group.id": "headwater-bronze",  # which Kafka's client asks for, and nothing joins
 }
@@ -75,7 +77,7 @@ class Records:
         Args:
             most: how many at most.
             within: how many seconds the first is waited for.
-            due: when those that come after it are read until, in `time.monotonic`'s seconds.
+            due: those that come until then are read with it, in `time.monotonic`'s seconds.
 
         Raises:
             KafkaException: the broker has no more what is to be read, or refuses.
@@ -84,13 +86,9 @@ class Records:
         end = time.monotonic() + within
         while not found and (left := end - time.monotonic()) > 0:
             found = self._good(self._consumer.consume(1, left))
-        if found:
-            while len(found) < most:
-                left = max(_TOGETHER, due - time.monotonic())
-                more = self._consumer.consume(most - len(found), left)
-                found += self._good(more)
-                if time.monotonic() >= due:
-                    break
+        if found and most > 1:
+            time.sleep(max(0.0, due - _TOGETHER - time.monotonic()))
+            found += self._good(self._consumer.consume(most - 1, _TOGETHER))
         return found
 
     def rows(self, messages: list[Message], ingested_at: pa.Scalar) -> pa.Table:
