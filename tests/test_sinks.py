@@ -67,7 +67,9 @@ class Mine(Sink):
             raise SinkUnavailable("mine: down", code="SINK_UNAVAILABLE")
         if (HERE / "slow").exists():
             self.log("waits")
+            until = time.monotonic() + 20
             while (HERE / "slow").exists():
+                assert time.monotonic() < until, "nobody else works"
                 time.sleep(0.01)
         if (HERE / "refuses").exists() and changes.last.generation == 1:
             raise FlowError("mine: refused", code="SINK_REFUSES")
