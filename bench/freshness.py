@@ -25,7 +25,7 @@ from headwater.run.supervisor import Options, Run
 RATE = 1_000  # events per second
 WARM_UP = 40.0  # seconds before the first sample
 SECONDS = 60.0  # of sampling
-EVERY = 0.5  # seconds from one look at the tables to the next
+EVERY = 0.5  # seconds from one look at the tables to the next, about
 
 GOLD, HOT = "gold.cpu_usage_5m", "gold.cpu_hot_5m"
 NEWEST = {

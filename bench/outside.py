@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import random
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.synchronize import Event
@@ -58,15 +59,15 @@ class Outside:
 
 
 def times(apart: float, done: Event) -> Iterator[None]:
-    """Go on so many seconds apart, counted from the first time, until `done` is set.
+    """Go on about so many seconds apart, whatever is done meanwhile, until `done` is set.
 
     A reader that rests for so long after each answer would ask more often, and take more of the cores, the
-    quicker it is answered.
+    quicker it is answered; and one that asks in step with the batches would find all rows of one age.
     """
-    due = time.monotonic()
+    draw, due = random.Random(11), time.monotonic()
     while not done.wait(max(due - time.monotonic(), 0.0)):
         yield
-        due = max(due + apart, time.monotonic())
+        due = max(due + apart * draw.uniform(0.5, 1.5), time.monotonic())
 
 
 def _watched(watch: Watch, begun: Event, done: Event, found: Any, arguments: tuple[Any, ...]) -> None:
