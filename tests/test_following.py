@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from headwater.common.progress import Board
 from headwater.common.wait import until
+from headwater.connectors.kafka.records import Records
 from headwater.flows import following, source
 from headwater.flows.following import Following
 from headwater.flows.querying import Querying
@@ -33,10 +34,10 @@ def case(tmp_path: Path, broker: str, spark: SparkSession) -> Drained:
 class Live:
     """A run that reads what comes, and how often each of its two ways was begun."""
 
-    def __init__(self, case: Drained, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, case: Drained, patch: pytest.MonkeyPatch, trigger: str = "50 milliseconds") -> None:
         self.case, self.begun = case, {"following": 0, "querying": 0}
         self.notices = StringIO()
-        self.run = Run(case.project, Options(trigger="50 milliseconds"), Board(notices=self.notices))
+        self.run = Run(case.project, Options(trigger=trigger), Board(notices=self.notices))
         for of, name in ((Following, "following"), (Querying, "querying")):
             patch.setattr(of, "__call__", self._counted(of.__call__, name))
 
@@ -66,8 +67,8 @@ class Live:
 
 
 @contextmanager
-def live(case: Drained, patch: pytest.MonkeyPatch) -> Iterator[Live]:
-    found = Live(case, patch)
+def live(case: Drained, patch: pytest.MonkeyPatch, trigger: str = "50 milliseconds") -> Iterator[Live]:
+    found = Live(case, patch, trigger)
     thread = threading.Thread(target=found.run)
     thread.start()
     try:
@@ -178,3 +179,28 @@ def test_a_topic_that_is_made_again_stops_the_flow(case: Drained, monkeypatch: p
         case.make_again(*range(11, 16))
         assert until(lambda: "[TOPIC_RECREATED]" in run.notices.getvalue(), within=90), run.notices.getvalue()
     assert [int(row[3]) for row in run.records()] == [1, 2, 3]
+
+
+def test_a_run_that_waits_for_its_trigger_ends_at_once(
+    case: Drained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taking, take = threading.Event(), Records.take
+
+    def told(self: Records, *args: Any, wait: Any, **options: Any) -> Any:
+        def waits(seconds: float) -> object:
+            if seconds > 60:
+                taking.set()
+            return wait(seconds)
+
+        return take(self, *args, wait=waits, **options)
+
+    monkeypatch.setattr(Records, "take", told)
+    case.send(1)
+    case.run()
+    with live(case, monkeypatch, trigger="1 hour") as run:
+        run.follows()
+        case.send(2)
+        run.has(2)
+        case.send(3)
+        assert taking.wait(60)
+    assert len(run.records()) == 2

@@ -87,11 +87,11 @@ class Following:
             raise why if isinstance(why, HeadwaterError) else unanswered(self._topic.topic, e) from e
 
     def _read(self, records: Records, most: int, commit: Commit, look_up: Callable[[], None]) -> None:
-        done, due, looked = dict(records.next), 0.0, time.monotonic()
-        while not self._context.stop.is_set():
+        done, due, looked, stop = dict(records.next), 0.0, time.monotonic(), self._context.stop
+        while not stop.is_set():
             look_up()
-            found = records.take(most, within=_BEAT, due=due)
-            if self._context.stop.is_set():
+            found = records.take(most, within=_BEAT, due=due, wait=stop.wait)
+            if stop.is_set():
                 break
             due = time.monotonic() + self.apart
             if records.next != done:

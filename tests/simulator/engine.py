@@ -17,7 +17,7 @@ from headwater.common import times
 from headwater.flows import derived, ranged
 from headwater.operations import replay as replaying
 from headwater.runtime import failpoints
-from headwater.storage import lake, lease, log, open_table, store, target
+from headwater.storage import lake, lease, log, open_table, snapshots, store, target
 from headwater.storage.lake import Lake
 
 from . import flows
@@ -60,7 +60,8 @@ def simulated(world: World) -> Iterator[Medium]:
     try:
         with (
             patch.object(times, "clock", world),
-            patch.object(log, "_heads", {}),  # these four are another process's with each turn
+            patch.object(log, "_heads", {}),  # these five are another process's with each turn
+            patch.object(snapshots, "_OPEN", snapshots._OPEN),
             patch.object(target, "_OPEN", target._OPEN),
             patch.object(target, "_OPENING", target._OPENING),
             patch.object(lake, "_LOCK", lake._LOCK),
@@ -76,6 +77,7 @@ def simulated(world: World) -> Iterator[Medium]:
             patch.object(lease, "_channel", channel),
             patch.object(lease, "jvm", SimpleNamespace(pid=lambda: 0)),
             patch.object(open_table, "threading", SimpleNamespace(Lock=lambda: Mutex(world))),
+            patch.object(snapshots, "threading", SimpleNamespace(Lock=lambda: Mutex(world))),
             patch.object(sys.modules[_COMPACT], "FEWEST", 2),
             patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
         ):

@@ -18,7 +18,7 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 
 from headwater.common.times import Clock
-from headwater.storage import lake, log, target
+from headwater.storage import lake, log, snapshots, target
 
 DEADLY = ("before", "half", "after")
 BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
@@ -278,8 +278,9 @@ class World(Clock):
             memory = task.process.memory
             if not memory:
                 memory.update(heads={}, open=weakref.WeakValueDictionary())
-                memory.update(lake=Mutex(self), opening=Mutex(self))
+                memory.update(lake=Mutex(self), opening=Mutex(self), snapshots=snapshots._Open())
             log._heads, target._OPEN = memory["heads"], memory["open"]
+            snapshots._OPEN = memory["snapshots"]
             lake._LOCK, target._OPENING = memory["lake"], memory["opening"]
         self._current = task
 

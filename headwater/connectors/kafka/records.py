@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -71,13 +71,16 @@ class Records:
         except KafkaException as e:
             raise unanswered(f"topic {self._topic}", e) from e
 
-    def take(self, most: int, *, within: float, due: float) -> list[Message]:
+    def take(
+        self, most: int, *, within: float, due: float, wait: Callable[[float], object] = time.sleep
+    ) -> list[Message]:
         """Records that have come, of each partition in order; [] where none comes in time.
 
         Args:
             most: how many at most.
             within: how many seconds the first is waited for.
             due: those that come until then are read with it, in `time.monotonic`'s seconds.
+            wait: waits for so many seconds, or less where the run is to end.
 
         Raises:
             KafkaException: the broker has no more what is to be read, or refuses.
@@ -87,7 +90,7 @@ class Records:
         while not found and (left := end - time.monotonic()) > 0:
             found = self._good(self._consumer.consume(1, left))
         if found and most > 1:
-            time.sleep(max(0.0, due - _TOGETHER - time.monotonic()))
+            wait(max(0.0, due - _TOGETHER - time.monotonic()))
             found += self._good(self._consumer.consume(most - 1, _TOGETHER))
         return found
 
