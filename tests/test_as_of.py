@@ -123,6 +123,35 @@ def test_a_version_that_comes_late_corrects_what_was_joined(
         assert [hop.within.sole for hop in hops if hop.within is not None] == [sole], name
 
 
+def test_a_streaming_table_is_corrected_where_it_reads_versions_as_a_stream(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    told = """CREATE STREAMING TABLE {name} {keys} AS SELECT o.nr, v.a FROM STREAM silver.orders o
+    LEFT JOIN {stream} silver.versions FOR SYSTEM_TIME AS OF o.at AS v ON o.id = v.id"""
+    files = {
+        **FILES,
+        "bronze/raw.py": FILES["bronze/raw.py"] + 'orders = hw.topic("orders")\n',
+        "silver/changes.sql": CHANGES,
+        "silver/orders.sql": ORDERS,
+        "silver/versions.sql": f"CREATE STREAMING TABLE versions FLOW AUTO CDC {FROM} COLUMNS id, a, b "
+        "STORED AS SCD TYPE 2",
+        "gold/corrected.sql": told.format(
+            name="corrected", keys="TBLPROPERTIES ('headwater.keys' = 'nr')", stream="STREAM"
+        ),
+        "gold/known.sql": told.format(name="known", keys="", stream=""),
+    }
+    project = Project(files, tmp_path, spark=interpreted)
+    project.send("changes", [Change(1, False, 10, None).record(1)])
+    project.send("orders", [{"nr": 1, "id": 1, "at": 5}, {"nr": 2, "id": 2, "at": 5}]).step()
+    first = [(1, 10), (2, None)]
+    assert project.rows("gold.corrected") == project.rows("gold.known") == first
+    late = [Change(3, False, 11, None).record(1), Change(2, False, 20, None).record(2)]
+    project.send("changes", late).step()
+    project.send("orders", [{"nr": 3, "id": 1, "at": 2}]).step()
+    assert project.rows("gold.corrected") == [(1, 11), (2, 20), (3, 10)]
+    assert project.rows("gold.known") == [*first, (3, 10)]
+
+
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_a_query_sees_the_rows_that_were_valid(
     spark: SparkSession, tmp_path: Path, engine: query.Engine

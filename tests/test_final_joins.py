@@ -308,6 +308,27 @@ def test_the_python_form_waits_alike(interpreted: SparkSession, tmp_path: Path) 
     assert sole([])["is_alone"]
 
 
+VIEW = "CREATE TEMPORARY VIEW {} AS SELECT * FROM STREAM {} WATERMARK {} DELAY OF INTERVAL 10 SECONDS;"
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_view_tells_the_time_of_its_stream(interpreted: SparkSession, tmp_path: Path, both: bool) -> None:
+    query, watermark = statement("LEFT"), f" DELAY OF INTERVAL {DELAY} SECONDS"
+    for stream, time in STREAMS.items() if both else [(PARCELS, "left_at")]:
+        name = f"timed_{time}"
+        query = query.replace(f" WATERMARK {time}{watermark}", "").replace(stream, name)
+        query = f"{VIEW.format(name, stream, time)}\n{query}"
+    assert query.count("WATERMARK") == 2
+    case = Shop(tmp_path / "project", interpreted, query)
+    case.come(("a", 1, None, 0), ("b", 2, None, 1), ("b", None, 8, 22), ("a", None, 7, 19))
+    case.end()
+    assert sorted(case.rows(SENT, 'id, "order", parcel')) == [("a", 1, 7), ("b", 2, None)]
+    with raises_code("DELAYS_DIFFER", table=SENT, match="delay of gold.timed_"):
+        Market(
+            tmp_path / "other", interpreted, query.replace("INTERVAL 10 SECONDS", "INTERVAL 11 SECONDS", 1)
+        )
+
+
 def test_what_is_done_to_tables_is_done_to_it_too(interpreted: SparkSession, tmp_path: Path) -> None:
     case = Shop(tmp_path / "project", interpreted, statement("FULL"))
     case.change("conf/local.yaml", "kafka: embedded", "kafka: embedded\nmaintain: {keep: 0s}")

@@ -117,3 +117,10 @@ def test_what_tells_no_nearest_row_is_refused_by_its_line(tmp_path: Path, text: 
     path.write_text(f"CREATE MATERIALIZED VIEW t AS SELECT 1 AS n\nFROM o ASOF JOIN {text}", encoding="utf-8")
     with raises_code("STATEMENT_NOT_SUPPORTED", match=rf"t\.sql:2: .*{why}"):
         sql.parse(path, "gold")
+
+
+def test_a_streaming_table_finds_none(interpreted: SparkSession, tmp_path: Path) -> None:
+    said = f"{ASOF.format(name='x', join='ASOF JOIN', match='o.at >= p.at', on='o.id = p.id')}"
+    said = f"CREATE STREAMING TABLE x AS {said[said.index('SELECT') :]}".replace("FROM ", "FROM STREAM ")
+    with raises_code("ACROSS_ROWS", table="gold.x", match="ASOF JOIN looks for the nearest of all rows"):
+        Project({**FILES, "gold/x.sql": said}, tmp_path, spark=interpreted).step()

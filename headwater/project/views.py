@@ -46,6 +46,7 @@ def expanded(table: Table, views: Mapping[str, View], references: Collection[str
         named = [*query.streams, *(found if table.view and not table.corrected else ())]
         streams = {leaf for name in named for leaf in _streams(name, found, table)} - {*references}
         query = replace(query, streams=tuple(leaf for leaf in sources if leaf in streams))
+    streamed = query.streams if query is not None else {*sources} - {*references}
     return replace(
         table,
         sources=tuple(sources),
@@ -53,8 +54,36 @@ def expanded(table: Table, views: Mapping[str, View], references: Collection[str
         views=tuple(found.values()),
         sql=query,
         event_time=event_time,
+        event_times=_event_times(table, found, streamed, delay),
         delay=delay,
     )
+
+
+def _event_times(
+    table: Table, views: dict[str, View], streams: Collection[str], delay: str | None
+) -> Mapping[str, str]:
+    """The event times of the streams of a table whose rows wait for partners: its own, and those that its
+    views tell of what they stream.
+
+    Raises:
+        ProjectError: a view tells another delay.
+    """
+    if table.emit != "final" or len(streams) < 2 or table.process is not None:
+        return table.event_times
+    told = dict(table.event_times)
+    for view in reversed(views.values()):
+        if view.event_time is None:
+            continue
+        if view.delay != delay:
+            raise ProjectError(
+                f"{table.where}: the delay of {view.name} is {view.delay}, of others {delay}",
+                code="DELAYS_DIFFER",
+                where=table.where,
+                hint="give all the longest: rows wait until all streams have come as far",
+            )
+        for stream in _streams(view.name, views, table):
+            told.setdefault(stream, view.event_time)
+    return told
 
 
 def _below(name: str, views: Mapping[str, View], above: tuple[str, ...]) -> Iterator[View]:

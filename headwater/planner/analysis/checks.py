@@ -12,6 +12,7 @@ from pyspark.sql.types import StructField, StructType
 
 from headwater.errors import ProjectError, Where
 from headwater.project.definitions import Table
+from headwater.project.sql import nearest
 from headwater.runtime import catalyst, jvm
 from headwater.storage import pruning, stored
 from headwater.storage.target import GONE
@@ -102,6 +103,13 @@ def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
                 code="ACROSS_ROWS",
                 where=where,
                 hint="leave it to a query",
+            )
+        if name == "Window" and f" AS {nearest.BESIDE}" in str(node.toString()):
+            raise ProjectError(
+                f"{where}: ASOF JOIN looks for the nearest of all rows, and a later one may be nearer",
+                code="ACROSS_ROWS",
+                where=where,
+                hint="write CREATE MATERIALIZED VIEW, without STREAM: it is corrected as rows come",
             )
         if name in catalyst.ACROSS_ROWS:
             raise ProjectError(
