@@ -16,9 +16,11 @@ from bench import (
     architectures,
     as_of,
     change_data,
+    curve,
     first_minute,
     flat,
     freshness,
+    growth,
     joins,
     ladder,
     late,
@@ -26,6 +28,7 @@ from bench import (
     nexmark,
     peers,
     rebuilding,
+    soak,
     views,
     windows,
 )
@@ -38,7 +41,7 @@ PARTS = {
     "late": late.measure,
     "demo": first_minute.measure,
 }
-LONG = {  # 10, 12, 70, 5, 10, 5, 3, 5, 5 and 15 minutes, so only when asked for
+LONG = {  # 10, 12, 70, 5, 10, 5, 3, 5, 5, 15, 30, 15 and 65 minutes, so only when asked for
     "rebuild": rebuilding.measure,
     "architectures": architectures.measure,
     "flat": flat.measure,
@@ -49,6 +52,9 @@ LONG = {  # 10, 12, 70, 5, 10, 5, 3, 5, 5 and 15 minutes, so only when asked for
     "changes": change_data.measure,
     "as_of": as_of.measure,
     "peers": peers.measure,
+    "curve": curve.measure,
+    "growth": growth.measure,
+    "soak": soak.measure,
 }
 
 

@@ -1,4 +1,4 @@
-"""Freshness at 1,000 events/s: event → queryable in each table by a DuckDB reader, and event → alert."""
+"""Freshness at a rate: event → queryable in each table by a DuckDB reader, and event → alert."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
+import psutil
 from confluent_kafka import Consumer
 
 import headwater
 from bench import lab
+from bench.footprint import Footprint
 from bench.outside import Outside, Samples, times
 from headwater.common.progress import Board
 from headwater.connectors import kafka
@@ -45,7 +47,8 @@ def events() -> Iterator[Record]:
 
 
 def measure(rate: int = RATE, seconds: float = SECONDS) -> dict[str, Any]:
-    """{table or alert → seconds from event to reader: p50, p95, p99, max, samples}."""
+    """{table or alert → seconds from event to reader: p50, p95, p99, max, samples}, how many events came a
+    second, and the most memory that the run's processes had, in GB."""
     project = lab.load(lab.prepare())
     project = replace(lab.in_lake(project, "lake", fresh=True), alerts=project.alerts)
     bootstrap = kafka.ensure_running(project.root, project.conf)
@@ -55,10 +58,14 @@ def measure(rate: int = RATE, seconds: float = SECONDS) -> dict[str, Any]:
     runner.start()
     with Outside(_watch, project.root, client, rate) as outside:
         time.sleep(WARM_UP)
-        found = outside.sample(seconds)
+        before, began = lab.records(project), time.monotonic()
+        with Footprint(psutil.Process(), apart=[outside.pid]) as footprint:
+            found = outside.sample(seconds)
+        rate = round((lab.records(project) - before) / (time.monotonic() - began))
     run.stop()
     runner.join()
-    return {name: summary(samples) for name, samples in found.items()}
+    figures: dict[str, Any] = {name: summary(samples) for name, samples in found.items()}
+    return {**figures, "events per second": rate, "memory, GB": footprint.most}
 
 
 def _watch(begun: Event, done: Event, root: Path, client: dict[str, Any], rate: int) -> Samples:

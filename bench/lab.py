@@ -32,22 +32,23 @@ from headwater.runtime import jvm
 ROOT = Path(__file__).parent.parent
 
 
-def prepare(*more: str) -> Path:
+def prepare(*more: str, home: str = "bench") -> Path:
     """A copy of the reference project whose gold also keeps each window's newest event; its folder.
 
     Args:
         more: folders beside this file whose definitions it has, too.
+        home: the folder's name.
     """
-    home = engine_folder(ROOT) / "bench"
+    path = engine_folder(ROOT) / home
     for layer in ("bronze", "silver", "gold", "quality", "generators", "conf"):
-        shutil.rmtree(home / layer, ignore_errors=True)
-        shutil.copytree(ROOT / layer, home / layer)
+        shutil.rmtree(path / layer, ignore_errors=True)
+        shutil.copytree(ROOT / layer, path / layer)
     for folder in ("project", *more):
-        shutil.copytree(Path(__file__).parent / folder, home, dirs_exist_ok=True)
-    with (home / "conf" / "local.yaml").open("a") as conf:
+        shutil.copytree(Path(__file__).parent / folder, path, dirs_exist_ok=True)
+    with (path / "conf" / "local.yaml").open("a") as conf:
         conf.write("broker: {port: 0}\n")
-    shutil.rmtree(home / ".headwater" / "lake", ignore_errors=True)
-    return home
+    shutil.rmtree(path / ".headwater" / "lake", ignore_errors=True)
+    return path
 
 
 def preload(project: Project, count: int) -> None:

@@ -30,6 +30,12 @@ class Outside:
         given = (watch, self._begun, self._done, self._found, arguments)
         self._process = _SPAWN.Process(target=_watched, args=given, daemon=True)
 
+    @property
+    def pid(self) -> int:
+        """Its number, once it was started."""
+        assert self._process.pid is not None
+        return self._process.pid
+
     def sample(self, seconds: float) -> Samples:
         """What is found within so many seconds.
 
