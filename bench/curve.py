@@ -29,9 +29,9 @@ def measure(seconds: int = SECONDS, turns: int = TURNS) -> dict[str, Any]:
 
 
 def picture(found: list[dict[str, Any]]) -> Path:
-    """Draw the figures over the events that came: of the last rate these are as many as the cores let be sent."""
+    """Draw the figures over the events that came: of the last rate as many as the cores can send."""
     lines = {
-        f"{name}, {share}": {each["events per second"]: each[name][share] for each in found}
+        (name, share): {each["events per second"]: each[name][share] for each in found}
         for name in READERS
         for share in SHOWN
     }

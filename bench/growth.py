@@ -83,7 +83,9 @@ def measure(*only: int) -> dict[str, Any]:
 
 
 def _drawn(of: str, found: dict[int, dict[str, Any]]) -> Path:
-    lines = {line: {at: float(figure(each)) for at, each in found.items()} for line, figure in DRAWN.items()}
+    lines = {
+        (line, ""): {at: float(figure(each)) for at, each in found.items()} for line, figure in DRAWN.items()
+    }
     x = {"tables": "tables", "history": "events of history"}[of]
     return chart.draw(f"growth-{of}", lines, x=x, y="seconds")
 

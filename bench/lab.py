@@ -52,15 +52,9 @@ def prepare(*more: str, home: str = "bench") -> Path:
 
 
 def preload(project: Project, count: int) -> None:
-    """Fill the topic with `count` records, once: a topic that has them is left as it is."""
-    bootstrap = kafka.ensure_running(project.root, project.conf)
-    client = kafka.client_options(project.conf, bootstrap)
-    generator = load_generator(project.root, "iot")
-    create_topics(client, generator.topics)
-    if records(project) >= count:
-        return
-    events = generator.records(seed=1, faults=Faults(), clock=stepped(DEFAULT_START, DEFAULT_STEP))
-    run_producer(islice(events, count), client=client, count=count)
+    """Have exactly `count` records in the topic: one that has as many already is left as it is."""
+    if records(project) != count:
+        refill(project, "iot", count)
 
 
 def refill(project: Project, system: str, count: int) -> None:

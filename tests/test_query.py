@@ -265,6 +265,14 @@ def test_connection_for_notebooks_gives_rows_and_has_nothing_that_writes(project
             assert not hasattr(connection, name)
 
 
+def test_connection_opens_tables_as_they_are_named(project: Path) -> None:
+    views = "SELECT count(*), (SELECT count(*) FROM duckdb_views() WHERE NOT internal) FROM "
+    with query.connect(project) as connection:
+        for _ in range(2):
+            assert connection.execute(f"{views} silver.readings").fetchall() == [(3, 1)]
+        assert connection.execute(f"{views} gold.windows").fetchall()[0][1] == 2
+
+
 def test_connection_has_every_table(project: Path) -> None:
     with query.connect(project) as connection:
         found = connection.execute("SELECT schema, name FROM (SHOW ALL TABLES)").fetchall()

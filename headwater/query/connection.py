@@ -10,7 +10,7 @@ import duckdb
 from headwater.common import database
 from headwater.errors import QueryError
 from headwater.query import on_duckdb, statements
-from headwater.query.sources import Sources
+from headwater.query.sources import Source, Sources
 
 # What of DuckDB's connection gives the rows of the last query.
 _GIVES = {"description", "df", "fetch_df", "fetch_df_chunk", "fetchall", "fetchdf", "fetchmany", "fetchnumpy"}
@@ -18,7 +18,7 @@ _GIVES |= {"fetchone", "pl", "to_arrow_reader", "to_arrow_table"}
 
 
 class Connection:
-    """A locked DuckDB with a view for every table of the lake, and every reference table.
+    """A locked DuckDB with a view for each table of the lake and each reference table that a query names.
 
     It takes one SELECT, DESCRIBE, SUMMARIZE or EXPLAIN at a time, whose rows are then fetched as from
     DuckDB's own connection: `fetchall`, `fetchone`, `df`, `pl`, `to_arrow_table` and others.
@@ -30,6 +30,7 @@ class Connection:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._connection = on_duckdb.open_views(sources)
+        self._viewed: set[str] = set()
         self._result: duckdb.DuckDBPyRelation | duckdb.DuckDBPyConnection | None = None
 
     def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Self:
@@ -39,7 +40,8 @@ class Connection:
             QueryError: it is no SELECT, or reaches for something else than tables of the lake.
             duckdb.Error: DuckDB can't do it.
         """
-        statement, _ = statements.checked(self._connection, self._sources, sql)
+        statement, named = statements.checked(self._connection, self._sources, sql)
+        self._view(named or [*self._sources.tables.values(), *self._sources.references.values()])
         if "union" in sql.lower():
             self._result = database.result(self._connection, statement, parameters)
         else:  # gives rows as they are fetched
@@ -47,6 +49,11 @@ class Connection:
         return self
 
     sql = execute
+
+    def _view(self, tables: Sequence[Source]) -> None:
+        """Make the views of these tables that are not there yet: one that names no table may list them."""
+        on_duckdb.make_views(self._connection, [each for each in tables if each.name not in self._viewed])
+        self._viewed.update(each.name for each in tables)
 
     def close(self) -> None:
         """Close it: nothing of it is left."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
@@ -44,14 +45,13 @@ _TYPES = {
 }
 
 
-def open_views(sources: Sources, tables: Iterable[Source] | None = None) -> duckdb.DuckDBPyConnection:
-    """A locked DuckDB with a view for each of `tables`: by default all, and the reference tables.
+def open_views(sources: Sources, tables: Iterable[Source] = ()) -> duckdb.DuckDBPyConnection:
+    """A locked DuckDB with a view for each of `tables`.
 
     It is for the engine's own SQL; that of others goes through `checked` first.
-    The view of a broken table says what is wrong with it, to whoever reads it.
     """
     connection = _locked(sources)
-    _make_views(connection, tables or [*sources.tables.values(), *sources.references.values()], {})
+    make_views(connection, tables)
     return connection
 
 
@@ -72,7 +72,7 @@ def run(
         try:
             # A query that names no table may list them: SHOW ALL TABLES.
             tables = named or sources.tables.values()
-            _make_views(connection, tables, versions, alone=bool(named), valid=valid)
+            make_views(connection, tables, versions, alone=bool(named), valid=valid)
             found = database.result(connection, statement, dict(params) or None)
             rows = found.fetchall()
         except duckdb.Error as e:
@@ -132,16 +132,20 @@ def _extension() -> Path:
     return next(folder.glob("*/delta.duckdb_extension"))
 
 
-def _make_views(
+def make_views(
     connection: duckdb.DuckDBPyConnection,
     tables: Iterable[Source],
-    versions: Mapping[str, int | None],
+    versions: Mapping[str, int | None] = MappingProxyType({}),
     *,
     alone: bool = False,
     valid: Mapping[str, str] | None = None,
 ) -> None:
-    """A view for each table; `alone`: no others are read, so none of them may be broken; of those of which
-    some rows are `valid`, of these."""
+    """Make a view for each table, which costs a look at its log; of those of which some rows are `valid`, of
+    these. The view of a broken table says what is wrong with it, to whoever reads it.
+
+    Raises:
+        CommitError: `alone`, so that no others are read, and one is broken.
+    """
     for table in tables:
         schema, name = (identifier(part) for part in table.name.split(".", 1))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
