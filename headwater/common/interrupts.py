@@ -2,6 +2,9 @@
 
 Python's own handler runs between two steps of Python, not while a library computes. So a thread hears of each
 signal as well: it stops what can be stopped, and ends a process that does not end by itself.
+
+A handler may be called amid itself, for the next signal. So it takes no lock, and calls but once what may take
+one.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -24,7 +28,7 @@ _stops: list[Callable[[], object]] = []
 _cancelled: list[object] = []  # what is running that SIGINT cancels
 _hearing = threading.Lock()  # from hearing of a signal to knowing what it cancels
 _heard, _wakeup = -1, -1  # the pipe by which the thread hears
-_seen = threading.Event()
+_seen: list[bool] = []  # filled once it was interrupted
 _unsaid = threading.Lock()
 
 
@@ -42,7 +46,7 @@ def watch() -> None:
 
 def seen() -> bool:
     """Whether the process was interrupted, so that whatever else fails now fails because of it."""
-    return _seen.is_set()
+    return bool(_seen)
 
 
 def say() -> None:
@@ -58,7 +62,7 @@ def leave() -> None:
 
 
 def ask(stop: Callable[[], object]) -> dict[signal.Signals, Any]:
-    """Let SIGINT and SIGTERM call `stop`; a second one ends the process, but the first sent twice is one.
+    """Let SIGINT and SIGTERM call `stop` once; a second one ends the process, but the first sent twice is one.
 
     Returns:
         {signal → what was called before}
@@ -72,14 +76,11 @@ def ending() -> Iterator[None]:
 
     A second one ends the process, but the first sent twice is one.
     """
-    left = threading.Event()
 
-    def leave_once(number: int) -> None:
-        if not left.is_set():
-            left.set()
-            raise SystemExit(128 + number)
+    def end(number: int) -> NoReturn:
+        raise SystemExit(128 + number)
 
-    before = _handled(leave_once)
+    before = _handled(end)
     try:
         yield
     finally:
@@ -100,11 +101,12 @@ def stopping(stop: Callable[[], object]) -> Iterator[None]:
 @contextmanager
 def cancelling() -> Iterator[None]:
     """Let SIGINT end what runs in here, by what `stopping` has and KeyboardInterrupt, and not the process."""
-    token, heard = object(), list[float]()
+    token, calls, heard = object(), count(), list[float]()
 
     def cancel(number: int, frame: FrameType | None) -> None:
+        first = next(calls) == 0
         heard.append(time.monotonic())
-        if len(heard) == 1 or heard[-1] - heard[0] > TWICE:  # the same again would come amid its ending
+        if first or heard[-1] - heard[0] > TWICE:  # the same again would come amid its ending
             raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, cancel)
@@ -126,19 +128,21 @@ def cancelling() -> Iterator[None]:
 
 
 def _handled(do: Callable[[int], object]) -> dict[signal.Signals, Any]:
-    first: list[float] = []
+    calls, heard = count(), list[float]()
 
     def handle(number: int, frame: FrameType | None) -> None:
-        first.append(time.monotonic())
-        if first[-1] - first[0] > TWICE:
+        first = next(calls) == 0
+        heard.append(time.monotonic())
+        if first:
+            do(number)
+        elif heard[-1] - heard[0] > TWICE:
             os._exit(128 + number)
-        do(number)
 
     return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    _seen.set()  # before a library says in words of its own that it was interrupted
+    _seen.append(True)  # before a library says in words of its own that it was interrupted
     raise KeyboardInterrupt
 
 
@@ -152,7 +156,7 @@ def _listen(heard: int) -> None:
         for each in running if interrupted else ():
             while _cancel(each):
                 time.sleep(0.05)
-    _seen.set()
+    _seen.append(True)
     first = time.monotonic()
     while (since := time.monotonic() - first) < GRACE:
         _stop()
