@@ -3,7 +3,7 @@
 Python's own handler runs between two steps of Python, not while a library computes. So a thread hears of each
 signal as well: it stops what can be stopped, and ends a process that does not end by itself.
 
-A handler may be called amid itself, for the next signal. So it takes no lock, and calls once what may take one.
+A handler may be called amid itself, for the next signal: it takes no lock, and calls once what may take one.
 """
 
 from __future__ import annotations
