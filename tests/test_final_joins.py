@@ -329,6 +329,26 @@ def test_a_view_tells_the_time_of_its_stream(interpreted: SparkSession, tmp_path
         )
 
 
+COUNTED = '''import headwater as hw
+from pyspark.sql import functions as F
+
+@hw.table(source="silver.timed", snapshots="silver.parcels", emit="final")
+def sent(timed, parcels):
+    """Orders in windows, beside parcels as they are."""
+    there = timed.join(parcels.select(F.col("id").alias("sent")), F.col("id") == F.col("sent"), "left")
+    return there.groupBy(F.window("placed", "5 minutes"), "id").agg(F.count("*").alias("n"))
+'''
+
+
+def test_one_stream_beside_a_table_as_it_is_waits_for_no_partner(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    timed = VIEW.format("timed", ORDERS, "placed")
+    case = Project({**FILES, "gold/sent.py": COUNTED, "silver/timed.sql": timed}, tmp_path, spark=interpreted)
+    found = case.definitions.tables[SENT]
+    assert (found.event_time, found.delay, found.event_times) == ("placed", "10 seconds", {})
+
+
 def test_what_is_done_to_tables_is_done_to_it_too(interpreted: SparkSession, tmp_path: Path) -> None:
     case = Shop(tmp_path / "project", interpreted, statement("FULL"))
     case.change("conf/local.yaml", "kafka: embedded", "kafka: embedded\nmaintain: {keep: 0s}")

@@ -46,7 +46,7 @@ def expanded(table: Table, views: Mapping[str, View], references: Collection[str
         named = [*query.streams, *(found if table.view and not table.corrected else ())]
         streams = {leaf for name in named for leaf in _streams(name, found, table)} - {*references}
         query = replace(query, streams=tuple(leaf for leaf in sources if leaf in streams))
-    streamed = query.streams if query is not None else {*sources} - {*references}
+    streamed = query.streams if query is not None else {*sources} - {*references, *table.snapshots}
     return replace(
         table,
         sources=tuple(sources),
