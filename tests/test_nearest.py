@@ -104,6 +104,7 @@ def test_it_is_an_ordinary_join(tmp_path: Path, text: str, wanted: str) -> None:
     ("text", "why"),
     [
         ("v ON o.k = v.k", r"ASOF JOIN has no MATCH_CONDITION"),
+        ("STREAM v MATCH_CONDITION (o.t >= v.t) ON o.k = v.k", "the nearest of all rows"),
         ("v MATCH_CONDITION (o.t = v.t) ON o.k = v.k", "compares by none of >=, >, <=, <"),
         ("v MATCH_CONDITION (o.t >= v.t + 1) ON o.k = v.k", "one side has to be a column of v"),
         ("v MATCH_CONDITION (v.a >= v.t) ON o.k = v.k", "one side has to be a column of v"),

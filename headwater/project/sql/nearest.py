@@ -37,6 +37,11 @@ class Joins(Reader):
                 yield self._one(at, at + 3)
 
     def _one(self, at: int, table: int) -> Rewriting:
+        if self._word(table) == "STREAM":
+            hint = "write CREATE MATERIALIZED VIEW, without STREAM: it is corrected as rows come"
+            raise self._refused(
+                at, "ASOF JOIN looks for the nearest of all rows, and a stream gives some", hint
+            )
         behind = self._behind(table) if self._opens(table) else self._behind_name(table)
         match = self._find("MATCH_CONDITION", behind)
         if match - behind > 2 or not self._opens(match + 1):
