@@ -22,6 +22,14 @@ from headwater.testing import Project
 ORDERS = """CREATE STREAMING TABLE orders TBLPROPERTIES (
   'headwater.decode' = 'json', 'headwater.schema' = 'nr INT, id INT, at INT'
 ) AS SELECT nr, id, at, _source, ingested_at FROM STREAM bronze.orders"""
+VERSIONED = {
+    **FILES,
+    "bronze/raw.py": FILES["bronze/raw.py"] + 'orders = hw.topic("orders")\n',
+    "silver/changes.sql": CHANGES,
+    "silver/orders.sql": ORDERS,
+    "silver/versions.sql": f"CREATE STREAMING TABLE versions FLOW AUTO CDC {FROM} COLUMNS id, a, b "
+    "STORED AS SCD TYPE 2",
+}
 JOINED = """CREATE MATERIALIZED VIEW {name} TBLPROPERTIES (
   'headwater.keys' = 'nr', 'headwater.refresh' = 'incremental strict'
 ) AS SELECT o.nr, v.a, v.b FROM silver.orders o
@@ -81,12 +89,7 @@ def test_a_version_that_comes_late_corrects_what_was_joined(
     monkeypatch.setattr(computed, "WHOLE", -1)
     inner = JOINED.format(name="v_inner", kind="inner")
     files = {
-        **FILES,
-        "bronze/raw.py": FILES["bronze/raw.py"] + 'orders = hw.topic("orders")\n',
-        "silver/changes.sql": CHANGES,
-        "silver/orders.sql": ORDERS,
-        "silver/versions.sql": f"CREATE STREAMING TABLE versions FLOW AUTO CDC {FROM} COLUMNS id, a, b "
-        "STORED AS SCD TYPE 2",
+        **VERSIONED,
         **{f"gold/{kind}.sql": JOINED.format(name=f"v_{kind}", kind=kind) for kind in ("left", "inner")},
         "gold/ends.sql": inner.replace("v_inner", "v_ends").replace("v.b", "v.__END_AT AS until"),
         "gold/open.sql": inner.replace("v_inner", "v_open") + " AND v.__END_AT IS NULL",
@@ -129,12 +132,7 @@ def test_a_streaming_table_is_corrected_where_it_reads_versions_as_a_stream(
     told = """CREATE STREAMING TABLE {name} {keys} AS SELECT o.nr, v.a FROM STREAM silver.orders o
     LEFT JOIN {stream} silver.versions FOR SYSTEM_TIME AS OF o.at AS v ON o.id = v.id"""
     files = {
-        **FILES,
-        "bronze/raw.py": FILES["bronze/raw.py"] + 'orders = hw.topic("orders")\n',
-        "silver/changes.sql": CHANGES,
-        "silver/orders.sql": ORDERS,
-        "silver/versions.sql": f"CREATE STREAMING TABLE versions FLOW AUTO CDC {FROM} COLUMNS id, a, b "
-        "STORED AS SCD TYPE 2",
+        **VERSIONED,
         "gold/corrected.sql": told.format(
             name="corrected", keys="TBLPROPERTIES ('headwater.keys' = 'nr')", stream="STREAM"
         ),
