@@ -41,7 +41,7 @@ PARTS = {
     "late": late.measure,
     "demo": first_minute.measure,
 }
-LONG = {  # 10, 12, 70, 5, 10, 5, 3, 5, 5, 15, 30, 15 and 65 minutes, so only when asked for
+LONG = {  # so only when asked for: docs/benchmarks.md says how long
     "rebuild": rebuilding.measure,
     "architectures": architectures.measure,
     "flat": flat.measure,

@@ -12,6 +12,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -24,6 +25,7 @@ from bench import chart, lab
 from bench.footprint import Footprint, seconds
 from bench.freshness import EVERY, summary
 from bench.live import Live
+from bench.outside import times
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import create_topics
 from headwater.connectors.produce import BackgroundProducer, Record, Topic, run_producer, wall_clock
@@ -67,10 +69,10 @@ def measure(*only: int) -> dict[str, Any]:
         only: cases by their numbers, from 0.
     """
     found: dict[tuple[int, int], dict[str, Any]] = {}
-    for at, (tables, times) in enumerate(CASES):
+    for at, (tables, scale) in enumerate(CASES):
         if not only or at in only:
-            taken = found[tables, times * BASE] = case(tables // TABLES, times * BASE)
-            print(tables, times * BASE, json.dumps(taken), file=sys.stderr, flush=True)
+            taken = found[tables, scale * BASE] = case(tables // TABLES, scale * BASE)
+            print(tables, scale * BASE, json.dumps(taken), file=sys.stderr, flush=True)
     fewest = CASES[0][0]
     pictures = {
         "tables": {tables: each for (tables, events), each in found.items() if events == BASE},
@@ -158,12 +160,11 @@ def _events(chains: int, clock: Iterator[int]) -> Iterator[Record]:
 
 def _ages(home: Path) -> list[float]:
     """How old the newest event is that a reader finds in gold, again and again."""
-    connection, draw, found = headwater.connect(home), random.Random(11), []
-    until = time.monotonic() + SAMPLED
-    while time.monotonic() < until:
+    connection, done, found = headwater.connect(home), threading.Event(), []
+    threading.Timer(SAMPLED, done.set).start()
+    for _ in times(EVERY, done):
         row = connection.execute("SELECT max(newest) FROM gold.usage_00").fetchone()
         found.append(time.time() - row[0] / 1_000)
-        time.sleep(EVERY * draw.uniform(0.5, 1.5))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.synchronize import Event
@@ -64,7 +65,7 @@ class Outside:
         self._process.join()
 
 
-def times(apart: float, done: Event) -> Iterator[None]:
+def times(apart: float, done: Event | threading.Event) -> Iterator[None]:
     """Go on about so many seconds apart, whatever is done meanwhile, until `done` is set.
 
     A reader that rests for so long after each answer would ask more often, and take more of the cores, the

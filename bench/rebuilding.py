@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import headwater
 from bench import lab
+from bench.live import Live
 from headwater.common.report import BatchReport
 from headwater.connectors import kafka
 from headwater.connectors.produce import BackgroundProducer, Record, wall_clock
@@ -51,7 +51,7 @@ def measure(rows: int = ROWS, rate: float = RATE) -> dict[str, Any]:
     found["chain, from Kafka"] = _phase(history, time.monotonic() - began, lab.span(reports))
     found["rebuild, alone"] = _rebuilt(home, history)
 
-    with _live(home, tables), BackgroundProducer(_events(), client=client, rate=rate):
+    with Live(home, *tables), BackgroundProducer(_events(), client=client, rate=rate):
         time.sleep(WARM_UP)
         with _Probe(home) as before:
             time.sleep(SECONDS)
@@ -107,19 +107,6 @@ def _headwater(home: Path, *arguments: str) -> str:
     if done.returncode:
         raise SystemExit(f"headwater {' '.join(arguments)}: {done.stdout}{done.stderr}")
     return done.stdout
-
-
-@contextmanager
-def _live(home: Path, tables: Sequence[str]) -> Iterator[None]:
-    """A run that goes on beside what is measured."""
-    with (home / "live.log").open("w") as log:
-        process = subprocess.Popen(_command("run", "--json", *tables), cwd=home, stdout=log, stderr=log)
-        try:
-            yield
-            assert process.poll() is None, f"the run ended: see {home / 'live.log'}"
-        finally:
-            process.terminate()
-            process.wait()
 
 
 class _Probe(threading.Thread):

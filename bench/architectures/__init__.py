@@ -23,6 +23,7 @@ import psutil
 
 import headwater
 from bench import lab
+from bench.footprint import seconds
 from bench.freshness import events
 from headwater.connectors import kafka
 from headwater.connectors.produce import BackgroundProducer
@@ -71,14 +72,14 @@ def _served(commands: Sequence[list[str]], newest: Callable[[], datetime | None]
         processes = [running.enter_context(_running(command)) for command in commands]
         _first(newest)
         time.sleep(WARM_UP)
-        began, used, ages = time.time(), _used(processes), list[float]()
+        began, used, ages = time.time(), sum(map(seconds, processes)), list[float]()
         while time.time() - began < SECONDS:
             at = newest()
             assert at is not None
             ages.append(time.time() - at.timestamp())
             time.sleep(EVERY)
         minutes = (time.time() - began) / 60
-        spent = (_used(processes) - used) / minutes
+        spent = (sum(map(seconds, processes)) - used) / minutes
     ages.sort()
     at = {"p50": 0.5, "p95": 0.95, "max": 1.0}
     told = {name: round(ages[min(len(ages) - 1, int(len(ages) * share))], 1) for name, share in at.items()}
@@ -104,16 +105,6 @@ def _running(command: list[str]) -> Iterator[psutil.Process]:
             child.kill()
         process.kill()
         process.wait()
-
-
-def _used(processes: Sequence[psutil.Process]) -> float:
-    """Seconds of a core that these and those below them have taken."""
-    whole = 0.0
-    for process in processes:
-        for each in (process, *process.children(recursive=True)):
-            times = each.cpu_times()
-            whole += times.user + times.system
-    return whole
 
 
 def _batch(folder: Path) -> Callable[[], datetime | None]:
