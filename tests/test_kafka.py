@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from raising import raises_code
 
 from headwater.connectors import kafka
@@ -86,6 +89,35 @@ def test_what_a_flow_asks_of_a_broker_that_is_away_it_asks_again(monkeypatch: py
         "topic any", KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     )
     assert isinstance(refused, BrokerError) and not transient(refused)
+
+
+@pytest.mark.parametrize("within", ["the answer", "a partition's"])
+def test_a_group_whose_coordinator_moves_is_asked_about_again(
+    broker: str, within: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the broker says in the moment is given here; all else is asked of the real one."""
+    client: kafka.KafkaOptions = {"bootstrap.servers": broker}
+    topic, said = uuid4().hex, [KafkaError(KafkaError.NOT_COORDINATOR)] * 2
+    topics.create_topics(client, [topics.Topic(topic, 2)])
+
+    class Moving(Consumer):
+        def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[Any]:
+            if not said:
+                return super().committed(partitions, timeout=timeout)
+            if within == "the answer":
+                raise KafkaException(said.pop())
+            error = said.pop()
+            return [SimpleNamespace(partition=p.partition, offset=-1001, error=error) for p in partitions]
+
+    monkeypatch.setattr(kafka, "Consumer", Moving)
+    assert kafka.committed(client, "group", topic) == {0: (None, 0, 0), 1: (None, 0, 0)} and not said
+    said[:] = [KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)]
+    with raises_code("BROKER_REFUSES"):
+        kafka.committed(client, "group", topic)
+    said[:] = [KafkaError(KafkaError.NOT_COORDINATOR)] * 10_000
+    monkeypatch.setattr(kafka, "TIMEOUT", 0.2)
+    with raises_code("BROKER_UNAVAILABLE"):
+        kafka.committed(client, "group", topic)
 
 
 def test_a_cluster_without_an_address() -> None:

@@ -10,11 +10,12 @@ import ipaddress
 import sys
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from headwater.common.wait import until
 from headwater.connectors.kafka.broker import EmbeddedBroker
 from headwater.connectors.kafka.extent import bounds
-from headwater.connectors.kafka.topics import TIMEOUT, unanswered
+from headwater.connectors.kafka.topics import TIMEOUT, kafka_error, unanswered
 from headwater.errors import ConfError
 from headwater.project.conf import Conf, KafkaOptions
 from headwater.project.paths import engine_folder
@@ -50,6 +51,14 @@ COUNTERPARTS = {
     "ssl.truststore.location": ("ssl.ca.location", "ssl.ca.pem"),
     "ssl.keystore.location": ("ssl.keystore.location", "ssl.certificate.location", "ssl.certificate.pem"),
 }
+# A group's offsets have no coordinator for a moment: the first group of a cluster is asked about, or a broker
+# went away. (librdkafka finds the new one by itself, but asks it nothing: issue 5586 of its repository.)
+_NO_COORDINATOR = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+)
 
 
 def client_options(conf: Conf, bootstrap: str) -> KafkaOptions:
@@ -150,11 +159,27 @@ def committed(client: KafkaOptions, group: str, topic: str) -> dict[int, tuple[i
         BrokerError: the broker can't be reached, or refuses.
     """
     there = bounds(client, topic)
+    asked = [TopicPartition(topic, number) for number in there]
+    read: list[TopicPartition] = []
+    moving: list[KafkaException] = []
+
+    def answered() -> bool:
+        read.clear()
+        try:
+            read.extend(consumer.committed(asked, timeout=TIMEOUT))
+            for error in filter(None, (place.error for place in read)):
+                raise KafkaException(error)
+        except KafkaException as e:
+            if kafka_error(e).code() not in _NO_COORDINATOR:
+                raise unanswered(f"topic {topic}", e) from e
+            moving[:] = [e]
+            return False
+        return True
+
     consumer = Consumer({**client, "group.id": group, "enable.auto.commit": False, "log_level": 0})
     try:
-        read = consumer.committed([TopicPartition(topic, number) for number in there], timeout=TIMEOUT)
-    except KafkaException as e:
-        raise unanswered(f"topic {topic}", e) from e
+        if not until(answered, within=TIMEOUT):
+            raise unanswered(f"topic {topic}", moving[0]) from moving[0]
     finally:
         consumer.close()
     return {
