@@ -27,6 +27,7 @@ import pyarrow as pa
 from headwater.common import locks
 
 FOLDER = "_scratch"  # below the lake
+_CHUNK = 8_192  # rows; DuckDB grows what holds more by copying it, into memory that is asked for anew
 _LOCK = threading.Lock()
 _folders: dict[Path, Path] = {}  # the lake → this process's folder below it
 
@@ -108,7 +109,7 @@ def table(
     for name, value in (parameters or {}).items():
         connection.execute(f"SET VARIABLE {name} = $value", {"value": value})
         query = re.sub(rf"\${name}\b", f"getvariable('{name}')", query)
-    return result(connection, query).to_arrow_table()
+    return result(connection, query).to_arrow_table(_CHUNK)
 
 
 def _folder(lake: Path) -> Path | None:

@@ -112,9 +112,10 @@ class FewRows(FewJudged):
         rows, columns = self._raw, work.columns
         if work.schema is not None:
             rows, self._reasons = decode.decoded_here(self._raw, work.schema)
-            if many and len(self._reasons) - self._reasons.null_count > decode.MOST:
+            malformed = len(self._reasons) - self._reasons.null_count
+            if many and malformed > decode.MOST:
                 raise Refused(always=False)
-            rows = rows.filter(pc.is_null(self._reasons))
+            rows = rows.filter(pc.is_null(self._reasons)) if malformed else rows
             columns = decode.columns(work.schema, columns)
         result = work.of_few(rows, columns)
         super().__init__(work, result.of_many() if many else result, len(raw))

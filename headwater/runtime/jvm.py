@@ -36,6 +36,14 @@ _more: tuple[str, ...] = ()
 OPTIONS = (
     "-Duser.timezone=UTC",
     "-XX:+UseParallelGC",
+    # Spark makes classes all the time: to look for unused ones takes 0.2 s, from 21 MB of them on.
+    "-XX:MetaspaceSize=256m",
+    # What is called seldom is not worth the optimising compiler, which took a fifth of the CPU of a backlog of
+    # three million records, and takes a tenth where it waits four times as long as by default.
+    "-XX:Tier4InvocationThreshold=20000",
+    "-XX:Tier4MinInvocationThreshold=2400",
+    "-XX:Tier4CompileThreshold=60000",
+    "-XX:Tier4BackEdgeThreshold=160000",
     f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}",
 )
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import ColumnProperties, DeltaTable, WriterProperties
 from pyspark.sql import DataFrame
 
+from headwater.common import threads
 from headwater.storage import delta, pruning, recent, snapshots, stats, store, stored
 from headwater.storage.lake import Place
 from headwater.storage.pruning import Reach
@@ -80,20 +81,14 @@ class Files:
 
     def _write(self, rows: DataFrame | pa.Table, path: Path, options: Mapping[str, str]) -> list[str]:
         if isinstance(rows, pa.Table):
-            names = [f"part-{number:05}.parquet" for number in range(-(-len(rows) // _MOST))]
-            for number, name in enumerate(names):
-                some = rows.slice(number * _MOST, _MOST)
-                pq.write_table(
-                    some,
-                    path / name,
-                    compression="zstd",
-                    use_dictionary=False,
-                    write_statistics=stored.bounded(rows.schema),
-                    store_schema=False,
-                    write_page_checksum=True,
-                )
-                recent.KEPT.keep(str(path / name), some)  # whoever follows the table reads it
-            return names
+            parts = {
+                f"part-{number:05}.parquet": rows.slice(at, _MOST)
+                for number, at in enumerate(range(0, len(rows), _MOST))
+            }
+            threads.each(lambda name: _whole(path / name, parts[name]), list(parts))
+            for name, part in parts.items():
+                recent.KEPT.keep(str(path / name), part)  # whoever follows the table reads it
+            return list(parts)
         # Hadoop runs `chmod`, a process, for each folder that it makes itself: make its committer's here.
         (path / "_temporary" / "0" / "_temporary").mkdir(parents=True)
         rows.write.mode("append").options(**options).parquet(str(path))
@@ -205,6 +200,18 @@ class Files:
             (at for path in files if (at := stats.newest(self.place.path / path, column)) is not None),
             default=None,
         )
+
+
+def _whole(path: Path, rows: pa.Table) -> None:
+    pq.write_table(
+        rows,
+        path,
+        compression="zstd",
+        use_dictionary=False,
+        write_statistics=stored.bounded(rows.schema),
+        store_schema=False,
+        write_page_checksum=True,
+    )
 
 
 def _streamed(path: Path, columns: pa.Schema, rows: Iterable[pa.Table]) -> int:

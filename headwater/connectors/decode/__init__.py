@@ -6,7 +6,7 @@ Rows are decoded in Spark's Python workers, or in this process where they are fe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import get_args
 
@@ -29,9 +29,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from headwater.common import threads
 from headwater.connectors.decode import strict, tombstones
 from headwater.connectors.decode.contract import RESCUED, Fields
-from headwater.connectors.decode.parser import parser
+from headwater.connectors.decode.parser import Parsed, parser
 from headwater.errors import ProjectError, Where
 from headwater.project.cdc.said import TOMBSTONE
 from headwater.project.definitions import Contract, Debezium, Json
@@ -123,27 +124,20 @@ def decoded(raw: DataFrame, taken: Fields) -> DataFrame:
     Columns: those of `columns`, and `_malformed`: NULL, or why the row is malformed; then the decoder's
     columns are NULL.
     """
-    timestamp = [F.col("timestamp").alias(taken.timestamp)] if taken.timestamp else []
+    timestamp = ["timestamp"] if taken.timestamp else []
     key = ["key"] if taken.tombstones else []
     picked = raw.select("value", *key, F.struct(*PLACE).alias(SOURCE), "ingested_at", *timestamp)
     flat = columns(taken, raw.schema).add(MALFORMED, StringType())
     return picked.mapInArrow(partial(_decode_batches, taken), flat)
 
 
-def decoded_here(raw: pa.Table, taken: Fields) -> tuple[pa.Table, pa.Array]:
+def decoded_here(raw: pa.Table, taken: Fields) -> tuple[pa.Table, pa.ChunkedArray]:
     """Rows of a bronze table, decoded in this process: the columns of `columns`, and `_malformed`."""
-    source = pa.StructArray.from_arrays([raw[name].combine_chunks() for name in PLACE], list(PLACE))
-    values = raw["value"].combine_chunks()
-    read = tombstones.filled(values, raw["key"].combine_chunks(), taken) if taken.tombstones else values
-    parse = parser(taken)
-    parts = [parse(read.slice(at, _SLICE)) for at in range(0, len(read) or 1, _SLICE)]
-    table, reasons = pa.concat_tables([part for part, _ in parts]), pa.concat_arrays([of for _, of in parts])
-    table = table.append_column(SOURCE, source).append_column("ingested_at", raw["ingested_at"])
-    if taken.timestamp:
-        table = table.append_column(taken.timestamp, raw["timestamp"])
-    if taken.tombstones:
-        table = table.append_column(TOMBSTONE, tombstones.marks(values))
-    return table, reasons
+    nothing = pa.RecordBatch.from_pylist([], raw.schema)
+    whole = raw if len(raw) > _SLICE else raw.combine_chunks()  # few rows of many files are parsed at once
+    parse, batches = parser(taken), whole.to_batches(max_chunksize=_SLICE) or [nothing]
+    found = pa.concat_tables(threads.each(lambda batch: _decode(parse, taken, _placed(batch)), batches))
+    return found.drop_columns([MALFORMED]), found[MALFORMED]
 
 
 def rejects(raw: DataFrame, rejected: pa.Table) -> DataFrame:
@@ -235,19 +229,30 @@ def native(raw: DataFrame, decoder: Json, where: Where) -> DataFrame:
     return rows.where(F.col(MALFORMED).isNull()).select(*own, SOURCE, *carried)
 
 
+def _placed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of a bronze table with `_source`."""
+    source = pa.StructArray.from_arrays([batch.column(name) for name in PLACE], list(PLACE))
+    return batch.append_column(SOURCE, source)
+
+
 def _decode_batches(taken: Fields, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     parse = parser(taken)
-    carried = (*_CARRIED, taken.timestamp) if taken.timestamp else _CARRIED
     for batch in batches:
-        values = batch.column("value")
-        read = tombstones.filled(values, batch.column("key"), taken) if taken.tombstones else values
-        table, reasons = parse(read)
-        columns = {name: table[name] for name in table.column_names}
-        columns.update({name: batch.column(name) for name in carried})
-        if taken.tombstones:
-            columns[TOMBSTONE] = tombstones.marks(values)
-        columns[MALFORMED] = reasons
-        yield from pa.table(columns).combine_chunks().to_batches()
+        yield from _decode(parse, taken, batch).combine_chunks().to_batches()
+
+
+def _decode(parse: Callable[[pa.Array], Parsed], taken: Fields, batch: pa.RecordBatch) -> pa.Table:
+    """Rows of a bronze table with `_source`, decoded."""
+    values = batch.column("value")
+    read = tombstones.filled(values, batch.column("key"), taken) if taken.tombstones else values
+    table, reasons = parse(read)
+    columns = {name: table[name] for name in table.column_names}
+    columns.update({name: batch.column(name) for name in _CARRIED})
+    if taken.timestamp:
+        columns[taken.timestamp] = batch.column("timestamp")
+    if taken.tombstones:
+        columns[TOMBSTONE] = tombstones.marks(values)
+    return pa.table({**columns, MALFORMED: reasons})
 
 
 def _supported(kind: DataType, where: Where) -> None:

@@ -216,12 +216,14 @@ def _reader(arrow: pa.Schema, *, lenient: bool = False) -> _Reader:
             table, only_known = pa.json.read_json(pa.BufferReader(joined), size, whatever[multiline]), False
         if len(table) != len(lines):
             raise _MalformedError("not one JSON object")
-        if (b"NaN" in joined or b"Inf" in joined) and any(map(_not_finite, lines)):
-            raise _MalformedError("NaN and Infinity are not JSON")
         table = table.select(arrow.names).cast(arrow)
-        for name in arrow.names:
-            if not _finite(table[name]):
-                raise _MalformedError(f"{name}: not a finite number")
+        infinite = next((name for name in arrow.names if not _finite(table[name])), None)
+        # Where all that stands there is declared, NaN or Infinity is in one of the columns.
+        unread = (lenient or not only_known) and (b"NaN" in joined or b"Inf" in joined)
+        if (infinite or unread) and any(map(_not_finite, lines)):
+            raise _MalformedError("NaN and Infinity are not JSON")
+        if infinite:
+            raise _MalformedError(f"{infinite}: not a finite number")
         return Part(start, lines, table, only_known)
 
     return read
