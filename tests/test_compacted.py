@@ -100,7 +100,7 @@ def test_what_kafka_has_compacted_is_no_loss(
         with live(case, monkeypatch) as run:
             run.follows()
             assert until(lambda: case.state() == case.want, within=120), run.notices.getvalue()
-        assert run.begun["querying"] == 0
+        assert run.begun["backlog"] == 0
     assert case.state() == case.want
     assert case.read() == extent(case.client, case.topic).end[0]
     assert f"{RAW}__gaps" not in case.lake.places()

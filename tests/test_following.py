@@ -19,8 +19,8 @@ from headwater.common.progress import Board
 from headwater.common.wait import until
 from headwater.connectors.kafka.records import Records
 from headwater.flows import following, source
+from headwater.flows.backlog import Backlog
 from headwater.flows.following import Following
-from headwater.flows.querying import Querying
 from headwater.run.supervisor import Options, Run
 from headwater.storage import log
 from headwater.storage.target import Target
@@ -35,10 +35,10 @@ class Live:
     """A run that reads what comes, and how often each of its two ways was begun."""
 
     def __init__(self, case: Drained, patch: pytest.MonkeyPatch, trigger: str = "50 milliseconds") -> None:
-        self.case, self.begun = case, {"following": 0, "querying": 0}
+        self.case, self.begun = case, {"following": 0, "backlog": 0}
         self.notices = StringIO()
         self.run = Run(case.project, Options(trigger=trigger), Board(notices=self.notices))
-        for of, name in ((Following, "following"), (Querying, "querying")):
+        for of, name in ((Following, "following"), (Backlog, "backlog")):
             patch.setattr(of, "__call__", self._counted(of.__call__, name))
 
     def _counted(self, call: Any, name: str) -> Any:
@@ -105,7 +105,7 @@ def test_each_record_is_the_row_that_a_query_makes_of_it(
         assert producer.flush(30) == 0
         run.has(sent)
         followed = run.records()
-    assert run.begun == {"following": 1, "querying": 0}
+    assert run.begun == {"following": 1, "backlog": 0}
     assert case.flow["consumed"] == {case.topic: {"0": 7, "1": 6}}
     other = Drained(tmp_path / "other", broker)
     other.topic = case.topic
@@ -135,7 +135,7 @@ def test_transactions_that_were_aborted_are_read_by_nobody(
         assert [row[3] for row in run.records()] == [b"1", b"2", b"4"]
         end = {"0": 7, "1": 0}
         assert until(lambda: case.flow["consumed"][case.topic] == end, within=30), case.flow
-    assert run.begun["querying"] == 0
+    assert run.begun["backlog"] == 0
 
 
 def test_a_backlog_is_left_to_a_query_and_taken_back_from_it(
@@ -153,7 +153,7 @@ def test_a_backlog_is_left_to_a_query_and_taken_back_from_it(
         case.send(*range(400, 402))
         run.has(401)
         assert [int(row[3]) for row in run.records()] == [*range(1, 402)]
-    assert run.begun["querying"] >= 1
+    assert run.begun["backlog"] >= 1
 
 
 def test_partitions_that_are_added_are_read(case: Drained, monkeypatch: pytest.MonkeyPatch) -> None:

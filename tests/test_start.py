@@ -6,7 +6,6 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,9 +22,10 @@ from headwater.common import times
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import create_topics
+from headwater.connectors.kafka.extent import extent
 from headwater.connectors.produce import Topic
 from headwater.errors import FlowError
-from headwater.flows.reading import check, starting
+from headwater.flows.reading import check, first
 from headwater.project.load import Project, load_project
 from headwater.run.supervisor import Options, Run
 from headwater.runtime import failpoints
@@ -81,7 +81,7 @@ def held(project: Project) -> list[int]:
     )
 
 
-def test_a_source_without_a_checkpoint_goes_on_from_what_its_table_has(
+def test_a_source_goes_on_from_what_its_table_has(
     client: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, sent = "start-again", list(range(12))
@@ -97,11 +97,6 @@ def test_a_source_without_a_checkpoint_goes_on_from_what_its_table_has(
         for partition, value in enumerate(new):
             produce(client, topic, [value], partition)
         sent += new
-        checkpoint = lake.flow_folder("bronze.raw") / "checkpoint"
-        if turn == 1:  # as if a kill had come between the first two files
-            (checkpoint / "metadata").unlink()
-        else:
-            shutil.rmtree(checkpoint)
         if step:
 
             def crash(at: str, flow: str, step: str | None = step) -> None:
@@ -120,41 +115,34 @@ def test_a_source_without_a_checkpoint_goes_on_from_what_its_table_has(
         taken(project)
 
 
-def without_offsets(case: Drained, checkpoint: Path, table: Path) -> None:
-    """An operator has removed the newest files of the checkpoint."""
-    for name in ("offsets/1", "offsets/.1.crc", "commits/1", "commits/.1.crc"):
-        (checkpoint / name).unlink(missing_ok=True)
-
-
-def older(case: Drained, checkpoint: Path, table: Path) -> None:
-    """The checkpoint is of an earlier copy, the table is not."""
-    shutil.rmtree(checkpoint)
-    shutil.copytree(case.root / "copied" / checkpoint.name, checkpoint)
-
-
-def newer(case: Drained, checkpoint: Path, table: Path) -> None:
-    """The table is of an earlier copy, the checkpoint is not."""
-    shutil.rmtree(table)
-    shutil.copytree(case.root / "copied" / table.name, table)
-
-
-@pytest.mark.parametrize("amiss", [without_offsets, older, newer])
-def test_a_checkpoint_that_does_not_fit_the_table_loses_nothing(
-    tmp_path: Path, broker: str, spark: SparkSession, amiss: Callable[[Drained, Path, Path], None]
-) -> None:
+def test_a_table_of_an_earlier_copy_loses_nothing(tmp_path: Path, broker: str, spark: SparkSession) -> None:
     case = Drained(tmp_path, broker)
     case.send(1, 2)
     assert case.taken() == [1, 2]
-    parts = case.folder / "checkpoint", case.lake.place("bronze.raw").path
-    for part in parts:
-        shutil.copytree(part, case.root / "copied" / part.name)
+    table = case.lake.place("bronze.raw").path
+    shutil.copytree(table, case.root / "copied")
     case.send(3, 4)
     assert case.taken() == [1, 2, 3, 4]
-    amiss(case, *parts)
+    shutil.rmtree(table)
+    shutil.copytree(case.root / "copied", table)
     case.send(5, 6)
     assert case.taken() == [1, 2, 3, 4, 5, 6]
     case.send(7)
     assert case.taken() == [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("start", ["latest", "earliest", "2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z"])
+def test_where_a_source_begins_is_kept(client: dict[str, str], tmp_path: Path, start: str) -> None:
+    """Also where there was nothing to be read from there on."""
+    topic = f"start-{start}".replace(":", "-")
+    create_topics(client, [Topic(topic, 3)])
+    produce(client, topic, [1, 2], 0)
+    project = project_of(tmp_path, client, topic)
+    before = [] if start in ("latest", "2099-01-01T00:00:00Z") else [1, 2]
+    assert taken(project, start) == before
+    produce(client, topic, [3], 0)
+    produce(client, topic, [4], 1)
+    assert taken(project, "latest") == [*before, 3, 4]
 
 
 def test_it_reads_what_the_group_has_not(client: dict[str, str], tmp_path: Path) -> None:
@@ -170,18 +158,18 @@ def test_it_reads_what_the_group_has_not(client: dict[str, str], tmp_path: Path)
     assert kafka.committed(client, group, topic) == {0: (3, 0, 4), 1: (4, 0, 5), 2: (None, 0, 4)}
 
 
-def test_a_group_that_can_not_be_taken_over_is_refused(client: dict[str, str], tmp_path: Path) -> None:
+def test_a_group_that_can_not_be_taken_over_is_refused(client: dict[str, str]) -> None:
     topic = "start-refused"
     create_topics(client, [Topic(topic, 2)])
     produce(client, topic, [1, 2], 0)
     with raises_code("GROUP_WITHOUT_OFFSETS"):
-        starting("group:nobody", client, topic, tmp_path)
+        first("group:nobody", client, topic, extent(client, topic))
     stand(client, "ahead", topic, 5)
     with raises_code(
         "GROUP_OFFSETS_EXPIRED",
         match="stands at offset 5 of partition 0 of start-refused, and Kafka has 0 to 2",
     ):
-        starting("group:ahead", client, topic, tmp_path)
+        first("group:ahead", client, topic, extent(client, topic))
     stand(client, "behind", topic, 0)
     admin = AdminClient(client)  # which has to live as long as what it is asked for
     (removed,) = admin.delete_records([TopicPartition(topic, 0, 1)]).values()
@@ -189,7 +177,7 @@ def test_a_group_that_can_not_be_taken_over_is_refused(client: dict[str, str], t
     with raises_code(
         "GROUP_OFFSETS_EXPIRED", match="offset 0 of partition 0 of start-refused, and Kafka has 1 to"
     ):
-        starting("group:behind", client, topic, tmp_path)
+        first("group:behind", client, topic, extent(client, topic))
 
 
 @pytest.mark.parametrize("start", ["group:", "yesterday", ""])
@@ -203,7 +191,7 @@ def test_these_words_are_taken(start: str) -> None:
     check(start)
 
 
-def test_a_query_is_begun_anew_when_the_clock_is_set_back(
+def test_what_comes_is_read_when_the_clock_is_set_back(
     client: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = "start-clock"
@@ -222,7 +210,7 @@ def test_a_query_is_begun_anew_when_the_clock_is_set_back(
     ran.start()
     try:
         assert comes([1, 2, 3])
-        produce(client, topic, [4], 0)  # for which the query waits an hour
+        produce(client, topic, [4], 0)  # beside a trigger of an hour
         back = SimpleNamespace(time=lambda: time.time() - 3600, monotonic=time.monotonic)
         monkeypatch.setattr(times, "time", back)
         assert comes([1, 2, 3, 4])

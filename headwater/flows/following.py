@@ -1,7 +1,7 @@
 """Kafka → bronze, of few records: read by this process as they come.
 
-A batch of Structured Streaming takes some 0.3 s, however few its records are. So what comes to a topic that
-is read to its end is read here, until it is more than this is for.
+A job of Spark's takes some 0.1 s, however few its records are. So what comes to a topic that is read to its
+end is read here, until it is more than this is for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headwater.storage.intent import Intent
 from headwater.storage.target import Target
 
 FEW = 10_000  # records that a topic may be behind for this to begin
-_MOST = 20_000  # of one batch; a topic that is further behind than that is left to a query
+_MOST = 20_000  # of one batch; a topic that is further behind than that is left to Spark
 _BEAT = 0.5  # seconds after which it looks up, if nothing comes
 _PARTITIONS = 5.0  # seconds after which it looks whether the topic has more partitions
 

@@ -172,7 +172,7 @@ class Watched:
             raise missing(self._topic, Reached(self._id, read.next if read else {0: 0}).recreated())
 
     def why(self, failure: Exception) -> Exception:
-        """What made a query fail: a gap, where Kafka has no more what it was to read."""
+        """What made a batch fail: a gap, where Kafka has no more what it was to read."""
         if not isinstance(failure, HeadwaterError):
             try:
                 self.begin()

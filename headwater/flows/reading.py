@@ -1,15 +1,14 @@
 """What reads a topic's records has in common, and where it begins: from the words of the command line to
-Spark's options."""
+offsets."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from headwater.common import times
 from headwater.connectors import kafka
+from headwater.connectors.kafka.extent import Extent, since
 from headwater.errors import ConfError
 from headwater.project.conf import Conf, KafkaOptions
 from headwater.project.definitions import Topic
@@ -90,37 +89,32 @@ def check(start: str) -> None:
         milliseconds(start)
 
 
-def starting(start: str, client: KafkaOptions, topic: str, checkpoint: Path) -> dict[str, str]:
-    """Spark's options for where a source begins that has read nothing yet.
+def first(start: str, client: KafkaOptions, topic: str, now: Extent) -> dict[int, int]:
+    """{partition → the offset that is read first} of a source that has read nothing yet.
 
     Args:
         start: earliest, latest, a time (ISO 8601), or `group:` and the name of a consumer group, which has
             read the topic so far and committed how far: the source goes on from there.
         client: options of the Python client.
-        topic: the source.
-        checkpoint: the query's; what has begun goes on from it, whatever `start` says.
+        topic: the source's name.
+        now: from where to where it goes.
 
     Raises:
+        BrokerError: Kafka can't be reached, or refuses.
         ConfError: the group has committed nothing of the topic, or Kafka has not kept what it has not read.
     """
     if start in ("earliest", "latest"):
-        return {"startingOffsets": start}
+        return dict(now.first if start == "earliest" else now.end)
     if start.startswith(GROUP):
-        if any((checkpoint / "offsets").glob("[0-9]*")):
-            return {}
-        offsets = _of_group(start.removeprefix(GROUP), client, topic)
-        return {"startingOffsets": json.dumps({topic: offsets})}
-    return {
-        "startingTimestamp": str(milliseconds(start)),
-        "startingOffsetsByTimestampStrategy": "latest",
-    }
+        return _of_group(start.removeprefix(GROUP), client, topic)
+    return since(client, topic, milliseconds(start))
 
 
-def _of_group(group: str, client: KafkaOptions, topic: str) -> dict[str, int]:
+def _of_group(group: str, client: KafkaOptions, topic: str) -> dict[int, int]:
     """{partition → offset of the next record that the group would read}; where it has read none, the first.
 
     Raises:
-        ConfError: see `starting`.
+        ConfError: see `first`.
     """
     committed = kafka.committed(client, group, topic)
     if not any(own is not None for own, _, _ in committed.values()):
@@ -137,4 +131,4 @@ def _of_group(group: str, client: KafkaOptions, topic: str) -> dict[str, int]:
                 code="GROUP_OFFSETS_EXPIRED",
                 hint="write earliest, latest or a time",
             )
-    return {str(partition): low if own is None else own for partition, (own, low, _) in committed.items()}
+    return {partition: low if own is None else own for partition, (own, low, _) in committed.items()}

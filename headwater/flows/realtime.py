@@ -16,10 +16,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.connectors import decode, kafka
+from headwater.connectors.kafka.extent import extent
 from headwater.errors import HeadwaterError, ProjectError
 from headwater.errors.causes import describe, first_line, raised_at
 from headwater.flows.context import Context
-from headwater.flows.reading import starting
+from headwater.flows.reading import first
 from headwater.flows.reporting import Reporting
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Alert
@@ -95,22 +96,11 @@ class RealtimeFlow:
         finally:
             query.stop()
 
-    def _begin(self) -> None:
-        """Remove what a process that was killed amid its first batch left: Spark does not begin beside it."""
-        folder = self._checkpoint / "offsets"
-        names = store.of(folder).names(folder)
-        if not any(name.isdecimal() for name in names):
-            for name in names:
-                store.of(folder).delete(folder / name)
-
     def _start(self) -> StreamingQuery:
-        self._begin()
         conf = self._context.project.conf
         options = kafka.spark_options(conf, self._context.bootstrap)
         source = kafka.source_options(conf, self._context.bootstrap)
-        client = kafka.client_options(conf, self._context.bootstrap)
-        begin = starting(self._context.start, client, self._topic.topic, self._checkpoint)
-        reader = self._spark.readStream.format("kafka").options(**source, **begin)
+        reader = self._spark.readStream.format("kafka").options(**source, **self._begin())
         raw = reader.option("subscribe", self._topic.topic).option("failOnDataLoss", "true").load()
         writer = (
             records(raw, self._alert)
@@ -125,6 +115,23 @@ class RealtimeFlow:
         if self._context.once:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(realTime=CHECKPOINT_EVERY).start()  # type: ignore[call-overload, no-any-return]
+
+    def _begin(self) -> dict[str, str]:
+        """Spark's options for where it begins; none: its checkpoint says that.
+
+        What a process that was killed amid its first batch left is removed: Spark does not begin beside it.
+        """
+        folder = self._checkpoint / "offsets"
+        names = store.of(folder).names(folder)
+        if any(name.isdecimal() for name in names):
+            return {}
+        for name in names:
+            store.of(folder).delete(folder / name)
+        client = kafka.client_options(self._context.project.conf, self._context.bootstrap)
+        topic = self._topic.topic
+        begin = first(self._context.start, client, topic, extent(client, topic))
+        offsets = {str(partition): offset for partition, offset in begin.items()}
+        return {"startingOffsets": json.dumps({topic: offsets})}
 
     def _report(self, query: StreamingQuery, seen: int) -> int:
         """Say what each finished batch did; the number of the last one said."""

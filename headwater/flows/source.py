@@ -1,9 +1,9 @@
 """Kafka → bronze: batches that append one Delta commit each, which carries the batch's number and the offsets
 after it, and is the checkpoint.
 
-So no batch is taken for another, whatever was restored, copied or removed. Backlogs are read by a query of
-Structured Streaming (`headwater.flows.querying`), what comes to a topic that is read to its end by this
-process (`headwater.flows.following`): each begins where the table's newest commit ends.
+So no batch is taken for another, whatever was restored, copied or removed. Backlogs are read by Spark
+(`headwater.flows.backlog`), what comes to a topic that is read to its end by this process
+(`headwater.flows.following`): each begins where the table's newest commit ends.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from headwater.errors import BrokerError, FlowError, HeadwaterError, Unavailable
 from headwater.errors.causes import describe
 from headwater.flows import gaps
 from headwater.flows.backfill import Backfill
+from headwater.flows.backlog import Backlog
 from headwater.flows.context import Context
 from headwater.flows.following import FEW, Following
 from headwater.flows.gaps import Watched
-from headwater.flows.querying import Querying
 from headwater.flows.reading import Size, Write
 from headwater.flows.reporting import Reporting
 from headwater.planner.changes import accept
@@ -52,7 +52,7 @@ class SourceFlow:
         self._backfill = Backfill(context.project, context.lake, topic, self._table)
         self._busy = threading.Lock()
         self._size = Size(context.project.conf, topic, client)
-        self._querying = Querying(context, topic, self._table, self._watched, self._size, self._busy)
+        self._backlog = Backlog(context, topic, self._table, self._watched, self._size)
         self._following = Following(context, topic, self._table, self._watched)
 
     def run(self) -> None:
@@ -60,23 +60,24 @@ class SourceFlow:
 
         Raises:
             FlowError: what the flow has kept is of a table that is gone.
-            Exception: what made the query fail.
+            Exception: what made a batch fail.
         """
         self._check_life()
         gaps.recover(self.committer)
         self._backfill.recover()
         while not self._context.stop.is_set():
             if self._is_near():
-                self._following(self._size.admitted(), self._follow, self._look_up)
+                self._following(self._size.admitted(), self._take, self._look_up)
                 continue
             last = self._table.last(self.name)
-            if self._querying(self._commit, self._look_up) and self._context.once:
+            self._backlog(self._take, self._look_up)
+            if self._context.once:
                 break
             if self._table.last(self.name) == last:
                 self._context.stop.wait(self._following.apart)
 
     def _is_near(self) -> bool:
-        """Whether so little is to be read that no query is needed; one says why Kafka can't be asked."""
+        """Whether little is to be read, so without Spark; `Backlog` says why Kafka can't be asked."""
         if self._context.once:
             return False
         try:
@@ -96,7 +97,7 @@ class SourceFlow:
             mailbox.reply(answer, self._answer(request))
 
     def _answer(self, request: Request) -> Answer:
-        """Do what another process asks for, in turns with the query's batches."""
+        """Do what another process asks for, in turns with the batches."""
         context = self._context
         try:
             done = self._backfill(
@@ -113,8 +114,8 @@ class SourceFlow:
             file, why = self._topic.file, f"{self._topic.file}: {self.name}: {describe(e)}"
             return mailbox.refusal(FlowError(why, code="REQUEST_FAILED", table=self.name, file=file))
 
-    def _follow(self, consumed: dict[str, Any], write: Write) -> None:
-        """Commit what this process has read."""
+    def _take(self, consumed: dict[str, Any], write: Write) -> None:
+        """Commit a batch, in turns with what another process asks for."""
         with self._busy:
             self._commit(consumed, write)
 
@@ -149,13 +150,11 @@ class SourceFlow:
             FlowError: it is of one that is gone.
         """
         kept = IntentFile(self._folder).read()
-        begun = (kept is not None and kept.sealed) or any(
-            (self._querying.checkpoint / "commits").glob("[0-9]*")
-        )
+        begun = kept is not None and (kept.sealed or kept.sequence > 1)
         if begun and self.name not in self._table.flows:
             raise FlowError(
                 f"{self.name}: {self._folder} is of a table that is gone",
-                code="CHECKPOINT_ORPHANED",
+                code="FLOW_ORPHANED",
                 table=self.name,
                 file=self._folder,
                 hint="remove it too, and run again to read the topic from the start",

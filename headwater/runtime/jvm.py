@@ -38,8 +38,8 @@ OPTIONS = (
     "-XX:+UseParallelGC",
     # Spark makes classes all the time: to look for unused ones takes 0.2 s, from 21 MB of them on.
     "-XX:MetaspaceSize=256m",
-    # What is called seldom is not worth the optimising compiler, which took a fifth of the CPU of a backlog of
-    # three million records, and takes a tenth where it waits four times as long as by default.
+    # What is called seldom is not worth the optimising compiler, which took a fifth of the CPU of a backlog
+    # of three million records, and takes a tenth where it waits four times as long as by default.
     "-XX:Tier4InvocationThreshold=20000",
     "-XX:Tier4MinInvocationThreshold=2400",
     "-XX:Tier4CompileThreshold=60000",

@@ -36,7 +36,6 @@ SETTINGS: dict[str, str] = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.streaming.pollingDelay": "20ms",
     "spark.sql.streaming.stopTimeout": "10s",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.adaptive.enabled": "false",

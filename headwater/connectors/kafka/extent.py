@@ -119,6 +119,24 @@ def bounds(options: Options, topic: str) -> dict[int, tuple[int, int]]:
     return {number: (first, high[topic, number]) for (_, number), first in low.items()}
 
 
+def since(options: Options, topic: str, milliseconds: int) -> dict[int, int]:
+    """{partition → the offset of the first record of that time or later, or behind the last one}.
+
+    Args:
+        options: the client's.
+        topic: its name.
+        milliseconds: since the epoch, by Kafka's timestamps.
+
+    Raises:
+        BrokerError: the broker can't be reached, or refuses.
+    """
+    client = AdminClient({**QUIET, **options})
+    there = {name: found for name, found in metadata(client, options).items() if name == topic}
+    ends = offsets(client, there, OffsetSpec.latest())
+    found = offsets(client, there, OffsetSpec.for_timestamp(milliseconds))
+    return {number: at if at >= 0 else ends[name, number] for (name, number), at in found.items()}
+
+
 def kept(options: Options, topic: str) -> Kept | None:
     """What a topic still has; None where there is no such topic.
 

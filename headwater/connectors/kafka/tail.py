@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from confluent_kafka import (
-    OFFSET_END,
     TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     KafkaError,
@@ -19,11 +18,11 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from headwater.common import times
-from headwater.connectors.kafka.extent import bounds
-from headwater.connectors.kafka.topics import QUIET, Options, is_kafkas_own, kafka_error, metadata, offsets
+from headwater.connectors.kafka.extent import bounds, since
+from headwater.connectors.kafka.topics import QUIET, Options, is_kafkas_own, kafka_error, metadata
 from headwater.errors import BrokerError
 
 Start = Literal["earliest", "latest"] | int | datetime
@@ -114,13 +113,10 @@ def _begin(options: Options, topic: str, start: Start) -> list[TopicPartition]:
         known = ", ".join(sorted(name for name in there if not is_kafkas_own(name))) or "none"
         raise BrokerError(f"topic {topic} does not exist", code="UNKNOWN_TOPIC", hint=f"there are: {known}")
     if isinstance(start, datetime):
-        since = OffsetSpec.for_timestamp(int(start.timestamp() * 1000))
-        found = {number: at for (_, number), at in offsets(client, {topic: there[topic]}, since).items()}
+        found = since(options, topic, int(start.timestamp() * 1000))
     else:
         found = {number: _offset(*ends, start) for number, ends in bounds(options, topic).items()}
-    return [
-        TopicPartition(topic, number, at if at >= 0 else OFFSET_END) for number, at in sorted(found.items())
-    ]
+    return [TopicPartition(topic, number, at) for number, at in sorted(found.items())]
 
 
 def _offset(low: int, high: int, start: Literal["earliest", "latest"] | int) -> int:

@@ -19,7 +19,7 @@ Flows = Literal[
     "INPUT_REPLACED",
     "TABLE_OF_EARLIER_LIFE",
     "LEDGER_DISAGREES",
-    "CHECKPOINT_ORPHANED",
+    "FLOW_ORPHANED",
     "TOPIC_RECREATED",
     "TOPIC_CUT_SHORT",
     "DEFINITION_CHANGED",
@@ -100,7 +100,7 @@ MEANINGS: dict[Flows, Meaning] = {
         "A table and the ledger of its files were not restored together.",
         "Restore both, or start anew.",
     ),
-    "CHECKPOINT_ORPHANED": Meaning(
+    "FLOW_ORPHANED": Meaning(
         "FlowError",
         "What the flow of a bronze table has kept is there, the table is not.",
         "Remove it too; the topic is read from its start.",

@@ -1,0 +1,155 @@
+"""Kafka → bronze, of backlogs: read by Spark, a range of offsets at a time.
+
+Each range begins where the table's newest commit ends, and is the table's next batch; the last one ends where
+the topic ended when reading began.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from itertools import accumulate
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater.connectors import kafka
+from headwater.flows.context import Context
+from headwater.flows.gaps import Watched
+from headwater.flows.reading import Commit, Size, Write, Written, first
+from headwater.flows.rows import FEW, FEW_BYTES
+from headwater.project.definitions import Topic
+from headwater.runtime import sessions
+from headwater.storage.intent import Intent
+from headwater.storage.target import Target
+
+# Payloads, offsets and times hardly repeat: looking for repetition and bounds in them costs a third.
+_PARQUET = {
+    "parquet.enable.dictionary#value": "false",
+    "parquet.enable.dictionary#offset": "false",
+    "parquet.enable.dictionary#timestamp": "false",
+    "parquet.column.statistics.enabled#key": "false",
+    "parquet.column.statistics.enabled#value": "false",
+    "parquet.compression.codec.zstd.level": "1",
+}
+_LEAST = 500_000  # records of a batch for whose sake the flows below it begin sooner, or end sooner
+
+
+class Backlog:
+    """Reads what a topic has.
+
+    Args:
+        context: the run.
+        topic: the definition.
+        table: the topic's.
+        watched: the topic, watched for gaps.
+        size: how large its records are.
+    """
+
+    def __init__(self, context: Context, topic: Topic, table: Target, watched: Watched, size: Size) -> None:
+        self._context, self._topic, self._table, self._watched = context, topic, table, watched
+        self._size = size
+        conf = context.project.conf
+        self._client = kafka.client_options(conf, context.bootstrap)
+        self._parallelism = topic.limits.parallelism or conf.parallelism
+        self._spark: SparkSession = sessions.child(context.spark, parallelism=self._parallelism)
+        self._spark.conf.set("spark.sql.sources.useV1SourceList", _without_kafka(context.spark))
+        self._options: dict[str, str] = {
+            **kafka.FETCH,
+            # Consumers are kept for the next batch, with what they have fetched, by the group's name.
+            "kafka.group.id": f"headwater-{topic.name}",
+            **kafka.source_options(conf, context.bootstrap),
+            "includeHeaders": "true",
+            "failOnDataLoss": "true",
+        }
+
+    def __call__(self, commit: Commit, look_up: Callable[[], None]) -> None:
+        """Read what the topic has now, or as much of it as there is time for before the run ends.
+
+        Args:
+            commit: commits the offsets after a batch, and what it writes.
+            look_up: called before each batch.
+
+        Raises:
+            FlowError: Kafka has no more what the table is to read next.
+            Exception: what made a batch fail.
+        """
+        reached, now = self._watched.begin()
+        if reached is None:
+            at, told = first(self._context.start, self._client, self._topic.topic, now), False
+        else:
+            at, told = reached.begin(now), reached.id == now.id or not now.id
+        # A commit without records says where the table begins, and which topic it is of.
+        while (at != now.end or not told) and not self._context.stop.is_set():
+            look_up()
+            until = _range(at, now.end, self._size.admitted())
+            try:
+                commit(self._consumed(until), self._writing(at, until))
+            except Exception as e:
+                raise self._watched.why(e) from e
+            at, told = until, True
+
+    def _consumed(self, until: Mapping[int, int]) -> dict[str, Any]:
+        return {self._topic.topic: {str(partition): offset for partition, offset in sorted(until.items())}}
+
+    def _writing(self, begin: Mapping[int, int], until: Mapping[int, int]) -> Write:
+        """What writes the records from some offsets to others."""
+        count = sum(until.values()) - sum(begin.values())
+
+        def write(pinned: Intent) -> Written:
+            if not count:
+                return Written([], 0, 0, None)
+            records = self._columns(self._records(begin, until), pinned.clock)
+            if count <= FEW and count * self._size.of_record <= FEW_BYTES:
+                files = self._table.write(records.coalesce(1).toArrow(), pinned.batch)
+            else:
+                files = self._table.write(records.coalesce(self._parallelism), pinned.batch, _PARQUET)
+            size, newest = self._table.payload(files, "value"), self._table.newest(files, "timestamp")
+            return Written(files, self._table.rows(files), size, newest)
+
+        return write
+
+    def _records(self, begin: Mapping[int, int], until: Mapping[int, int]) -> DataFrame:
+        partitions = [partition for partition, offset in until.items() if offset > begin[partition]]
+        topic = self._topic.topic
+        places = {
+            "assign": {topic: partitions},
+            "startingOffsets": {topic: {str(each): begin[each] for each in partitions}},
+            "endingOffsets": {topic: {str(each): until[each] for each in partitions}},
+        }
+        said = {name: json.dumps(value) for name, value in places.items()}
+        return self._spark.read.format("kafka").options(**self._options, **said).load()
+
+    def _columns(self, frame: DataFrame, pinned_clock: str) -> DataFrame:
+        # A number that stands in generated code has each batch compile it anew. What an array holds does not.
+        clock = F.get(F.array(F.lit(pinned_clock).cast("timestamp")), F.col("partition") * 0)
+        return frame.select(
+            "key",
+            "value",
+            "topic",
+            "partition",
+            "offset",
+            "timestamp",
+            "headers",
+            F.lit(self._context.project.conf.cluster).alias("cluster"),
+            clock.alias("ingested_at"),
+        )
+
+
+def _range(at: Mapping[int, int], end: Mapping[int, int], most: int) -> dict[int, int]:
+    """{partition → where the next batch ends}: no more than `most` offsets, of each partition its share."""
+    left = {partition: end[partition] - offset for partition, offset in at.items()}
+    total = sum(left.values())
+    taken = [min(total, most) * so_far // max(1, total) for so_far in accumulate(left.values())]
+    before = [0, *taken[:-1]]
+    return {
+        partition: offset + so_far - earlier
+        for (partition, offset), so_far, earlier in zip(at.items(), taken, before, strict=True)
+    }
+
+
+def _without_kafka(spark: SparkSession) -> str:
+    """What Spark reads by its older interface, but for Kafka: that makes an object of each row."""
+    named = spark.conf.get("spark.sql.sources.useV1SourceList") or ""
+    return ",".join(name for name in named.split(",") if name.strip() != "kafka")
