@@ -25,6 +25,23 @@ def told(raw):
 """
 
 
+def test_an_open_transaction_holds_up_no_drain(tmp_path: Path, broker: str, spark: SparkSession) -> None:
+    case = Drained(tmp_path, broker, partitions=2)
+    transactional = Producer({**case.client, "transactional.id": case.topic})
+    transactional.init_transactions(60)
+    case.send(1, 2)
+    case.send(3, partition=1)
+    transactional.begin_transaction()
+    transactional.produce(case.topic, b"4", partition=0)
+    assert transactional.flush(30) == 0
+    case.send(5)
+    case.send(6, partition=1)
+    assert case.taken() == [1, 2, 3, 6]
+    assert case.taken() == [1, 2, 3, 6]
+    transactional.commit_transaction(30)
+    assert case.taken() == [1, 2, 3, 4, 5, 6]
+
+
 def send(case: Drained, transactional: Producer, *values: int, commit: bool) -> None:
     """One transaction, which is committed or aborted."""
     transactional.begin_transaction()

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.connectors import kafka
+from headwater.connectors.kafka.extent import readable
 from headwater.flows.context import Context
 from headwater.flows.gaps import Watched
 from headwater.flows.reading import Commit, Size, Write, Written, first
@@ -33,7 +34,6 @@ _PARQUET = {
     "parquet.column.statistics.enabled#value": "false",
     "parquet.compression.codec.zstd.level": "1",
 }
-_LEAST = 500_000  # records of a batch for whose sake the flows below it begin sooner, or end sooner
 
 
 class Backlog:
@@ -80,15 +80,22 @@ class Backlog:
             at, told = first(self._context.start, self._client, self._topic.topic, now), False
         else:
             at, told = reached.begin(now), reached.id == now.id or not now.id
+        end = self._end(at)
         # A commit without records says where the table begins, and which topic it is of.
-        while (at != now.end or not told) and not self._context.stop.is_set():
+        while (at != end or not told) and not self._context.stop.is_set():
             look_up()
-            until = _range(at, now.end, self._size.admitted())
+            until = _range(at, end, self._size.admitted())
             try:
                 commit(self._consumed(until), self._writing(at, until))
             except Exception as e:
                 raise self._watched.why(e) from e
             at, told = until, True
+
+    def _end(self, begin: Mapping[int, int]) -> dict[int, int]:
+        """Up to where the topic can be read now: for what an open transaction holds back Spark would wait."""
+        options = kafka.consumer_options(self._context.project.conf, self._context.bootstrap)
+        found = readable(options, self._topic.topic)
+        return {partition: max(offset, found.get(partition, offset)) for partition, offset in begin.items()}
 
     def _consumed(self, until: Mapping[int, int]) -> dict[str, Any]:
         return {self._topic.topic: {str(partition): offset for partition, offset in sorted(until.items())}}

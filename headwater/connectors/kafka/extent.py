@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from headwater.common.wait import until
@@ -117,6 +117,24 @@ def bounds(options: Options, topic: str) -> dict[int, tuple[int, int]]:
     there = {name: found for name, found in metadata(client, options).items() if name == topic}
     low, high = offsets(client, there, OffsetSpec.earliest()), offsets(client, there, OffsetSpec.latest())
     return {number: (first, high[topic, number]) for (_, number), first in low.items()}
+
+
+def readable(options: Options, topic: str) -> dict[int, int]:
+    """{partition → up to where a consumer reads it now}: to its end, or where a transaction is open still.
+
+    Args:
+        options: those of `kafka.consumer_options`.
+        topic: its name.
+
+    Raises:
+        BrokerError: the broker can't be reached, or refuses.
+    """
+    all_of_it = options.get("isolation.level") == "read_uncommitted"
+    isolation = IsolationLevel.READ_UNCOMMITTED if all_of_it else IsolationLevel.READ_COMMITTED
+    client = AdminClient({**QUIET, **options})
+    there = {name: found for name, found in metadata(client, options).items() if name == topic}
+    found = offsets(client, there, OffsetSpec.latest(), isolation)
+    return {number: end for (_, number), end in found.items()}
 
 
 def since(options: Options, topic: str, milliseconds: int) -> dict[int, int]:

@@ -139,9 +139,18 @@ def end_offsets(options: Options, topic: str) -> dict[int, int]:
 
 
 def offsets(
-    client: AdminClient, topics: dict[str, TopicMetadata], which: OffsetSpec
+    client: AdminClient,
+    topics: dict[str, TopicMetadata],
+    which: OffsetSpec,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[tuple[str, int], int]:
     """{(topic, partition) → offset}; a partition that has no leader yet is asked again until it has one.
+
+    Args:
+        client: who asks.
+        topics: what is asked about.
+        which: of their offsets.
+        isolation: whether the latest is before the first open transaction, or behind all records.
 
     Raises:
         BrokerError: the broker can't be reached, or refuses.
@@ -154,7 +163,7 @@ def offsets(
         leaderless.clear()
         answers = client.list_offsets(
             dict.fromkeys(asked, which),
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            isolation_level=isolation,
             request_timeout=TIMEOUT,
         )
         for partition, answer in answers.items():
