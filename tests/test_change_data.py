@@ -163,7 +163,7 @@ def test_what_holds_stands_apart_from_what_is_over(
     monkeypatch.setattr(computed, "WHOLE", -1)
     monkeypatch.setattr(layers, "CLUSTER", 8)
     monkeypatch.setattr(sys.modules[compact.__module__], "FEWEST", 3)
-    tables = ["history", "both"]
+    tables = ["history", "both", "latest"]
     project = Project({**FILES, **definitions(tables)}, tmp_path, spark=interpreted)
     cases: dict[int, list[Change]] = {key: [] for key in range(60)}
     for turn in range(10):
@@ -182,6 +182,7 @@ def test_what_holds_stands_apart_from_what_is_over(
     over = Target.shared(place).without_nulls("__END_AT")
     read, wanted = project.batches("gold.history")[-1].rows_in, sum(map(len, cases.values()))
     assert over and read < wanted / 2
+    assert project.batches("gold.latest")[-1].rows_in < wanted / 2
     rows = pa.concat_tables(stored.whole(file) for file in over)
     assert len(rows) > sum(end is not None for *_, end in project.rows("gold.history", "*")) / 2
 

@@ -273,15 +273,17 @@ def test_connection_opens_tables_as_they_are_named(project: Path) -> None:
         assert connection.execute(f"{views} gold.windows").fetchall()[0][1] == 2
 
 
-def test_connection_has_every_table(project: Path) -> None:
+def test_a_query_that_names_no_table_may_list_them_all(project: Path) -> None:
+    listed = "SELECT schema, name FROM (SHOW ALL TABLES)"
     with query.connect(project) as connection:
-        found = connection.execute("SELECT schema, name FROM (SHOW ALL TABLES)").fetchall()
+        found = connection.execute(listed).fetchall()
     assert {f"{schema}.{name}" for schema, name in found} >= {
         "silver.readings",
         "gold.windows",
         "quarantine.silver_readings",
         "reference.hosts",
     }
+    assert sorted(query.run(listed, project=project).rows) == sorted(found)
 
 
 @pytest.mark.parametrize(

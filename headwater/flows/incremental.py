@@ -1,7 +1,7 @@
 """What changes in a view with what has changed in its inputs, where that is little and known.
 
-Of three ways the definition has one: a history's versions from the first of new changes on; the groups that
-rows come to and go from, and what is made of them; or the rows that changes touch.
+Of three ways the definition has one: what follows from changes, from the first of new ones on; the groups
+that rows come to and go from, and what is made of them; or the rows that changes touch.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from headwater.flows.context import Context
 from headwater.flows.inputs import Input
 from headwater.flows.suffix import Suffix
 from headwater.flows.view_changes import Changes, Tables
+from headwater.planner import newest
 from headwater.project.definitions import Table
 from headwater.storage import stored
 from headwater.storage.intent import Intent
@@ -42,8 +43,8 @@ class Incremental:
             if tables.state is not None
             else None
         )
-        of_first = stored.schema(context.tables[definition.sources[0]].columns) if definition.cdc else None
-        self._is_history = of_first is not None and Suffix.fits(definition.cdc, of_first)
+        of_first = context.tables[definition.sources[0]].columns
+        self._is_suffix = newest.are_enough(definition.cdc, of_first)
 
     def changes(
         self, intent: Intent, inputs: Mapping[str, Input], before: Mapping[str, Any]
@@ -58,18 +59,18 @@ class Incremental:
         Raises:
             FlowError: two rows have the same keys, or a sum is too large for its type.
         """
-        if self._is_history:
-            return self._of_history(intent, inputs, before)
+        if self._is_suffix:
+            return self._of_suffix(intent, inputs, before)
         if self._by_groups is not None:
             return self._by_groups.changes(intent, inputs, before)
         if self._reach is not None:
             return self._by_touched.changes(self._reach, intent, inputs, before)
         return None
 
-    def _of_history(
+    def _of_suffix(
         self, intent: Intent, inputs: Mapping[str, Input], before: Mapping[str, Any]
     ) -> Changes | None:
-        """What changes in a history from the first of new changes on; None: these are many, or not known."""
+        """What changes from the first of new changes on; None: these are many, or not known."""
         (name,) = self._definition.sources
         changed = view_changes.of_input(self._context, name, intent, before)
         cdc = self._definition.cdc

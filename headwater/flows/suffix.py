@@ -1,9 +1,11 @@
-"""What changes in a history with new changes: of each key the versions from the first of these on, no others.
+"""What changes with new changes in the rows that follow from them: of each key what follows from the first of
+these on.
 
 Of a key the version that was valid just before its first new change says all that went before: with the
 changes from that one's time on, which stand in the newest files, its later versions are computed anew and
-compared with those that are there. So a batch reads what is valid still and what ended since, however long
-the history is.
+compared with those that are there. Without a history nothing that went before is needed: the last change is a
+new one, or comes after one. So a batch reads the newest changes and the rows that are there now, however many
+changes there were.
 """
 
 from __future__ import annotations
@@ -32,14 +34,14 @@ _FIRST = "_first"  # the sequence of a key's first new change
 
 @dataclass(frozen=True)
 class Suffix:
-    """The history of one table of changes.
+    """The rows that follow from one table of changes.
 
     Attributes:
-        cdc: what is said of it.
-        table: the history.
+        cdc: what is said of them.
+        table: has them.
         place: where the changes are.
         changes: their columns.
-        query: gives the history of changes.
+        query: gives the rows of changes.
     """
 
     cdc: Cdc
@@ -48,19 +50,10 @@ class Suffix:
     changes: pa.Schema
     query: Query
 
-    @staticmethod
-    def fits(cdc: Cdc | None, changes: pa.Schema) -> bool:
-        """Whether it is a history, of which a version says all that went before it, in an order that the
-        bounds of files tell."""
-        if cdc is None or not cdc.is_told_by_versions:
-            return False
-        kind = changes.field(SEQUENCE).type
-        return pruning.has_bounds(kind) and not pa.types.is_string(kind)
-
     def difference(
         self, intent: Intent, known: Input, new: pa.Table
     ) -> tuple[pa.Table, pa.Table, Mapping[str, int], int]:
-        """What has to change in the history; what was computed anew of it; the files of changes that were
+        """What has to change in the rows; of which changes it was computed; the files of changes that were
         read, and how many keys were touched.
 
         Args:
@@ -69,7 +62,7 @@ class Suffix:
             new: these.
 
         Raises:
-            FlowError: two versions have the same keys.
+            FlowError: two rows have the same keys.
         """
         keys = [name for name in self.changes.names if name.lower() in {key.lower() for key in self.cdc.keys}]
         with scratch.connection() as connection:
@@ -77,25 +70,31 @@ class Suffix:
             since = {SEQUENCE: pruning.since(pc.min(touched[_FIRST]))}
             reached = pruning.reaches(touched, keys)
             files = pruning.near(self.place.path, known.adds, {**reached, **since}) if len(touched) else {}
-            valid = pruning.Reach(since[SEQUENCE].ranges, null=True)
-            near = self.table.target.near({**reached, END: valid}) if len(touched) else []
+            if self.cdc.scd == 2:
+                reached_rows = {**reached, END: pruning.Reach(since[SEQUENCE].ranges, null=True)}
+                until = f" WHERE e.{END} IS NULL OR e.{END} >= k.{_FIRST}"
+            else:
+                reached_rows, until = reached, ""
+            near = self.table.target.near(reached_rows) if len(touched) else []
             on_key = same("e", "k", map(quoted, keys))
             of_touched = f"SELECT e.* FROM there e JOIN touched k ON {on_key}"
-            upto = f"{of_touched} WHERE e.{END} IS NULL OR e.{END} >= k.{_FIRST}"
             alike = [{key: touched[key] for key in keys}]
-            load(connection, "held", self.table.columns, near, upto, alike, place=True)
+            load(connection, "held", self.table.columns, near, of_touched + until, alike, place=True)
             since_first = f"{of_touched} WHERE e.{SEQUENCE} >= k.{_FIRST}"
             load(connection, "events", self.changes, files, since_first, alike)
-            listed = ", ".join(quoted(name) for name in self.table.columns.names if name not in (START, END))
-            given = database.table(
-                connection,
-                f"FROM events UNION ALL BY NAME SELECT {listed}, {START} AS {SEQUENCE}, false AS {DELETED} "
-                f"FROM (SELECT e.*, k.{_FIRST} FROM held e JOIN touched k ON {on_key}) "
-                f"WHERE {START} < {_FIRST}",
-            )
+            before = f" UNION ALL BY NAME {self._before(on_key)}" if self.cdc.scd == 2 else ""
+            given = database.table(connection, f"FROM events{before}")
             given = given.select(self.changes.names).cast(self.changes)
             made = self.query.of(intent, {self.place.name: given}).rows.cast(self.table.columns)
             return self.table.difference(connection, made, placed=True), given, files, len(touched)
+
+    def _before(self, on_key: str) -> str:
+        """SQL: the versions that began before the first new changes, as changes."""
+        listed = ", ".join(quoted(name) for name in self.table.columns.names if name not in (START, END))
+        return (
+            f"SELECT {listed}, {START} AS {SEQUENCE}, false AS {DELETED} "
+            f"FROM (SELECT e.*, k.{_FIRST} FROM held e JOIN touched k ON {on_key}) WHERE {START} < {_FIRST}"
+        )
 
     def _touched(self, connection: duckdb.DuckDBPyConnection, keys: list[str], new: pa.Table) -> pa.Table:
         """Make the table `touched` of the keys of new changes, each with the sequence of its first one."""

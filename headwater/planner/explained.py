@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from headwater.planner import analysis, partners
+from headwater.planner import analysis, newest, partners
 from headwater.planner.analysis import Analysed
 from headwater.planner.groups import Groups
 from headwater.planner.reach import Hop, Reach, Touch
@@ -23,6 +23,10 @@ _WAYS = {
     "aggregate": "partial results of new rows, merged by its keys",
     "final windows": "each window once, when it is over",
     "process": "each key's new rows in turn",
+}
+_NEWEST = {
+    1: "of each key that has new changes the last one is found among those from the first of these on",
+    2: "of each key that has new changes the versions from the first of these on are computed anew",
 }
 
 
@@ -102,9 +106,8 @@ def _explained(project: Project, table: Table, found: Mapping[str, Analysed]) ->
         return _of_groups(table, analysed, analysed.groups)
     reach = analysed.reach
     touched = tuple(_touches(reach)) if reach else ()
-    if table.cdc is not None and table.cdc.is_told_by_versions:
-        way = "of each key that has new changes the versions from the first of these on are computed anew"
-        return Explained(table.name, way)
+    if table.cdc is not None and newest.are_enough(table.cdc, found[table.sources[0]].columns):
+        return Explained(table.name, _NEWEST[table.cdc.scd])
     if reach is None:
         return Explained(table.name, "all of it is computed anew", analysed.anew)
     return Explained(table.name, "the rows that changes touch are computed anew", touched=touched)

@@ -30,6 +30,7 @@ from headwater.project.definitions import (
 from headwater.project.naming import FINAL
 from headwater.project.paths import find_project, make_private
 from headwater.project.reference import Clock, Reference, find_references
+from headwater.project.streams import followed
 from headwater.project.suite import Suite, joined, of_whole_table
 from headwater.project.suite import read as read_suite
 from headwater.project.views import expanded, with_snapshots
@@ -67,12 +68,9 @@ class Project:
         return [*self.raw, *self.tables]
 
     def streams(self, table: Table) -> tuple[str, ...]:
-        """The tables that a table, or a flow into one, follows: of its sources those that are no reference
-        tables, and are not read as they are."""
-        if table.flows:
-            return tuple(dict.fromkeys(name for flow in table.flows for name in self.streams(flow)))
-        aside = {*self.references, *table.snapshots}
-        return tuple(name for name in table.sources if name not in aside)
+        """The tables that a table, or a flow into one, follows; see `headwater.project.streams.followed`."""
+        flows = table.flows or (table,)
+        return tuple(dict.fromkeys(name for flow in flows for name in followed(flow, self.references)))
 
     def definition(self, name: str) -> Topic | Files | Table:
         """The definition of the table `name`.

@@ -1,13 +1,19 @@
-"""Whether a flow can read what a definition reads: streams, whole tables and reference tables."""
+"""What a definition follows, and whether a flow can: streams, whole tables and reference tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from headwater.errors import ProjectError
 from headwater.project.definitions import Files, Table, Topic
 from headwater.project.process import Process
 from headwater.project.reference import Reference
+
+
+def followed(table: Table, references: Collection[str]) -> list[str]:
+    """Of a table's sources, or those of a flow into one, those that it follows: no reference tables, and none
+    that it reads as they are."""
+    return [name for name in table.sources if name not in references and name not in table.snapshots]
 
 
 def check(table: Table, raw: Mapping[str, Topic | Files], references: Mapping[str, Reference]) -> None:
@@ -21,7 +27,7 @@ def check(table: Table, raw: Mapping[str, Topic | Files], references: Mapping[st
     Raises:
         ProjectError: it can't.
     """
-    streams = [s for s in table.sources if s not in references and s not in table.snapshots]
+    streams = followed(table, references)
     if table.view and not table.corrected:
         _check_view(table, streams)
         return

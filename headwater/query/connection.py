@@ -41,7 +41,7 @@ class Connection:
             duckdb.Error: DuckDB can't do it.
         """
         statement, named = statements.checked(self._connection, self._sources, sql)
-        self._view(named or [*self._sources.tables.values(), *self._sources.references.values()])
+        self._view(named or self._sources.all)
         if "union" in sql.lower():
             self._result = database.result(self._connection, statement, parameters)
         else:  # gives rows as they are fetched
@@ -51,7 +51,7 @@ class Connection:
     sql = execute
 
     def _view(self, tables: Sequence[Source]) -> None:
-        """Make the views of these tables that are not there yet: one that names no table may list them."""
+        """Make the views of these tables that are not there yet."""
         on_duckdb.make_views(self._connection, [each for each in tables if each.name not in self._viewed])
         self._viewed.update(each.name for each in tables)
 

@@ -70,9 +70,7 @@ def run(
         parameters.check(statement.named_parameters, params)
         versions, valid = past.versions(named, at), past.conditions(named, as_of)
         try:
-            # A query that names no table may list them: SHOW ALL TABLES.
-            tables = named or sources.tables.values()
-            make_views(connection, tables, versions, alone=bool(named), valid=valid)
+            make_views(connection, named or sources.all, versions, alone=bool(named), valid=valid)
             found = database.result(connection, statement, dict(params) or None)
             rows = found.fetchall()
         except duckdb.Error as e:

@@ -92,6 +92,11 @@ class Sources:
         return {r.name: Source(r.name, r.path) for r in find_references(self.root)}
 
     @property
+    def all(self) -> list[Source]:
+        """The tables and the reference tables, which a query may list that names none: SHOW ALL TABLES."""
+        return [*self.tables.values(), *self.references.values()]
+
+    @property
     def reference_folder(self) -> Path:
         """Where the reference tables lie."""
         return self.root / "conf" / "reference"
@@ -102,7 +107,7 @@ class Sources:
         Raises:
             QueryError: one is unknown, or has not been written yet; the message says which, and what to do.
         """
-        known = {name.lower(): source for name, source in {**self.tables, **self.references}.items()}
+        known = {source.name.lower(): source for source in self.all}
         found = []
         for name in dict.fromkeys(names):
             if name.lower() not in known:

@@ -77,6 +77,11 @@ class Cdc:
         """Whether it is a history, each version of which says all that went before it."""
         return self.scd == 2 and self.tracked == Columns() and not self.snapshots
 
+    @property
+    def is_told_by_last(self) -> bool:
+        """Whether of the changes of a row the last one says all."""
+        return self.scd == 1 and self.ignored is None and self.truncates is None and not self.snapshots
+
 
 def of_arguments(
     *,
