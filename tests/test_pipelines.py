@@ -613,7 +613,6 @@ TOP_LEVEL: list[tuple[str, str, Code]] = [
     ('dp.create_sink("x", "kafka", {})', "create_sink", "CALL_NOT_SUPPORTED"),
     ('dp.create_auto_cdc_from_snapshot_flow(target="a", source="b")', "which delivery", "CALL_NOT_SUPPORTED"),
     ('dp.create_auto_cdc_flow("a", "b", "k", "at")', "a list of columns", "ARGUMENT_NOT_SUPPORTED"),
-    ('dp.create_auto_cdc_flow("a", "b", ["k"], "at", once=True)', "once = True", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.create_auto_cdc_flow("a", "b", ["k"], 1)', "1 is no text", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.create_streaming_table("x", path="/x")', "path", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.create_streaming_table("x", format="parquet")', "parquet", "ARGUMENT_NOT_SUPPORTED"),
@@ -623,7 +622,7 @@ TOP_LEVEL: list[tuple[str, str, Code]] = [
     ('dp.create_streaming_table(3)', "name=3", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.table("x")', "'x'", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.table(schema_="a INT")(len)', "schema_", "ARGUMENT_NOT_SUPPORTED"),
-    ('dp.append_flow(target="x", once=True)', "once", "ARGUMENT_NOT_SUPPORTED"),
+    ('@dp.table(once=True)\ndef x(): ...', "once = True", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.expect("x", F)(len)', "expects", "ARGUMENT_NOT_SUPPORTED"),
     ('dp.expect("x", "a > 1")(len)', "declares nothing", "CALL_NOT_SUPPORTED"),
 ]  # fmt: skip

@@ -211,7 +211,6 @@ REFUSED: list[tuple[str, Code, int, str]] = [
     ("APPLY CHANGES INTO t FROM STREAM s", "STATEMENT_NOT_SUPPORTED", 1, "KEYS (column)"),
     ("AUTO CDC INTO t KEYS (a) SEQUENCE BY b", "STATEMENT_NOT_SUPPORTED", 1, "FROM STREAM source"),
     ("AUTO CDC FROM STREAM s KEYS (a) SEQUENCE BY b", "STATEMENT_NOT_SUPPORTED", 1, "INTO table"),
-    ("AUTO CDC ONCE INTO t FROM s KEYS (a) SEQUENCE BY b", "STATEMENT_NOT_SUPPORTED", 1, "leave ONCE out"),
     ("AUTO CDC INTO t FROM SNAPSHOT s KEYS (a)", "STATEMENT_NOT_SUPPORTED", 1, "which delivery"),
     (
         "AUTO CDC INTO t FROM STREAM s WHERE a KEYS (a) SEQUENCE BY b",
@@ -249,12 +248,6 @@ REFUSED: list[tuple[str, Code, int, str]] = [
         "STATEMENT_NOT_SUPPORTED",
         1,
         "leave INTO out",
-    ),
-    (
-        "CREATE FLOW f AS INSERT INTO ONCE t BY NAME SELECT * FROM s",
-        "STATEMENT_NOT_SUPPORTED",
-        1,
-        "headwater backfill",
     ),
     ("CREATE FLOW f AS INSERT INTO t (a, b) SELECT * FROM STREAM s", "INSERT_BY_POSITION", 1, "BY NAME"),
     (

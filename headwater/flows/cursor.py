@@ -23,6 +23,7 @@ class Cursor:
         position: how far the flow's last commit says that it was read.
         changes: whether its change feed is read, and not its rows.
         ordered: whether it matters that of one partition of Kafka no records come before older ones.
+        once: whether nothing is read but what the input has when rows are first found in it.
 
     Attributes:
         name: the input.
@@ -41,11 +42,12 @@ class Cursor:
         *,
         changes: bool,
         ordered: bool,
+        once: bool = False,
     ) -> None:
         self._context, self._flow, self._into = context, flow, into
         self.name, self.position = name, position
         self.columns = context.tables[name].columns
-        self._changes = changes
+        self._changes, self._once = changes, once
         self._parting = parting(self.columns) if ordered and not changes else None
 
     def place(self) -> Place | None:
@@ -75,7 +77,9 @@ class Cursor:
             FlowError: it was made anew, or an older copy of it was put back.
         """
         place = self.place()
-        if place is None or place.generation != at.generation or ranges.is_as_read(place.path, at):
+        if place is None or at.is_over:
+            return
+        if place.generation != at.generation or ranges.is_as_read(place.path, at):
             return
         raise FlowError(
             f"{self._into} has read {self.name} up to version {at.newest}, which is not the same any more: "
@@ -94,20 +98,29 @@ class Cursor:
             FlowError: a commit took rows away.
             CommitError: the log was cleaned past the position.
         """
-        bounds = self._context.bounds
+        bounds, until = self._context.bounds, self._until(place)
         found = ranges.take(
             place.path,
             self.name,
             self.position,
             max_rows=max_rows,
             max_bytes=max_bytes,
-            upto=bounds.upto(self._into, self._flow, self.name),
+            upto=_first(bounds.upto(self._into, self._flow, self.name), until),
             changes=self._changes,
             parting=self._parting,
         )
         if found is None:
             return self.nothing()
+        if until is not None and (found.files or self.position.until is not None):
+            found = replace(found, upto=replace(found.upto, until=until.version))
         return replace(found, files=tuple(file for file in found.files if bounds.wants(self.name, file)))
+
+    def _until(self, place: Place) -> Position | None:
+        """Behind what nothing is read; None: all that comes is."""
+        if not self._once:
+            return None
+        known = self.position.until
+        return Position(place.generation, log.head(place.path) if known is None else known)
 
     def nothing(self) -> Range:
         """No files, and the same position."""
@@ -128,3 +141,10 @@ class Cursor:
         if place is None or upto == Position(upto.generation):
             return False
         return log.first(place.path) > (0 if begins else upto.holds + 1)
+
+
+def _first(one: Position | None, other: Position | None) -> Position | None:
+    """The position that comes before the other; None: both are without bounds."""
+    if one is None or other is None:
+        return one or other
+    return other if one.reaches(other) else one

@@ -65,7 +65,14 @@ class RangedFlow(TableFlow):
         changes, ordered = self._analysed.kind == "changed rows", self._analysed.ordered
         self._cursors = {
             each: Cursor(
-                context, self.name, self._place.name, each, position, changes=changes, ordered=ordered
+                context,
+                self.name,
+                self._place.name,
+                each,
+                position,
+                changes=changes,
+                ordered=ordered,
+                once=table.once,
             )
             for each, position in self._consumed().items()
         }

@@ -94,8 +94,9 @@ class Upstream:
         for flow, source in ways:
             consumed, come = flows.get(flow.name, {}).get("consumed", {}), dict[str, int]()
             if source in consumed:  # else nothing has come this way yet
-                at = Position.parse(consumed[source]).version
-                come = self._come(source, self._passed_over(source, at))
+                at = Position.parse(consumed[source])
+                version = log.head(places[source].path) if at.is_over and source in places else at.version
+                come = self._come(source, self._passed_over(source, version))
             if len(ways) == 1:
                 return come
             for each in self._partitions(source):

@@ -101,6 +101,11 @@ def _explained(project: Project, table: Table, found: Mapping[str, Analysed]) ->
         whole = tuple(
             f"{name} as it is when a batch is begun: what changes later corrects nothing" for name in read
         )
+        whole += tuple(
+            f"{name} as it is when {flow.name} first finds rows there: it does not read what comes later"
+            for flow in table.flows or (table,)
+            for name in (project.streams(flow) if flow.once else ())
+        )
         return Explained(table.name, _WAYS[analysed.kind], joins=lines, lookup=asked, snapshots=whole)
     if analysed.groups is not None:
         return _of_groups(table, analysed, analysed.groups)

@@ -7,7 +7,7 @@ declaration its name, `<folder>.<variable or function>`, and the engine interpre
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -186,6 +186,7 @@ class Table(Declaration):
         corrected: whether it is one because it joins streams by an outer join: a row without a partner is
             corrected when that comes.
         into: of a flow, the table that its rows go to.
+        once: whether it reads what its source has when it first finds rows there, and nothing later.
         flows: where several feed the table, they; it has neither function nor query then, and all their
             sources.
         keys: the columns that identify a row.
@@ -229,6 +230,7 @@ class Table(Declaration):
     view: bool = False
     corrected: bool = False
     into: str | None = None
+    once: bool = False
     flows: tuple[Table, ...] = ()
     keys: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
@@ -644,6 +646,7 @@ def auto_cdc(
     keys: Sequence[str | Column],
     sequence_by: str | Column,
     target: str | None = None,
+    once: bool = False,
     scd: Scd = 1,
     apply_as_deletes: str | Column | None = None,
     apply_as_truncates: str | Column | None = None,
@@ -669,6 +672,8 @@ def auto_cdc(
             delete comes last, and of others the one whose columns are greater.
         target: the table, one that `CREATE STREAMING TABLE` declares and several such flows may feed; by
             default it is called as the variable.
+        once: whether what the source has when rows are first found there is read, and nothing that comes
+            later.
         scd: 1: rows as they are now; 2: every version of them, with `__START_AT` and `__END_AT`.
         apply_as_deletes: a condition: the change deletes its row.
         apply_as_truncates: a condition: the change deletes all rows before it; with `scd=1`.
@@ -698,7 +703,7 @@ def auto_cdc(
         track_history_column_list=track_history_column_list,
         track_history_except_column_list=track_history_except_column_list,
     )
-    return _followed(cdc, source, target, decode, cluster_by, limits)
+    return replace(_followed(cdc, source, target, decode, cluster_by, limits), once=once)
 
 
 def _followed(

@@ -40,6 +40,13 @@ def check(table: Table, raw: Mapping[str, Topic | Files], references: Mapping[st
             where=table.where,
             hint="name one; reference tables may be joined with it",
         )
+    if len(streams) > 1 and table.once:
+        raise ProjectError(
+            f"{table.where} reads {len(streams)} tables once ({', '.join(streams)})",
+            code="SEVERAL_STREAMS",
+            where=table.where,
+            hint="read one; join in a table above or below it",
+        )
     if len(streams) > 1 and table.decode:
         raise ProjectError(
             f"{table.where} reads {len(streams)} streams ({', '.join(streams)})",

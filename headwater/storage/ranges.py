@@ -24,6 +24,8 @@ class Position:
 
     `committed` says which table that was: when the version `newest` of it was made, in milliseconds since the
     epoch. A table that was made anew has another commit there. None where that was not kept.
+
+    `until` is the last version that is read by who reads but once; None: there is none, or not yet.
     """
 
     generation: int
@@ -31,6 +33,12 @@ class Position:
     files: int = 0
     snapshot: int | None = None
     committed: int | None = field(default=None, compare=False)
+    until: int | None = field(default=None, compare=False)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all is read that ever will be."""
+        return self.until is not None and self.reaches(Position(self.generation, self.until))
 
     @property
     def newest(self) -> int:
@@ -63,12 +71,13 @@ class Position:
             int(value["files"]),
             value.get("snapshot"),
             value.get("committed"),
+            value.get("until"),
         )
 
     def json(self) -> dict[str, int]:
         """The position as commits and intents keep it."""
         kept = {"generation": self.generation, "version": self.version, "files": self.files}
-        rare = {"snapshot": self.snapshot, "committed": self.committed}
+        rare = {"snapshot": self.snapshot, "committed": self.committed, "until": self.until}
         return kept | {name: value for name, value in rare.items() if value is not None}
 
 

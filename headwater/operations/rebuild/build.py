@@ -73,7 +73,7 @@ class Now(Bounds):
 
     def _is_read(self, stream: str, at: Position) -> bool:
         place = self._lake.places().get(stream)
-        if place is None:
+        if place is None or at.is_over:
             return True
         ended = self._heads.ended(stream)  # asked for first: then the head stays
         end = self._ends.get(stream) or Position(place.generation, log.head(place.path))

@@ -107,7 +107,8 @@ def _declared(output: Output, where: Where, file: Path, layer: str) -> Iterator[
         )
     said = Declaration(name=name, file=file, comment=inspect.cleandoc(output.comment))
     if output.cdc is not None:
-        yield Table(sources=(output.reads,), into=output.target, cdc=output.cdc, **vars(said))
+        reads = (output.reads,)
+        yield Table(sources=reads, into=output.target, once=output.once, cdc=output.cdc, **vars(said))
     elif output.function is None:
         yield _table(said, output)
     else:
@@ -154,6 +155,7 @@ def _of_function(
         function=called,
         view=output.kind == "materialized_view" or (output.kind == "table" and not streams),
         into=output.target,
+        once=output.once,
         event_time=event_time,
         delay=delay,
         limits=replace(table.limits, max_rows_per_batch=min(most)) if most else table.limits,

@@ -7,6 +7,7 @@ back the function that they get, so they may stand in any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headwater.project.cdc.said import flow_name, of_arguments
@@ -30,7 +31,7 @@ _HINTS = {
     "partition_cols": 'leave it out, or write table_properties={"headwater.cluster_by": "column"}',
     "cluster_by": 'write table_properties={"headwater.cluster_by": "column"}',
     "path": "leave it out: the lake says where tables lie",
-    "once": "history enters a topic's table by headwater backfill",
+    "once": "write it at a flow: @dp.append_flow(target=…, once=True)",
     "private": "leave it out, or write @dp.temporary_view",
     "temporary": "write @dp.temporary_view",
     "spark_conf": "settings of Spark stand under `spark` in conf/<env>.yaml, for all tables",
@@ -85,7 +86,12 @@ def create_streaming_table(
 
 
 def append_flow(
-    *, target: str, name: str | None = None, spark_conf: Mapping[str, str] | None = None, **options: Any
+    *,
+    target: str,
+    name: str | None = None,
+    once: bool = False,
+    spark_conf: Mapping[str, str] | None = None,
+    **options: Any,
 ) -> Callable[[Function], Function]:
     """Declare a flow: its rows are appended to a table that `create_streaming_table` declares."""
     if not isinstance(target, str):
@@ -94,7 +100,7 @@ def append_flow(
     _check("append_flow", options, ("name", "comment"))
 
     def declare(function: Function) -> Function:
-        registry().add(_output("append_flow", {**options}, function, target))
+        registry().add(replace(_output("append_flow", {**options}, function, target), once=bool(once)))
         return function
 
     return declare
@@ -108,6 +114,7 @@ def create_auto_cdc_flow(
     *,
     stored_as_scd_type: Any = 1,
     name: str | None = None,
+    once: bool = False,
     **options: Any,
 ) -> None:
     """Declare a flow of changes into a table that `create_streaming_table` declares."""
@@ -125,7 +132,7 @@ def create_auto_cdc_flow(
     except TypeError as e:
         refuse(f"gives dp.create_auto_cdc_flow what can't be: {e}", "mend it", "ARGUMENT_NOT_SUPPORTED")
     called = name or flow_name(source, target)
-    registry().add(Output("auto_cdc_flow", called, None, target, reads=source, cdc=cdc))
+    registry().add(Output("auto_cdc_flow", called, None, target, reads=source, cdc=cdc, once=bool(once)))
 
 
 apply_changes = create_auto_cdc_flow

@@ -33,6 +33,7 @@ class Output:
         at: the line that declares it.
         rules: what is expected of its rows.
         reads: of a flow of changes, the table that has them; `cdc`: what follows from them.
+        once: of a flow, whether nothing is read that comes to its source later.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class Output:
     rules: list[Rule] = field(default_factory=list)
     reads: str = ""
     cdc: Cdc | None = None
+    once: bool = False
 
     def expect(self, description: str, constraint: str, action: Action) -> None:
         """Expect a condition to be true of its rows."""

@@ -129,6 +129,7 @@ def _declared(said: Statement, path: Path, layer: str) -> Declaration:
         event_times={each.stream: each.column for each in ordered} if waits else {},
         delay=delay,
         into=said.into,
+        once=said.once,
         view=outer or said.kind == "materialized view",
         corrected=outer,
         cdc=said.cdc,

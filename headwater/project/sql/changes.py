@@ -26,9 +26,9 @@ _CLAUSES = {
     "TRACK HISTORY ON": ("TRACK", "HISTORY", "ON"),
 }
 _FORM = (
-    "write AUTO CDC INTO table FROM STREAM source KEYS (column) [IGNORE NULL UPDATES] [APPLY AS DELETE WHEN "
-    "condition] [APPLY AS TRUNCATE WHEN condition] SEQUENCE BY expression [COLUMNS * EXCEPT (column)] "
-    "[STORED AS SCD TYPE 1 | SCD TYPE 2] [TRACK HISTORY ON * EXCEPT (column)]"
+    "write AUTO CDC [ONCE] INTO table FROM STREAM source KEYS (column) [IGNORE NULL UPDATES] "
+    "[APPLY AS DELETE WHEN condition] [APPLY AS TRUNCATE WHEN condition] SEQUENCE BY expression "
+    "[COLUMNS * EXCEPT (column)] [STORED AS SCD TYPE 1 | SCD TYPE 2] [TRACK HISTORY ON * EXCEPT (column)]"
 )
 _OF_SNAPSHOTS = (
     "write AUTO CDC INTO table FROM SNAPSHOT source KEYS (column) SEQUENCE BY expression [COLUMNS * EXCEPT "
@@ -57,10 +57,8 @@ class Clause(Reader):
             Refused: it is unfinished, or says what can't be done.
         """
         at, into = self._begin, ""
-        if self._word(at) == "ONCE":
-            raise self._refused(
-                at, "AUTO CDC ONCE is not supported", "leave ONCE out: each change is read once anyhow"
-            )
+        once = self._word(at) == "ONCE"
+        at += once
         if self._word(at) == "INTO":
             into, at = self._name(at + 1), self._behind_name(at + 1)
         if self._word(at) != "FROM":
@@ -74,7 +72,8 @@ class Clause(Reader):
         if not source:
             raise self._refused(at, "a table is expected here", "write FROM STREAM source")
         line = self._line(self._begin - 1)
-        return Changes(source, self._cdc(self._clauses(behind), behind, line, snapshots=snapshots), into)
+        cdc = self._cdc(self._clauses(behind), behind, line, snapshots=snapshots)
+        return Changes(source, cdc, into, once)
 
     def _clauses(self, at: int) -> dict[str, tuple[int, int]]:
         """{clause → the places `[start, stop)` of what it says}."""

@@ -54,7 +54,6 @@ _FUNCTIONS = {
     "READ_FILES": "write name = hw.files('landing/*.json') in bronze/, and read that table",
     "CLOUD_FILES": "write name = hw.files('landing/*.json') in bronze/, and read that table",
 }
-_ONCE = "history enters a topic's table by headwater backfill"
 _COLUMNS = "leave columns out: those of a table are its query's; CAST them there"
 _KEYS = "write TBLPROPERTIES ('headwater.keys' = 'column')"
 _ACTIONS = {("DROP", "ROW"): "drop", ("FAIL", "UPDATE"): "fail"}
@@ -79,6 +78,7 @@ class _Statement(Reader):
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         super().__init__(text, tokens)
         self._spans: list[tuple[int, int]] = []
+        self._once = False  # whether it inserts ONCE
 
     def taken(self) -> Taken:
         kind, at = self._kind(self._head())
@@ -99,7 +99,8 @@ class _Statement(Reader):
         self._spans += [span for each in joins for span in each.spans]
         text = without(self._text, (first.start, last.end + 1), self._spans)
         text = rewritten(text, joins)
-        return Taken(text, line_of(self._text, first.start), expected, watermarks, read, changes)
+        line = line_of(self._text, first.start)
+        return Taken(text, line, expected, watermarks, read, changes, self._once)
 
     def _head(self) -> list[tuple[str, int]]:
         """The first keywords and their places, but for those that say how a definition meets an older one."""
@@ -143,8 +144,9 @@ class _Statement(Reader):
                 name=self._name(at),
                 comment=self._tokens[behind + 1].text if commented else "",
             )
-        if "ONCE" in first:
-            raise self._refused(body, "INSERT INTO ONCE is not supported", _ONCE)
+        if first == ("INSERT", "INTO", "ONCE"):
+            self._once = True
+            self._take(body + 2, body + 2)
         return None
 
     def _by_changes(self, at: int) -> Changes | None:

@@ -94,7 +94,9 @@ def _read(plan: Any, taken: Taken) -> Statement:
     )
     if catalyst.kind(plan) == "CreateStreamingTable":
         changes = taken.changes
-        return replace(found, sources=(changes.source,), cdc=changes.cdc) if changes else found
+        if changes is None:
+            return found
+        return replace(found, sources=(changes.source,), cdc=changes.cdc, once=changes.once)
     return _with_query(found, plan.query(), str(plan.originalText()), taken)
 
 
@@ -107,6 +109,7 @@ def _of_changes(changes: Changes) -> Statement:
         changes.cdc.line,
         sources=(changes.source,),
         into=changes.into,
+        once=changes.once,
         cdc=changes.cdc,
     )
 
@@ -130,8 +133,9 @@ def _flow(plan: Any, taken: Taken) -> Statement:
     at = insert.query().origin()
     query = taken.text[int(at.startIndex().get()) : int(at.stopIndex().get()) + 1]
     into = ".".join(jvm.items(insert.table().multipartIdentifier()))
-    found = Statement("flow", name, _text(plan.comment()), taken.line, into=into)
-    return _with_query(found, insert.query(), query, taken)
+    found = Statement("flow", name, _text(plan.comment()), taken.line, into=into, once=taken.once)
+    found = _with_query(found, insert.query(), query, taken)
+    return replace(found, streams=found.streams or found.sources) if taken.once else found
 
 
 def _view(plan: Any, taken: Taken) -> Statement:

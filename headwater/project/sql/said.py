@@ -58,12 +58,14 @@ class Changes:
         source: the stream of changes, as written.
         cdc: what follows from them.
         into: the table that it feeds; "": the one whose statement it stands in.
+        once: whether nothing is read that comes to the source later.
         name, comment: of the flow that it is; "" where it is none.
     """
 
     source: str
     cdc: Cdc
     into: str = ""
+    once: bool = False
     name: str = ""
     comment: str = ""
 
@@ -85,6 +87,7 @@ class Taken:
         text: the file's, all but this statement overwritten by spaces, and what is taken from it, too.
         line: where it begins, from 1.
         expectations, watermarks, kafka, changes: what is taken from it.
+        once: whether it inserts ONCE.
     """
 
     text: str
@@ -93,6 +96,7 @@ class Taken:
     watermarks: tuple[Watermark, ...] = ()
     kafka: Kafka | None = None
     changes: Changes | None = None
+    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ class Statement:
         outer: whether it joins streams so that a row stands there until its partner comes, or goes then.
         watermarks: of its streams, those that say which of their columns is the event time.
         into: the table that a flow feeds.
+        once: whether nothing is read that comes to its source later.
         expectations: of the table's rows.
         kafka: of a table that is a topic's.
         cdc: how it follows from changes, which are its only source.
@@ -128,6 +133,7 @@ class Statement:
     outer: bool = False
     watermarks: tuple[Watermark, ...] = ()
     into: str | None = None
+    once: bool = False
     expectations: tuple[Expected, ...] = ()
     kafka: Kafka | None = None
     cdc: Cdc | None = None

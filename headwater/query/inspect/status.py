@@ -239,6 +239,8 @@ def lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> int
             if stream not in places:
                 return None
             start = Position.parse(read[stream]) if stream in read else Position(generation=1)
+            if start.is_over:
+                continue
             if not ranges.is_as_read(places[stream].path, start):
                 return None
             changes = stream in project.tables and changes_in_place(places[stream])  # bronze never does
