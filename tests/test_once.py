@@ -41,6 +41,13 @@ CDC_IN_PYTHON = {
     + "dp.create_auto_cdc_flow(source='silver.old', name='first', once=True, **said)\n"
     + "dp.create_auto_cdc_flow(source='silver.new', name='live', **said)\n"
 }
+CDC_BESIDE = {
+    "gold/t.sql": "CREATE STREAMING TABLE t",
+    "gold/flows.py": "import headwater as hw\n\n"
+    "said = {'target': 'gold.t', 'keys': ['id'], 'sequence_by': 'seq'}\n"
+    "first = hw.auto_cdc(source='silver.old', once=True, **said)\n"
+    "live = hw.auto_cdc(source='silver.new', **said)\n",
+}
 INSERTS = {
     "gold/t.sql": "CREATE STREAMING TABLE t;\n"
     "CREATE FLOW first AS INSERT INTO ONCE t BY NAME SELECT * FROM silver.old;\n"
@@ -67,7 +74,7 @@ def has(project: Project, *rows: tuple[int, int]) -> None:
     assert sorted(project.rows("gold.t", ROWS)) == [(key, seq, f"{key}-{seq}") for key, seq in sorted(rows)]
 
 
-@pytest.mark.parametrize("files", [CDC, CDC_IN_PYTHON, INSERTS, INSERTS_IN_PYTHON])
+@pytest.mark.parametrize("files", [CDC, CDC_IN_PYTHON, CDC_BESIDE, INSERTS, INSERTS_IN_PYTHON])
 def test_what_was_there_is_read_and_nothing_that_comes_later(
     files: dict[str, str], interpreted: SparkSession, tmp_path: Path
 ) -> None:
