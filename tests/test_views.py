@@ -313,3 +313,22 @@ def test_a_stream_can_not_aggregate_a_view(interpreted: SparkSession, tmp_path: 
         "INPUT_ROWS_CHANGE", match="rows change in place; do that in a CREATE MATERIALIZED VIEW"
     ):
         Sold(tmp_path, interpreted, {"gold/top.sql": TOP_SQL, "gold/below.sql": below})
+
+
+def test_a_view_may_read_a_reference_table_first(interpreted: SparkSession, tmp_path: Path) -> None:
+    query = (
+        "SELECT h.id, h.site, count(o.id) AS n FROM reference.hosts h LEFT JOIN silver.seen o ON h.id = o.id "
+        "GROUP BY h.id, h.site"
+    )
+    files = {
+        "bronze/raw.py": "import headwater as hw\n\nseen = hw.topic('seen')\n",
+        "silver/seen.sql": "CREATE STREAMING TABLE seen TBLPROPERTIES ('headwater.decode' = 'json', "
+        "'headwater.schema' = 'id INT') AS SELECT id FROM STREAM bronze.seen",
+        "conf/reference/hosts.csv": "id,site\n1,a\n2,b\n",
+        "conf/reference/hosts.ddl": "id INT, site STRING\n",
+        "gold/v.sql": f"CREATE MATERIALIZED VIEW v TBLPROPERTIES ('headwater.keys' = 'id') AS {query}",
+    }
+    case = Project(files, tmp_path, spark=interpreted)
+    case.send("seen", [{"id": 1}]).step()
+    case.send("seen", [{"id": 1}]).step()
+    assert sorted(case.rows("gold.v")) == [(1, "a", 2), (2, "b", 0)]

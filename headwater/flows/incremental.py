@@ -43,8 +43,9 @@ class Incremental:
             if tables.state is not None
             else None
         )
-        of_first = context.tables[definition.sources[0]].columns
-        self._is_suffix = newest.are_enough(definition.cdc, of_first)
+        self._is_suffix = definition.cdc is not None and newest.are_enough(
+            definition.cdc, context.tables[definition.sources[0]].columns
+        )
 
     def changes(
         self, intent: Intent, inputs: Mapping[str, Input], before: Mapping[str, Any]

@@ -10,15 +10,15 @@ from headwater.project.cdc.said import SEQUENCE, Cdc
 from headwater.storage import pruning, stored
 
 
-def are_enough(cdc: Cdc | None, changes: StructType) -> bool:
+def are_enough(cdc: Cdc, changes: StructType) -> bool:
     """Whether of a row's changes those from the first new one on are, with the version that was valid before
     it where there is a history, in an order that the bounds of files tell.
 
     Args:
-        cdc: what is said of the rows; None: they follow from no changes.
+        cdc: what is said of the rows.
         changes: the columns of the changes.
     """
-    if cdc is None or not (cdc.is_told_by_versions or cdc.is_told_by_last):
+    if not (cdc.is_told_by_versions or cdc.is_told_by_last):
         return False
     kind = stored.schema(changes).field(SEQUENCE).type
     return pruning.has_bounds(kind) and not pa.types.is_string(kind)
