@@ -25,7 +25,7 @@ def test_what_once_went_wrong_is_right(path: Path) -> None:
     run(kept.read(path))
 
 
-@pytest.mark.parametrize("seed", [2])
+@pytest.mark.parametrize("seed", [2, 19])
 def test_a_project_is_what_spark_and_duckdb_make_of_its_records(seed: int) -> None:
     run(make.case(seed))
 

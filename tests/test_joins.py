@@ -133,6 +133,7 @@ def test_each_combination_of_rows_is_met_once(
     monkeypatch.setattr(sys.modules[compact.__module__], "FEWEST", 2)
     if not few:
         monkeypatch.setattr(joined, "are_few", lambda files, rows: False)
+    monkeypatch.setattr(joined, "_LOOKED_THROUGH", draw.choice([0, joined._LOOKED_THROUGH]))
     files = {**FILES, "gold/sent.sql": TWO, "gold/done.sql": THREE, "gold/near.sql": FOUR}
     project = Project(files, tmp_path, spark=interpreted)
     rows: dict[str, list[Row]] = {name: [] for name in STREAMS}
@@ -154,6 +155,45 @@ def test_each_combination_of_rows_is_met_once(
         assert Counter(project.rows("gold.near")) == four(rows)
 
 
+def test_keys_are_looked_for_where_the_index_names_them(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file without partners is not read, though its bounds hold their keys: before and after a compaction,
+    and a start."""
+    monkeypatch.setattr(joined, "_LOOKED_THROUGH", 0)
+    monkeypatch.setattr(sys.modules[compact.__module__], "FEWEST", 2)
+    join = (
+        "SELECT o.nr, p.nr AS parcel FROM STREAM silver.orders o JOIN STREAM silver.parcels p ON o.id = p.id"
+    )
+    project = Project(
+        {**FILES, "gold/t.sql": f"CREATE STREAMING TABLE t AS {join}"}, tmp_path, spark=interpreted
+    )
+
+    def sent(stream: str, *ids: int | None) -> None:
+        project.send(stream, [record({"nr": nr, "id": id, "shop": 0, "at": 0}) for nr, id in enumerate(ids)])
+        project.step()
+
+    def order(*ids: int | None) -> tuple[int, int]:
+        """How many pairs an order gives, and in how many files of parcels they are looked for."""
+        sent("orders", *ids)
+        last = project.batches("gold.t")[-1]
+        return last.rows_out or 0, (last.files_read or 0) - 1
+
+    for ids in ([0, 10, None], [1, 11], [2, 12, 12]):
+        sent("parcels", *ids)
+    assert order(11) == (1, 1)
+    assert order(12, 0) == (3, 2)
+    assert order(3, None) == (0, 0)
+    project.restart()
+    assert order(1, 2) == (2, 2)
+    maintain.maintain(project.definitions)
+    assert order(1, 2) == (2, 2)  # what was there when it had read last
+    assert order(1, 2) == (2, 1)
+    sent("parcels", 3)
+    assert order(3, 4) == (1, 1)
+    assert len(project.rows("gold.t")) == 1 + 3 + 3 * 2 + 1 + 1
+
+
 def explained_of(project: Project, name: str) -> tuple[str, ...]:
     context = project.context
     (found,) = explained.explain(context.spark, context.project, [name])
@@ -163,8 +203,12 @@ def explained_of(project: Project, name: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("condition", "said"),
     [
-        ("o.id = p.id", "by id"),
-        ("o.id = p.nr AND o.shop + 1 = p.shop", "by nr = id"),
+        ("o.id = p.id", "by id, in the files that an index of keys names"),
+        (
+            "o.id = p.nr AND o.shop + 1 = p.shop AND p.at < o.at",
+            "by nr = id, at from at … to +0 s, in the files that an index of keys names",
+        ),
+        ("o.id = p.id AND p.at = o.at", "by at, id, at from at +0 s to +0 s"),
         ("o.id < p.id", "all of them"),
         ("o.at < p.at", "by at from at +0 s to …"),
         ("p.at >= o.at - INTERVAL '1' MINUTE AND NOT p.id = o.id", "by at from at -60 s to …"),
@@ -372,7 +416,9 @@ ON o.id = p.id"""
 SELECT window(at, '1 minute').end AS at, count(*) AS n FROM STREAM silver.fed
 WATERMARK at DELAY OF INTERVAL 1 SECOND GROUP BY window(at, '1 minute')"""
     project = Project({**FILES, "silver/fed.sql": fed}, tmp_path, spark=interpreted)
-    assert explained_of(project, "silver.fed")[0].endswith("read rows of silver.parcels: by id")
+    assert explained_of(project, "silver.fed")[0].endswith(
+        "silver.parcels: by id, in the files that an index of keys names"
+    )
     with raises_code("TIME_OF_JOIN", match=r"gold\.n tells which rows of silver\.fed are late"):
         _ = project.write({"gold/n.sql": final}).context
 

@@ -167,3 +167,37 @@ def test_a_kill_changes_nothing_of_what_is_read(
     project.send("old", [row(7)]).step("silver.old")
     project.restart().step()
     has(project, *((key, 1) for key in range(4)))
+
+
+WINDOWS = {
+    f"silver/{name}.sql": DECODED.format(name)
+    .replace("a STRING", "at TIMESTAMP")
+    .replace("a FROM", "at, _source FROM")
+    for name in ("old", "new")
+} | {
+    "silver/t.sql": "CREATE STREAMING TABLE t;\n"
+    "CREATE FLOW first AS INSERT INTO ONCE t BY NAME SELECT * FROM silver.old;\n"
+    "CREATE FLOW live AS INSERT INTO t BY NAME SELECT * FROM STREAM silver.new;\n",
+    "gold/w.sql": "CREATE STREAMING TABLE w TBLPROPERTIES ('headwater.emit' = 'final') AS "
+    "SELECT window.start AS begin, count(*) AS n FROM STREAM silver.t WATERMARK at DELAY OF INTERVAL 1 SECONDS "
+    "GROUP BY window(at, '1 minute')",
+}
+
+
+def test_what_comes_later_to_its_source_holds_no_window(interpreted: SparkSession, tmp_path: Path) -> None:
+    """Its partition is silent once it has read: no row of it is on its way."""
+    project = Project({**FILES, **WINDOWS}, tmp_path, spark=interpreted)
+
+    def sent(topic: str, *seconds: int) -> None:
+        rows = [{"id": 0, "seq": 0, "at": f"2026-01-01T00:{at // 60:02}:{at % 60:02}Z"} for at in seconds]
+        project.send(topic, rows)
+
+    sent("old", 0, 1)
+    sent("new", 5, 6)
+    project.step()
+    for minute in range(1, 4):
+        sent("old", 60 * minute + 30)
+        sent("new", 60 * minute)
+        project.clock.advance("2 minutes")
+        project.step()
+    assert [n for _, n in sorted(project.rows("gold.w", "begin, n"))] == [4, 1, 1, 1]

@@ -17,8 +17,8 @@ from headwater.flows.references import References
 from headwater.flows.work import Work
 from headwater.planner import analysis
 from headwater.project.definitions import Table
-from headwater.quality.known import KeyIndex
 from headwater.runtime import catalyst, sessions
+from headwater.storage.key_index import KeyIndex
 from headwater.storage.target import Target
 
 

@@ -41,6 +41,11 @@ class Stream:
     before: pa.Table | None
     new: Sequence[str]
 
+    @property
+    def rows(self) -> int:
+        """How many rows were read before, as far as is known."""
+        return sum(filter(None, self.before["num_records"].to_pylist())) if self.before is not None else 0
+
     def near(self, wanted: Mapping[str, Reach]) -> dict[str, int]:
         """{path → bytes} of the files from before that may hold a row with values where they are wanted."""
         return pruning.near(self.path, self.before, wanted)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headwater.common import database, scratch
 from headwater.flows.context import Context
 from headwater.flows.earlier import Stream
-from headwater.flows.joined import JoinedFlow, are_partners, partners_of, reaches_of
+from headwater.flows.joined import JoinedFlow, are_partners, partners_of
 from headwater.flows.judged import FewJudged
 from headwater.flows.rows import NONE_BROKEN, Rows
 from headwater.flows.waiting import Span, WaitingFlow, fresh
@@ -116,8 +116,7 @@ class FinalJoinsFlow(WaitingFlow, JoinedFlow):
         self, connection: duckdb.DuckDBPyConnection, partners: Partners, of: Stream, among: pa.Table
     ) -> pa.Table:
         """The rows of before of a stream that are partners of some rows of the other."""
-        near = of.near(reaches_of(partners, among))
-        self._met |= near
+        near = self._holding(partners, of, among)
         found = partners_of(connection, partners, stored.schema(of.columns), [*near], among)
         return self._on_time(connection, partners.of, found)
 

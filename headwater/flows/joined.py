@@ -27,11 +27,14 @@ from headwater.project.definitions import Table
 from headwater.runtime import in_memory
 from headwater.storage import pruning, stored
 from headwater.storage.intent import Intent
+from headwater.storage.key_index import KeyIndex
 from headwater.storage.pruning import Reach
 from headwater.storage.scan import scan
 from headwater.storage.target import Target
 
 _MOST = 100_000  # rows of a stream that this process reads as partners of few
+_LOOKED_THROUGH = 1 << 24  # bytes of files that are sooner read than asked about
+_INDEXED = 50_000_000  # rows of a stream of which an index is held: 600 MB
 
 
 class JoinedFlow(EarlierFlow, DerivedFlow):
@@ -42,6 +45,9 @@ class JoinedFlow(EarlierFlow, DerivedFlow):
         assert self._analysed.joins is not None
         self._carried = False
         self._joins = self._analysed.joins
+        self._indexes: dict[
+            tuple[str, tuple[str, ...]], KeyIndex
+        ] = {}  # {stream, columns → its rows by them}
 
     def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
         work, self._met = self._work(intent), {}
@@ -70,8 +76,7 @@ class JoinedFlow(EarlierFlow, DerivedFlow):
         rows = {name: read(streams[name].new, streams[name].columns)}
         for partners in self._joins[name]:
             of, among = streams[partners.of], rows[partners.among]
-            near = of.near(reaches_of(partners, among))
-            self._met |= near
+            near = self._holding(partners, of, among)
             files = [*near, *(of.new if self._is_before(partners.of, name) else ())]
             with scratch.connection(sum(near.values())) as connection:
                 columns = stored.schema(of.columns)
@@ -80,6 +85,19 @@ class JoinedFlow(EarlierFlow, DerivedFlow):
                 return None
             rows[partners.of] = found
         return rows
+
+    def _holding(self, partners: Partners, of: Stream, among: pa.Table) -> dict[str, int]:
+        """{path → bytes} of the files from before that may hold partners of some rows."""
+        near = of.near(reaches_of(partners, among))
+        if partners.are_anywhere and sum(near.values()) > _LOOKED_THROUGH and of.rows <= _INDEXED:
+            keys = {ours: among[theirs] for ours, theirs in partners.equal}
+            columns = pa.schema([stored.schema(of.columns).field(name) for name in keys])
+            index = self._indexes.setdefault((partners.of, (*keys,)), KeyIndex([*keys], columns))
+            wanted = pa.table(keys).cast(columns).drop_null()
+            owners, _ = index.owners([*of.near({})], wanted)
+            near = {file: near[file] for file in owners if file in near}
+        self._met |= near
+        return near
 
     def _many(self, spark: SparkSession, name: str, streams: Mapping[str, Stream]) -> dict[str, DataFrame]:
         """The same as Spark reads them: all rows of the files that may have some."""

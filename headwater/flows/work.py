@@ -16,10 +16,10 @@ from headwater.connectors.decode.contract import Fields
 from headwater.flows.answers import Answers
 from headwater.flows.few import Few, Given, Here
 from headwater.quality.gate import Gate
-from headwater.quality.known import KeyIndex
 from headwater.quality.quarantine import ERROR_RULE, MALFORMED_RULE
 from headwater.quality.tally import Tally
 from headwater.runtime import in_memory
+from headwater.storage.key_index import KeyIndex
 
 ONE_TASK = 50_000  # rows; starting a second task costs more than it saves
 

@@ -39,6 +39,11 @@ class Partners:
     equal: tuple[tuple[str, str], ...]
     within: tuple[Within, ...]
 
+    @property
+    def are_anywhere(self) -> bool:
+        """Whether keys alone tell them, and no bound of time says in which files they lie."""
+        return bool(self.equal) and all(None in (each.least, each.most) for each in self.within)
+
 
 Joins = Mapping[str, tuple[Partners, ...]]  # {stream with new rows → how those of each other one are found}
 
@@ -103,6 +108,7 @@ def lines(joins: Joins, alone: Mapping[str, int]) -> Iterator[str]:
             by = [ours if ours == theirs else f"{ours} = {theirs}" for ours, theirs in each.equal]
             by += [_apart(within) for within in each.within]
             how = f"by {', '.join(by)}" if by else "all of them"
+            how += ", in the files that an index of keys names" if each.are_anywhere else ""
             of = "" if each.among == stream else f", of {each.among}"
             yield f"new rows of {stream} read rows of {each.of}{of}: {how}"
     for stream, wait in alone.items():

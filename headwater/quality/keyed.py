@@ -2,9 +2,10 @@
 
 A row is compared with the rows before it, in the batch and in the table. One that another rule keeps out of
 the table is not judged, and no other row is judged by it.
-Those rows of the table that have keys of the batch are looked up in an index (`headwater.quality.known`). A
-column that may only grow is compared with the rows that have come as far as one of the batch: the bounds of
-the table's files say where they may be. Of a batch of many rows it is compared with the whole table.
+Those rows of the table that have keys of the batch are looked up in an index
+(`headwater.storage.key_index`). A column that may only grow is compared with the rows that have come as far
+as one of the batch: the bounds of the table's files say where they may be. Of a batch of many rows it is
+compared with the whole table.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class Run:
     def _was_done(self, step: dict[str, Any]) -> None:
         """Take a step for done by another process: what this one has to know of it."""
         if step["do"] == "send":
-            self._note(step["topic"], step["records"])
+            self._note(step)
         elif step["do"] == "clock":
             self._now += timedelta(seconds=step["seconds"])
         elif step["do"] == "mend" and step["table"] in self._tables:
@@ -119,7 +119,7 @@ class Run:
     def _do(self, step: dict[str, Any]) -> None:
         what, table = step["do"], step.get("table")
         if what == "send":
-            self._send(step["topic"], step["records"])
+            self._send(step)
         elif what == "clock":
             self._now += timedelta(seconds=step["seconds"])
             self._project.clock.set(self._now)
@@ -152,17 +152,18 @@ class Run:
             if what in ("rebuild", "reconcile", "mend"):
                 self._project.restart()
 
-    def _send(self, topic: str, records: Sequence[dict[str, Any]]) -> None:
+    def _send(self, step: dict[str, Any]) -> None:
         """Send records, unless the process that was killed had done so."""
+        topic, records = step["topic"], step["records"]
         table = f"bronze.{topic}"
         if not (self._again and len(self._project.rows(table, "1")) > self._sent.count(topic)):
             self._project.send(topic, [_record(each) for each in records])
             self._progress.counts["records"] += len(records)
-        self._note(topic, records)
+        self._note(step)
 
-    def _note(self, topic: str, records: Sequence[dict[str, Any]]) -> None:
-        for record in records:
-            self._sent.add(topic, record, self._now)
+    def _note(self, step: dict[str, Any]) -> None:
+        for record in step["records"]:
+            self._sent.add(step["topic"], record, self._now, after=step.get("after", False))
 
     def _step(self, names: Sequence[str]) -> None:
         for name in names:
@@ -253,10 +254,14 @@ class Run:
 
 
 def _first(case: Case) -> list[dict[str, Any]]:
-    """The first record of each partition, which none can decode: no partition is without one."""
+    """The first record of each partition, which none can decode: no partition is without one; and what is
+    read once, as soon as it is there."""
     records = [{"part": part, "bad": None} for part in range(case["partitions"])]
     read = {topic for table in case["tables"] for topic in topics(case, table["name"])}
-    return [{"do": "send", "topic": topic, "records": records} for topic in sorted(read)]
+    sends = [{"do": "send", "topic": topic, "records": records} for topic in sorted(read)]
+    dumped = case.get("once", {})
+    sends += [{"do": "send", "topic": topic, "records": of} for topic, of in dumped.items() if topic in read]
+    return [*sends, {"do": "step"}] if dumped else sends
 
 
 def _record(said: dict[str, Any]) -> Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 from fuzz.values import COLUMNS, MALFORMED, drawn
@@ -76,7 +77,7 @@ def case(seed: int) -> Case:
         steps.insert(draw.randint(1, len(steps)), step)
     for _ in range(draw.randint(1, 3) if draw.random() < 0.1 else 0):
         steps.insert(draw.randint(0, len(steps)), _kill(draw))
-    return {
+    made = {
         "seed": seed,
         "partitions": partitions,
         "many": draw.random() < 0.12,
@@ -85,6 +86,33 @@ def case(seed: int) -> Case:
         "touched": draw.random() < 0.8,  # views are kept by what changes touch, however few rows there are
         "held": draw.random() < 0.6,  # of many rows as much passes through this process as can
     }
+    once = random.Random(f"once {seed}")
+    return _with_once(once, made) if once.random() < 0.15 else made
+
+
+def _with_once(draw: random.Random, case: Case) -> Case:
+    """The same with a table that reads once what its topic has; where more comes later it is not rebuilt."""
+    table = {**_compacted(draw, "gold.o", "bronze.o"), "once": True}
+    first, *later = ([*_changes(draw, table["key"], case["partitions"])] for _ in range(draw.randint(1, 3)))
+    steps = [*case["steps"]]
+    for records in later:
+        send = {"do": "send", "topic": "o", "records": records, "after": True}
+        steps.insert(draw.randint(0, len(steps)), send)
+    for _ in range(draw.randint(1, 3)):
+        steps.insert(draw.randint(0, len(steps)), _step(draw, ["gold.o"]))
+    if later:
+        steps = [step for step in steps if (step["do"], step.get("table")) != ("rebuild", "gold.o")]
+    return {**case, "tables": [*case["tables"], table], "steps": steps, "once": {"o": first}}
+
+
+def _changes(draw: random.Random, key: str, partitions: int) -> Iterator[dict[str, Any]]:
+    """Records of a topic of changes."""
+    for second in range(draw.choice((1, 5, 20))):
+        records = [{"part": draw.randrange(partitions), "row": drawn(draw, 0.05, second, 5.0)}]
+        _date(draw, records, key, second)
+        yield from records
+    if draw.random() < 0.3:
+        yield {"part": 0, "bad": draw.choice([each for each in MALFORMED if each]).decode("latin-1")}
 
 
 def _date(draw: random.Random, records: list[dict[str, Any]], key: str, second: float) -> None:

@@ -39,11 +39,13 @@ class Sent:
         self.marks: dict[Place, Row] = {}
         self._ends: dict[tuple[str, int], int] = {}
 
-    def add(self, topic: str, record: Mapping[str, Any], came: datetime) -> None:
-        """One more, as a case has it."""
+    def add(self, topic: str, record: Mapping[str, Any], came: datetime, *, after: bool = False) -> None:
+        """One more, as a case has it; `after` that who reads its topic reads no more of it."""
         part = record["part"]
         off = self._ends.get((topic, part), 0)
         self._ends[topic, part] = off + 1
+        if after:
+            return
         self.rows[topic, part, off] = record.get("row", record.get("tomb"))
         sent = time_of(record["sent"]) if "sent" in record else came
         self.marks[topic, part, off] = {"came": came, "sent": sent, "tomb": "tomb" in record}

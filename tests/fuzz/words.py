@@ -161,7 +161,8 @@ def _query(table: Table) -> dict[str, str]:
 def _changes(table: Table) -> dict[str, str]:
     deletes = f" APPLY AS DELETE WHEN {table['deletes']}" if table["deletes"] else ""
     of = "SNAPSHOT" if table["snapshots"] else "STREAM"
-    text = f"FLOW AUTO CDC FROM {of} {table['source']} KEYS ({table['key']}){deletes} "
+    once, of = ("ONCE ", "") if table.get("once") else ("", f"{of} ")
+    text = f"FLOW AUTO CDC {once}FROM {of}{table['source']} KEYS ({table['key']}){deletes} "
     text += f"SEQUENCE BY {table['sequence']} COLUMNS {table['key']}, {table['value']}"
     text += " STORED AS SCD TYPE 2" if table["history"] else ""
     return _file(table, f"CREATE STREAMING TABLE {table['name']} {_properties(table)} {text}")

@@ -19,10 +19,10 @@ from headwater.flows.work import Work
 from headwater.project.rule import Rule
 from headwater.project.suite import Suite
 from headwater.quality.gate import Gate
-from headwater.quality.known import KeyIndex
 from headwater.runtime import jvm
 from headwater.storage import stored
 from headwater.storage.identity import Identity
+from headwater.storage.key_index import KeyIndex
 from headwater.storage.lake import Lake
 from headwater.storage.target import Target
 

@@ -1,15 +1,17 @@
 """Which rows of a table have keys that a batch has: found by an index in memory, not by reading the table.
 
-The index holds a hash of each row's keys and the file that the row is in, 12 bytes a row. It follows the
+The index holds a hash of each row's keys and the file that the row is in, 12 bytes a row, in runs that are in
+order: new ones are merged into those that are no longer, as log-structured merge-trees do it. It follows the
 table's files: those that are new are read when it is asked, all of them the first time, and those that are
 gone it forgets. So after a compaction only the files that it wrote are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import duckdb
@@ -19,9 +21,13 @@ from numpy.typing import NDArray
 
 from headwater.common import database, scratch
 from headwater.common.scratch import quoted
+from headwater.storage import store
 from headwater.storage.scan import FILE, Scan, scan
 
 Batch: TypeAlias = pa.Table | Sequence[str]  # rows, or the files that hold them
+
+_TOGETHER = 1 << 27  # bytes of new files that are read at once
+_LONGEST = 1 << 23  # hashes of a run that others are merged into: to merge takes twice its memory
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,11 @@ class KeyIndex:
         new = [file for file in files if file not in known]
         if not new:
             return
+        for some in _parts(new):
+            self._take(connection, some)
+
+    def _take(self, connection: duckdb.DuckDBPyConnection, new: Sequence[str]) -> None:
+        """Take in files that are new."""
         numbers = pa.array(range(len(self._files), len(self._files) + len(new)), pa.int32())
         connection.register("names", pa.table({"name": new, "number": numbers}))
         rows = scan(connection, self._columns, new, place=True)
@@ -129,8 +140,25 @@ class KeyIndex:
         ).fetchnumpy()
         self._files += new
         self._runs.append(_sorted(np.asarray(found["h"], np.uint64), np.asarray(found["number"], np.int32)))
-        while len(self._runs) > 1 and len(self._runs[-2].hashes) < 2 * len(self._runs[-1].hashes):
+        while len(self._runs) > 1 and self._are_alike(*self._runs[-2:]):
             self._runs[-2:] = [self._runs[-2].with_all(self._runs[-1])]
+
+    def _are_alike(self, run: _Run, last: _Run) -> bool:
+        """Whether the last of the runs is to be merged into the one before it."""
+        return len(run.hashes) < min(2 * len(last.hashes), _LONGEST)
+
+
+def _parts(files: Sequence[str]) -> Iterator[list[str]]:
+    """Files that are read at once."""
+    part, size = list[str](), 0
+    for file in files:
+        part.append(file)
+        size += store.of(Path(file)).entry(Path(file)).size
+        if size >= _TOGETHER:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def _sorted(hashes: NDArray[np.uint64], files: NDArray[np.int32]) -> _Run:
