@@ -179,8 +179,8 @@ WINDOWS = {
     "CREATE FLOW first AS INSERT INTO ONCE t BY NAME SELECT * FROM silver.old;\n"
     "CREATE FLOW live AS INSERT INTO t BY NAME SELECT * FROM STREAM silver.new;\n",
     "gold/w.sql": "CREATE STREAMING TABLE w TBLPROPERTIES ('headwater.emit' = 'final') AS "
-    "SELECT window.start AS begin, count(*) AS n FROM STREAM silver.t WATERMARK at DELAY OF INTERVAL 1 SECONDS "
-    "GROUP BY window(at, '1 minute')",
+    "SELECT window.start AS begin, count(*) AS n "
+    "FROM STREAM silver.t WATERMARK at DELAY OF INTERVAL 1 SECONDS GROUP BY window(at, '1 minute')",
 }
 
 

@@ -98,25 +98,25 @@ class Cursor:
             FlowError: a commit took rows away.
             CommitError: the log was cleaned past the position.
         """
-        bounds, until = self._context.bounds, self._until(place)
+        bounds, last = self._context.bounds, self._last(place)
         found = ranges.take(
             place.path,
             self.name,
             self.position,
             max_rows=max_rows,
             max_bytes=max_bytes,
-            upto=_first(bounds.upto(self._into, self._flow, self.name), until),
+            upto=_first(bounds.upto(self._into, self._flow, self.name), last),
             changes=self._changes,
             parting=self._parting,
         )
         if found is None:
             return self.nothing()
-        if until is not None and (found.files or self.position.until is not None):
-            found = replace(found, upto=replace(found.upto, until=until.version))
+        if last is not None and (found.files or self.position.until is not None):
+            found = replace(found, upto=replace(found.upto, until=last.version))
         return replace(found, files=tuple(file for file in found.files if bounds.wants(self.name, file)))
 
-    def _until(self, place: Place) -> Position | None:
-        """Behind what nothing is read; None: all that comes is."""
+    def _last(self, place: Place) -> Position | None:
+        """Behind which nothing is read; None: all that comes is."""
         if not self._once:
             return None
         known = self.position.until
