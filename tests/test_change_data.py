@@ -19,6 +19,7 @@ from test_final import seeded
 from headwater.errors.codes import Code
 from headwater.flows import computed
 from headwater.operations.maintain.compact import compact
+from headwater.operations.rebuild.reconcile import reconcile
 from headwater.query import inspect
 from headwater.storage import layers, stored
 from headwater.storage.target import Target
@@ -321,6 +322,16 @@ WRONG = [
     ("gold/t.sql", f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM} + nothing", "DEFINITION_FAILED"),
     (
         "gold/t.sql",
+        f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM.replace('op = ', '')}",
+        "DEFINITION_FAILED",
+    ),
+    (
+        "gold/t.sql",
+        f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM} APPLY AS TRUNCATE WHEN seq",
+        "DEFINITION_FAILED",
+    ),
+    (
+        "gold/t.sql",
         f"CREATE MATERIALIZED VIEW v AS SELECT id, seq, op FROM silver.changes; "
         f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM.replace('silver.changes', 'v')}",
         "INPUT_ROWS_CHANGE",
@@ -382,6 +393,40 @@ def test_events_of_debezium(interpreted: SparkSession, tmp_path: Path, of: str) 
     project.step()
     assert sorted(project.rows("silver.t")) == [(1, "z"), (3, "w")]
     assert len(project.rows("quarantine.silver_t_changes")) == len(bad)
+
+
+def test_a_history_by_the_places_of_a_log(interpreted: SparkSession, tmp_path: Path) -> None:
+    """MySQL's have several columns: the sequence is a struct, and so is when a version began."""
+    files = {
+        "bronze/raw.py": FILES["bronze/raw.py"],
+        "silver/t.py": IN_PYTHON.format(by="struct(_file, _pos, _row)").replace(
+            "decode=d", "scd=2, decode=d"
+        ),
+    }
+    project = Project(files, tmp_path, spark=interpreted)
+    events = [
+        event("c", 1, after={"id": 1, "a": "x"}, of="mysql"),
+        event("c", 9, after={"id": 2, "a": "y"}, of="mysql"),
+        event("u", 12, before={"id": 1, "a": "x"}, after={"id": 1, "a": "z"}, of="mysql"),
+        event("d", 25, before={"id": 2}, of="mysql"),
+        event("u", 30, before={"id": 1, "a": "z"}, after={"id": 1, "a": "w"}, of="mysql"),
+    ]
+    draw = seeded(random.randrange(2**32))
+    for sent in draw.sample(events, len(events)):
+        project.send("changes", [sent])
+        project.step()
+    project.send("changes", events)
+    project.step()
+    began, ended = (f"{each}._file || '-' || {each}._pos" for each in ("__START_AT", "__END_AT"))
+    assert sorted(project.rows("silver.t", f"id, a, {began}, {ended}"), key=str) == [
+        (1, "w", "bin.000003-0", None),
+        (1, "x", "bin.000000-1", "bin.000001-2"),
+        (1, "z", "bin.000001-2", "bin.000003-0"),
+        (2, "y", "bin.000000-9", "bin.000002-5"),
+    ]
+    project.rebuild("silver.t")
+    (same,) = reconcile(project.restart().definitions, ["silver.t"])
+    assert same.same
 
 
 def test_events_of_debezium_are_changes(tmp_path: Path, interpreted: SparkSession) -> None:

@@ -167,8 +167,13 @@ def conditions(rows: pa.Table, keys: Iterable[str]) -> list[str]:
     return found
 
 
-def not_over(column: str, until: pa.ChunkedArray) -> str:
-    """A condition on the table `t` that holds for rows whose column is NULL, or no less than one of these."""
+def not_over(column: str, until: pa.ChunkedArray) -> str | None:
+    """A condition on the table `t` that holds for rows whose column is NULL, or no less than one of these.
+
+    None: files have no bounds of such a column.
+    """
+    if not has_bounds(until.type):
+        return None
     name, least = f"t.{quoted(column)}", pc.min(until)
     if not least.is_valid:
         return f"{name} IS NULL"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from headwater.connectors import decode
 from headwater.errors import ProjectError
@@ -21,6 +21,7 @@ from headwater.planner.groups import Groups
 from headwater.planner.nodes import Node
 from headwater.planner.reach import Reach, plan, reads
 from headwater.planner.stages import Stage
+from headwater.project.cdc.said import START
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK
@@ -195,6 +196,8 @@ def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggre
         kind = result.schema[key].dataType
         if key == decode.SOURCE and not table.keys:
             continue  # a STRUCT of scalars, one for each record: a view of all columns has it
+        if table.cdc is not None and key == START and _are_scalars(kind):
+            continue  # a sequence of several columns
         if isinstance(kind, StructType | ArrayType | MapType):
             raise ProjectError(
                 f"{where}: {key} is {kind.simpleString()}, which tells no rows apart",
@@ -214,3 +217,9 @@ def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggre
         fingerprint(project, table),
         kind="aggregate" if maintained else "view",
     )
+
+
+def _are_scalars(kind: DataType) -> bool:
+    """Whether a column is a STRUCT whose fields are none that has any."""
+    nested = (StructType, ArrayType, MapType)
+    return isinstance(kind, StructType) and not any(isinstance(each.dataType, nested) for each in kind)
