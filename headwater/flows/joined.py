@@ -34,7 +34,7 @@ from headwater.storage.target import Target
 
 _MOST = 100_000  # rows of a stream that this process reads as partners of few
 _LOOKED_THROUGH = 1 << 24  # bytes of files that are sooner read than asked about
-_INDEXED = 50_000_000  # rows of a stream of which an index is held: 600 MB
+_INDEXED = 50_000_000  # rows of a stream of which an index is held: 400 MB
 
 
 class JoinedFlow(EarlierFlow, DerivedFlow):
