@@ -180,3 +180,9 @@ def test_a_query_sees_the_rows_that_were_valid(
         found("1", "SELECT * FROM silver.changes")
     with raises_code("TIME_INVALID", match="--as-of"):
         found("yesterday")
+
+
+def test_a_table_without_a_history_is_told(interpreted: SparkSession, tmp_path: Path) -> None:
+    joined = JOINED.format(name="t", kind="LEFT").replace("silver.versions", "silver.changes")
+    with raises_code("DEFINITION_FAILED", match="FOR SYSTEM_TIME AS OF stands at a table with a history"):
+        assert Project({**VERSIONED, "gold/t.sql": joined}, tmp_path, spark=interpreted).tables

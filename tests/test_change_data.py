@@ -320,6 +320,17 @@ WRONG = [
         "INPUT_COLUMN_UNKNOWN",
     ),
     ("gold/t.sql", f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM} + nothing", "DEFINITION_FAILED"),
+    ("gold/t.sql", f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM} STORE AS SCD TYPE 2", "DEFINITION_FAILED"),
+    (
+        "gold/t.sql",
+        f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM.replace('STREAM', 'SNAPSHOT STREAM')}",
+        "STATEMENT_NOT_SUPPORTED",
+    ),
+    (
+        "gold/t.sql",
+        f"CREATE STREAMING TABLE t; CREATE FLOW f AS AUTO CDC INTO ONCE t {FROM}",
+        "STATEMENT_NOT_SUPPORTED",
+    ),
     (
         "gold/t.sql",
         f"CREATE STREAMING TABLE t FLOW AUTO CDC {FROM.replace('op = ', '')}",

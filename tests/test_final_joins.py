@@ -515,7 +515,7 @@ def test_rows_wait_as_long_as_they_are_told_to(interpreted: SparkSession, tmp_pa
         ),
         ("STREAM(silver.parcels)", "silver.parcels", "STATEMENT_NOT_SUPPORTED", "two streams"),
         (" OR FALSE WHERE true", " OR FALSE", "PARTNERS_NOT_TOLD", "Or in the condition"),
-        ("'20 seconds'", "'long'", "SQL_INVALID", "long"),
+        ("'20 seconds'", "'10 minuts'", "STATEMENT_NOT_SUPPORTED", "headwater.wait_for = '10 minuts'"),
         ("'20 seconds'", "'1 month'", "PARTNERS_NOT_TOLD", "LessThanOrEqual in the condition"),
     ],
 )

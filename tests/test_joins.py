@@ -267,6 +267,17 @@ SELECT o.nr, p.nr AS parcel FROM o JOIN p ON {condition}"""
     )
 
 
+def test_a_function_does_not_join_a_stream_with_itself(interpreted: SparkSession, tmp_path: Path) -> None:
+    text = """import headwater as hw
+
+@hw.table(source=["silver.orders", "silver.orders"])
+def t(one, other):
+    return one.join(other, "id").select("id")
+"""
+    with raises_code("MODULE_FAILED", match=r"gold/t\.py:3: .*silver\.orders is read twice"):
+        assert Project({**FILES, "gold/t.py": text}, tmp_path, spark=interpreted).tables
+
+
 PAIR = "FROM STREAM silver.orders o {} STREAM silver.parcels p"
 NOT_APPENDED: list[tuple[str, Code, str]] = [
     (f"SELECT count(*) AS n {PAIR.format('JOIN')} ON o.id = p.id", "JOIN_NOT_APPENDED", "GROUP BY"),

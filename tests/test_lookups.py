@@ -308,6 +308,23 @@ def test_a_definition_is_tried_with_given_answers(interpreted: SparkSession, tmp
     assert Shops(project).asked() == []
 
 
+def test_so_is_one_of_rows_that_do_not_say_where_they_are_from(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    plain = FILES["silver/orders.sql"].replace("orders TBL", "plain TBL")
+    plain = plain.replace(", 'headwater.lookup' = 'shops'", "").replace("kind, size", "shop")
+    told = "CREATE STREAMING TABLE told TBLPROPERTIES ('headwater.lookup' = 'silver.shops') AS "
+    told += "SELECT nr, kind, _source FROM STREAM silver.plain"
+    project = Project(
+        {**FILES, "silver/plain.sql": plain, "gold/told.sql": told}, tmp_path, spark=interpreted
+    )
+    rows = [{"nr": nr, "shop": shop} for nr, shop in enumerate(("Bern", "Oslo", None, "Bern"))]
+    found = apply(
+        project, "gold.told", {"silver.plain": rows, "silver.shops": [{"shop": "Bern", **BERN}]}
+    ).rows
+    assert [(row["nr"], row["kind"]) for row in found] == [(0, "kiosk"), (1, None), (2, None), (3, "kiosk")]
+
+
 class _Shops(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -111,11 +111,15 @@ def test_it_is_an_ordinary_join(tmp_path: Path, text: str, wanted: str) -> None:
         ("v MATCH_CONDITION (o.t >= v.t) ON o.k = v.k AND o.x < v.x", "ON more than equal columns"),
         ("v MATCH_CONDITION (o.t >= v.t) ON o.k = o.x", "one side has to be a column of v"),
         ("v MATCH_CONDITION (o.t >= v.t) USING (k)", "does not say whose columns"),
+        ("FULL OUTER ASOF JOIN v MATCH_CONDITION (o.t >= v.t) ON o.k = v.k", "none of FULL"),
+        ("ASOF RIGHT JOIN v MATCH_CONDITION (o.t >= v.t) ON o.k = v.k", "none of RIGHT"),
+        ("ANTI ASOF JOIN v MATCH_CONDITION (o.t >= v.t) ON o.k = v.k", "none of ANTI"),
     ],
 )
 def test_what_tells_no_nearest_row_is_refused_by_its_line(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "t.sql"
-    path.write_text(f"CREATE MATERIALIZED VIEW t AS SELECT 1 AS n\nFROM o ASOF JOIN {text}", encoding="utf-8")
+    join = text if "JOIN" in text else f"ASOF JOIN {text}"
+    path.write_text(f"CREATE MATERIALIZED VIEW t AS SELECT 1 AS n\nFROM o {join}", encoding="utf-8")
     with raises_code("STATEMENT_NOT_SUPPORTED", match=rf"t\.sql:2: .*{why}"):
         sql.parse(path, "gold")
 

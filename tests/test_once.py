@@ -139,6 +139,16 @@ def test_it_reads_one_table(interpreted: SparkSession, tmp_path: Path) -> None:
         Project({**FILES, "gold/t.sql": flow}, tmp_path, spark=interpreted).step()
 
 
+def test_a_function_that_reads_once_may_read_the_table(interpreted: SparkSession, tmp_path: Path) -> None:
+    flows = INSERTS_IN_PYTHON["gold/t.py"].replace(
+        "readStream.table('silver.old')", "read.table('silver.old')"
+    )
+    project = Project({**FILES, "gold/t.py": flows}, tmp_path, spark=interpreted)
+    project.send("old", [row(1)]).step()
+    project.send("old", [row(2)]).send("new", [row(3)]).step()
+    has(project, (1, 1), (3, 1))
+
+
 def test_explain_says_so(interpreted: SparkSession, tmp_path: Path) -> None:
     once = f"CREATE STREAMING TABLE t FLOW AUTO CDC ONCE FROM silver.old {KEYS}"
     project = Project({**FILES, "gold/t.sql": once}, tmp_path, spark=interpreted)

@@ -92,6 +92,19 @@ def refusal(code: Code, root: Path) -> str:
 # Loading
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import headwater as hw\n\nhw.topic('other')\n",
+        "import headwater\n\nheadwater.auto_cdc(source='bronze.raw', keys=['a'], sequence_by='b')\n",
+        "from headwater import kafka_sink as to\n\nto('silver.readings', topic='t')\n",
+    ],
+)
+def test_a_definition_without_a_name_is_none(make: Make, text: str) -> None:
+    said = refusal("DEFINITION_UNNAMED", make({"bronze/other.py": text}))
+    assert "other.py:3: " in said and "write name = " in said
+
+
 def test_names_come_from_folder_and_variable_and_order_from_sources(make: Make) -> None:
     root = make(
         {
@@ -652,7 +665,7 @@ BAD_BODIES = [
     (
         "raw.join(hosts, 'host', 'full')",
         "JOIN_REPEATS_ROWS",
-        "this FullOuter join would repeat rows of a reference table in every batch",
+        "this FullOuter join would repeat rows of a table in every batch",
     ),
     ("raw.join(hosts, 'host', 'right')", "JOIN_REPEATS_ROWS", "this RightOuter join would repeat rows"),
     ("hosts.join(raw, 'host', 'left')", "JOIN_REPEATS_ROWS", "this LeftOuter join would repeat rows"),

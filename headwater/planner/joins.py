@@ -146,10 +146,10 @@ class _Query:
             raise _refused(self._where, f"this {kind} join of streams")
         elif (right and kind in _OF_LEFT) or (left and kind == "RightOuter") or kind == "FullOuter":
             raise ProjectError(
-                f"{self._where}: this {kind} join would repeat rows of a reference table in every batch",
+                f"{self._where}: this {kind} join would repeat rows of a table in every batch",
                 code="JOIN_REPEATS_ROWS",
                 where=self._where,
-                hint="keep the rows of the streams: streams LEFT JOIN reference",
+                hint="keep the rows of the streams: streams LEFT JOIN table",
             )
         return [*left, *right]
 
@@ -266,8 +266,9 @@ def _not_told(where: Where, what: str) -> ProjectError:
         f"{where} has emit = 'final', and {what} leaves open which rows are partners",
         code="PARTNERS_NOT_TOLD",
         where=where,
-        hint="join two streams by equal columns (no DOUBLE or FLOAT) and bounds of their times alone; filter "
-        "in the tables that are read, compute of what is joined; or leave emit = 'final' out",
+        hint="join two streams by equal columns (no DOUBLE or FLOAT) and bounds of their times alone, of "
+        "days or shorter; filter in the tables that are read, compute of what is joined; or leave emit = "
+        "'final' out",
     )
 
 

@@ -574,12 +574,14 @@ def table(
     {stream → column}.
 
     Raises:
-        TypeError: the event times are not those of the streams.
+        TypeError: the event times are not those of the streams, or a source is named twice.
     """
-    whole = _names(snapshots)
-    sources = (*_names(source), *whole)
+    streams, whole = _names(source), _names(snapshots)
+    sources = (*streams, *whole)
     times = dict(event_time) if isinstance(event_time, Mapping) else {}
     first = next(iter(times.values()), None) if isinstance(event_time, Mapping) else event_time
+    if twice := [each for each in streams if streams.count(each) > 1]:
+        raise TypeError(f"{twice[0]} is read twice; join it with itself in @hw.materialized_view")
     if not {*times} <= {*sources}:
         raise TypeError(f"event_time = {event_time!r} is not of the streams {source!r}, each by its name")
 

@@ -187,6 +187,13 @@ def _files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("*") if p.suffix in (".py", ".sql") and not p.name.startswith("_"))
 
 
+# The words of `headwater` that return a definition, which is called as the variable is.
+_NAMED = (
+    *("topic", "files", "auto_cdc", "auto_cdc_from_snapshot", "lookup"),
+    *("kafka_sink", "postgres_sink", "opensearch_sink", "sink"),
+)
+
+
 def _declarations(path: Path, layer: str, spark: pipelines.Session) -> Iterator[Declaration]:
     if path.suffix == ".sql":
         yield from _with_sinks(sql.parse(path, layer))
@@ -194,6 +201,7 @@ def _declarations(path: Path, layer: str, spark: pipelines.Session) -> Iterator[
     seen: set[int] = set()
     with pipelines.collected() as said:
         module = modules.load(path, {"spark": spark})
+    modules.check_bound(path, _NAMED)
     yield from _with_sinks(pipelines.declarations(said.outputs(), path, layer))
     for variable, value in vars(module).items():
         if not isinstance(value, Declaration) or id(value) in seen:

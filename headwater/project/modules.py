@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import linecache
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,6 +45,43 @@ def load(path: Path, given: Mapping[str, Any] | None = None) -> ModuleType:
             hint="mend the file",
         ) from e
     return module
+
+
+def check_bound(path: Path, words: Collection[str]) -> None:
+    """Check that a file of definitions gives each a name.
+
+    Args:
+        path: the file.
+        words: the functions of `headwater` that return what has to be named.
+
+    Raises:
+        ProjectError: one is called, and what it returns is nothing's value.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    called = {
+        f"{each.asname or each.name}.{word}"
+        for node in tree.body
+        if isinstance(node, ast.Import)
+        for each in node.names
+        if each.name == "headwater"
+        for word in words
+    } | {
+        each.asname or each.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module == "headwater"
+        for each in node.names
+        if each.name in words
+    }
+    for node in tree.body:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            function = ast.unparse(node.value.func)
+            if function in called:
+                raise ProjectError(
+                    f"{path}:{node.lineno}: {function}(…) has no name, so it is no definition",
+                    code="DEFINITION_UNNAMED",
+                    file=path,
+                    hint=f"write name = {function}(…)",
+                )
 
 
 def ship(root: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from headwater.connectors.decode import SOURCE
 from headwater.errors import HeadwaterError, ProjectError
 from headwater.flows import bisect
 from headwater.flows.applied import Applied as Definition
@@ -101,10 +102,21 @@ def _plain(rows: Given) -> Iterable[Row]:
 def _rows(project: Project, definition: Table, source: str, rows: Given) -> pa.Table:
     context = project.context
     if definition.decode is None:
-        return table(_plain(rows), context.tables[source].stored, source)
+        found = table(_plain(rows), context.tables[source].stored, source)
+        return _placed(found) if definition.lookup else found
     raw = context.project.raw[source]
     cluster, now = context.project.conf.cluster, project.clock.now()
     return bronze(rows, topic=raw.topic, cluster=cluster, now=now, ends={}).rows
+
+
+def _placed(rows: pa.Table) -> pa.Table:
+    """The rows, those that do not say where they came from as records of one partition, in their order."""
+    places = [
+        each or {"cluster": "test", "topic": "test", "partition": 0, "offset": at}
+        for at, each in enumerate(rows[SOURCE].to_pylist())
+    ]
+    field = rows.schema.field(SOURCE)
+    return rows.set_column(rows.schema.get_field_index(SOURCE), field, pa.array(places, field.type))
 
 
 def _answering(context: Context, definition: Table, answers: Given | None) -> Context:

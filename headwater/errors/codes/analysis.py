@@ -121,8 +121,8 @@ MEANINGS: dict[Analysis, Meaning] = {
     ),
     "JOIN_REPEATS_ROWS": Meaning(
         "ProjectError",
-        "A join would repeat rows of a reference table in every batch.",
-        "Keep the rows of the stream: `stream LEFT JOIN reference`.",
+        "A join would repeat rows of a table in every batch that is none of its streams.",
+        "Keep the rows of the stream: `stream LEFT JOIN table`.",
     ),
     "JOIN_NOT_APPENDED": Meaning(
         "ProjectError",

@@ -10,6 +10,7 @@ from headwater.errors.codes.meaning import Meaning
 
 Definitions = Literal[
     "MODULE_FAILED",
+    "DEFINITION_UNNAMED",
     "SQL_INVALID",
     "STATEMENT_NOT_SUPPORTED",
     "INSERT_BY_POSITION",
@@ -55,6 +56,11 @@ MEANINGS: dict[Definitions, Meaning] = {
         "ProjectError",
         "A Python file of the project raises when it is loaded.",
         "Mend the line that the message names.",
+    ),
+    "DEFINITION_UNNAMED": Meaning(
+        "ProjectError",
+        "A Python file calls a function that returns a definition, and gives it no name.",
+        "Assign it: the variable is the definition's name.",
     ),
     "SQL_INVALID": Meaning("ProjectError", "A file is not SQL that Spark can parse.", "Mend the statement."),
     "STATEMENT_NOT_SUPPORTED": Meaning(

@@ -26,8 +26,9 @@ from headwater.planner.analysis import (
 )
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
-from headwater.project import windows
+from headwater.project import carried, windows
 from headwater.project.bronze import BRONZE
+from headwater.project.cdc.said import START
 from headwater.project.definitions import Files, Table, Topic, View
 from headwater.project.load import Project
 from headwater.project.lookups import not_of_rows
@@ -97,6 +98,9 @@ def of_raw(project: Project, raw: Topic | Files) -> Analysed:
     return Analysed(raw.name, BRONZE, stored.schema(BRONZE), (), None, fingerprint(project, raw))
 
 
+_NO_HISTORY = "FOR SYSTEM_TIME AS OF stands at a table with a history: FLOW AUTO CDC … STORED AS SCD TYPE 2"
+
+
 def _of_flows(
     spark: SparkSession, project: Project, table: Table, found: Mapping[str, Analysed]
 ) -> dict[str, Analysed]:
@@ -119,7 +123,8 @@ def _of_flows(
                 f"{flow.where} and {first.name} differ in {', '.join(differ)}",
                 code="FLOWS_DIFFER",
                 where=flow.where,
-                hint="flows into one table have the same columns",
+                hint="flows into one table have the same columns"
+                + (", so have the other select these too" if {*differ} <= {*carried.COLUMNS} else ""),
             )
         flows[flow.name] = replace(one, columns=first.columns, stored=first.stored)
     whole = replace(
@@ -176,7 +181,7 @@ def _computed(spark: SparkSession, definition: Table | View, known: Mapping[str,
             f"{place}: {said}",
             code="DEFINITION_FAILED",
             where=where,
-            hint="mend the definition",
+            hint=_NO_HISTORY if f"`{START}`" in said else "mend the definition",
         ) from e
 
 

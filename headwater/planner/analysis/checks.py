@@ -128,14 +128,14 @@ def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
                     f"{where}: a join of the stream with itself would see one batch at a time",
                     code="ACROSS_ROWS",
                     where=where,
-                    hint="leave it to a query",
+                    hint="write CREATE MATERIALIZED VIEW, or @hw.materialized_view: it reads all rows",
                 )
             if keeps == "none" or (keeps == "left" and not on_left) or (keeps == "right" and not on_right):
                 raise ProjectError(
-                    f"{where}: this {kind} join would repeat rows of a reference table in every batch",
+                    f"{where}: this {kind} join would repeat rows of a table in every batch",
                     code="JOIN_REPEATS_ROWS",
                     where=where,
-                    hint="keep the rows of the stream: stream LEFT JOIN reference",
+                    hint="keep the rows of the stream: stream LEFT JOIN table",
                 )
 
 

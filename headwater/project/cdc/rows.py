@@ -71,8 +71,9 @@ class Changes:
                 _is_condition(where, rows, clause, condition)
             return rows.select(*listed, *said.values(), *behind)
         except PySparkException:
+            texts = {"SEQUENCE BY": cdc.sequence_by, **conditions}
             for clause, column in said.items():
-                _fits(where, rows, clause, column)
+                _fits(where, rows, f"{clause} {texts[clause]}", column)
             raise
 
 

@@ -233,7 +233,7 @@ def _check_streams(output: Output, streams: Sequence[str], reads: Sequence[str],
             where=where,
             hint="write spark.read.table, or declare a table: @dp.table",
         )
-    if output.kind == "append_flow" and not streams:
+    if output.kind == "append_flow" and not (streams or output.once):
         raise ProjectError(
             f"{where} reads {', '.join(reads) or 'nothing'} as a table",
             code="STREAM_MISSING",

@@ -13,7 +13,10 @@ from sqlglot import TokenType
 from headwater.project.cdc.said import valid_at
 from headwater.project.sql.reader import Reader, Rewriting
 
-_ON = "write JOIN table FOR SYSTEM_TIME AS OF column AS alias ON condition"
+_ON = (
+    "write JOIN table FOR SYSTEM_TIME AS OF column AS alias ON condition; what is no column in parentheses: "
+    "AS OF (a.time - INTERVAL 1 HOUR)"
+)
 
 
 class Clauses(Reader):

@@ -61,10 +61,16 @@ class Clause(Reader):
         at += once
         if self._word(at) == "INTO":
             into, at = self._name(at + 1), self._behind_name(at + 1)
+        if self._word(at) == "ONCE":
+            raise self._refused(at, "ONCE stands behind INTO", "write AUTO CDC ONCE INTO table FROM source")
         if self._word(at) != "FROM":
-            raise self._refused(
-                at, "AUTO CDC does not say where changes come from", "write FROM STREAM source"
+            text, hint = (
+                "AUTO CDC does not begin with where changes come from",
+                "write FROM STREAM source first",
             )
+            raise self._refused(at, text, hint)
+        if self._words(at + 1, 2) == ("SNAPSHOT", "STREAM"):
+            raise self._refused(at + 1, "FROM SNAPSHOT reads a table whole", "leave STREAM out")
         snapshots = self._word(at + 1) == "SNAPSHOT"
         at += 1 + (self._word(at + 1) in ("STREAM", "SNAPSHOT"))
         enclosed = self._opens(at)

@@ -16,6 +16,7 @@ from headwater.project.sql.reader import Reader, Rewriting
 
 BESIDE = "_beside"  # the column that the joined rows have more than `t`
 _OPERATORS = {TokenType.GTE: ">=", TokenType.GT: ">", TokenType.LTE: "<=", TokenType.LT: "<"}
+_OTHERS = {"FULL", "RIGHT", "CROSS", "ANTI", "SEMI", "NATURAL"}  # joins that look for no nearest row
 _TURNED = {">=": "<=", ">": "<", "<=": ">=", "<": ">"}
 _FORM = "write [LEFT] ASOF JOIN table AS t MATCH_CONDITION (a.time >= t.time) ON a.key = t.key"
 Sides = tuple[tuple[int, int], tuple[int, int]]  # the places of two expressions, each `[first, behind)`
@@ -31,6 +32,10 @@ class Joins(Reader):
             Refused: one is none that can be told by keys and a time.
         """
         for at in range(len(self._tokens)):
+            words = {self._word(at - 1), self._word(at - 2) if self._word(at - 1) == "OUTER" else ""}
+            kind = self._word(at + 1) if self._word(at + 2) in ("JOIN", "OUTER") else ""
+            if self._word(at) == "ASOF" and (other := ({*words, kind} & _OTHERS)):
+                raise self._refused(at, f"ASOF JOIN is none of {min(other)}", _FORM)
             if self._words(at, 2) == ("ASOF", "JOIN"):
                 yield self._one(at, at + 2)
             elif self._words(at, 3) == ("ASOF", "LEFT", "JOIN"):

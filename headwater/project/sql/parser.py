@@ -28,6 +28,9 @@ _KINDS: dict[str, Kind] = {
 }
 
 
+_OF_TIME = "write FOR SYSTEM_TIME AS OF, of a table with a history"
+
+
 @dataclass(frozen=True)
 class _Relation:
     """A source's place in the text: `[start, stop)`, and the name by which the query calls it."""
@@ -59,7 +62,9 @@ def read(taken: Taken) -> Statement:
         plan = jvm.gateway().jvm.org.apache.spark.sql.execution.SparkSqlParser().parsePlan(taken.text)
         return _read(plan, taken)
     except (Py4JJavaError, PySparkException) as e:
-        raise Refused(first_line(e), "SQL_INVALID", line=taken.line, hint="mend the statement") from None
+        said = first_line(e)
+        hint = _OF_TIME if said.startswith("Invalid time travel") else "mend the statement"
+        raise Refused(said, "SQL_INVALID", line=taken.line, hint=hint) from None
 
 
 def query(taken: Taken) -> Statement:

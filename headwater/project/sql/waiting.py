@@ -5,6 +5,7 @@ It says the same as a condition of the join: by how much later than a row, in ev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ WAIT = "headwater.wait_for"
 _FORM = (
     "write FROM STREAM a WATERMARK t DELAY OF INTERVAL 10 SECONDS LEFT JOIN STREAM b WATERMARK u DELAY OF "
     "INTERVAL 10 SECONDS ON a.key = b.key"
+)
+_LASTS = re.compile(
+    r"(\s*\d+(\.\d+)?\s+(microsecond|millisecond|second|minute|hour|day|week|month|year)s?)+", re.IGNORECASE
 )
 _NO_ALIAS = {"WATERMARK", "ON", "USING", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "JOIN", "ANTI", "SEMI"}
 
@@ -53,6 +57,8 @@ class Joins(Reader):
         if not (one.time and other.time):
             raise self._refused(other.at, f"{WAIT} is of streams that tell the time", _FORM)
         wait = self._tokens[value].text
+        if not _LASTS.fullmatch(wait.strip()):
+            raise self._refused(value, f"{WAIT} = '{wait}' is no span of time", "write '10 minutes'")
         later = [(other, one)] * (words[0] != "RIGHT") + [(one, other)] * (words[0] != "LEFT")
         within = " AND ".join(
             f"`{partner.alias}`.`{partner.time}` <= `{row.alias}`.`{row.time}` + INTERVAL '{wait}'"
