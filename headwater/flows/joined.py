@@ -32,6 +32,8 @@ from headwater.storage.pruning import Reach
 from headwater.storage.scan import scan
 from headwater.storage.target import Target
 
+_Keys = tuple[str, tuple[str, ...]]  # a stream, and columns of it
+
 _MOST = 100_000  # rows of a stream that this process reads as partners of few
 _LOOKED_THROUGH = 1 << 24  # bytes of files that are sooner read than asked about
 _INDEXED = 50_000_000  # rows of a stream of which an index is held: 400 MB
@@ -45,9 +47,7 @@ class JoinedFlow(EarlierFlow, DerivedFlow):
         assert self._analysed.joins is not None
         self._carried = False
         self._joins = self._analysed.joins
-        self._indexes: dict[
-            tuple[str, tuple[str, ...]], KeyIndex
-        ] = {}  # {stream, columns → its rows by them}
+        self._indexes: dict[_Keys, KeyIndex] = {}
 
     def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
         work, self._met = self._work(intent), {}

@@ -60,15 +60,14 @@ class Clause(Reader):
         once = self._word(at) == "ONCE"
         at += once
         if self._word(at) == "INTO":
+            if self._word(at + 1) == "ONCE" and self._word(at + 2) != "FROM":
+                raise self._refused(
+                    at + 1, "ONCE stands behind INTO", "write AUTO CDC ONCE INTO table FROM source"
+                )
             into, at = self._name(at + 1), self._behind_name(at + 1)
-        if self._word(at) == "ONCE":
-            raise self._refused(at, "ONCE stands behind INTO", "write AUTO CDC ONCE INTO table FROM source")
         if self._word(at) != "FROM":
-            text, hint = (
-                "AUTO CDC does not begin with where changes come from",
-                "write FROM STREAM source first",
-            )
-            raise self._refused(at, text, hint)
+            text = "AUTO CDC is followed by no FROM"
+            raise self._refused(at, text, "write FROM STREAM source first, then the other clauses")
         if self._words(at + 1, 2) == ("SNAPSHOT", "STREAM"):
             raise self._refused(at + 1, "FROM SNAPSHOT reads a table whole", "leave STREAM out")
         snapshots = self._word(at + 1) == "SNAPSHOT"
