@@ -307,3 +307,32 @@ def test_a_swap_of_several_tables_is_one_commit(world: World) -> None:
     lake.swap(following)
     assert log.head(lake.catalog) == before + 1
     assert {place.generation for place in Lake(world.root).places().values()} == {2}
+
+
+@pytest.mark.parametrize("times_over", [1, 99], ids=["once", "for ever"])
+def test_who_opens_a_table_while_its_log_is_cleaned_lists_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times_over: int
+) -> None:
+    """Its entries were listed before a checkpoint was made, and are gone when they are read."""
+    table = Target(Lake(tmp_path).create(SILVER, NUMBERS, properties={}))
+    for at in range(6):
+        rows = pa.table([[at], [0]], schema=NUMBERS)
+        table.append(table.write(rows, f"{at:012d}"), Identity(SILVER, 1, at, {}))
+    path, real, failed = table.place.path, delta.DeltaTable, list[str]()
+    table.checkpoint(1)
+    for each in range(3):
+        delta.entry(path, each).unlink()
+
+    def cleaned_meanwhile(at: Path, version: int | None = None) -> delta.DeltaTable:
+        if len(failed) < times_over:
+            failed.append(f"Kernel error: File not found: {delta.entry(path, 1)}")
+            raise delta.DeltaError(failed[-1])
+        return real(at, version=version)
+
+    monkeypatch.setattr(delta, "DeltaTable", cleaned_meanwhile)
+    if times_over == 1:
+        assert delta.opened(path).to_pyarrow_table().num_rows == 6
+    else:
+        with raises_code("LOG_DAMAGED", match="File not found"):
+            delta.opened(path)
+        assert len(failed) == 6

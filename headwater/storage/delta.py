@@ -25,8 +25,11 @@ LAST_CHECKPOINT = "_last_checkpoint"
 _GENERATION = re.compile(r"g\d{4,}")
 
 
-def opened(table: Path, version: int | None = None) -> DeltaTable:
+def opened(table: Path, version: int | None = None, tries: int = 5) -> DeltaTable:
     """A Delta table as it was at `version`; by default the newest.
+
+    An entry of its log that was listed may be gone when it is read, as maintenance has made a checkpoint of
+    it: then it is opened again, so often at most.
 
     Raises:
         CommitError: it is gone, or something of its log can't be read.
@@ -36,8 +39,9 @@ def opened(table: Path, version: int | None = None) -> DeltaTable:
     except TableNotFoundError:
         raise _gone(table) from None
     except DeltaError as e:
-        _mend(table, version, first_line(e))
-        return opened(table, version)
+        went = "not found" in str(e).lower() and tries > 0
+        _mend(table, version, first_line(e), went=went)
+        return opened(table, version, tries - went)
     for at in _replayed(table, int(found.version())):
         size = store.of(table).entry(entry(table, at)).size
         if not size:  # read as a version without changes: its rows would miss
@@ -146,8 +150,14 @@ def _replayed(table: Path, version: int | None) -> Iterator[int]:
         version -= 1
 
 
-def _mend(table: Path, version: int | None, why: str) -> None:
+def _mend(table: Path, version: int | None, why: str, *, went: bool) -> None:
     """Remove a checkpoint that can't be read: it only says again what the entries before it do.
+
+    Args:
+        table: the table.
+        version: of it.
+        why: why it can't be opened.
+        went: whether that may be as an entry went which a checkpoint has by now.
 
     Raises:
         CommitError: that is not what is wrong, or these entries are not there any more.
@@ -157,6 +167,8 @@ def _mend(table: Path, version: int | None, why: str) -> None:
         actions(table, oldest)
     whole, hint = checkpoint(table, oldest), table / LOG / LAST_CHECKPOINT
     there = store.of(table)
+    if _is_whole(whole) and went:
+        return
     if _is_whole(whole) or not (there.exists(whole) or there.exists(hint)):
         raise damaged(table, table / LOG, why)
     for at in range(oldest):
