@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from headwater.storage import log, ranges
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Lake
+from headwater.storage.log import DataFile
 from headwater.storage.ranges import Position
 from headwater.storage.target import Target
 
@@ -342,3 +344,21 @@ def test_what_killed_processes_left_is_removed_when_nobody_is_at_work_on_it(tmp_
     assert (done.files, done.bytes) == (1, 12) and not left.exists() and staged.exists()
     assert forget_uncommitted(writer.path, [], older=timedelta(0)).files == 1 and not left.parent.exists()
     assert DeltaTable(writer.path).to_pyarrow_table().num_rows == 4
+
+
+def test_to_put_files_together_takes_as_long_as_there_are_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many bytes rows have is asked of those of each file once: that takes long of wide rows."""
+    module = sys.modules[compact.__module__]
+    asked = []
+
+    class Read:
+        @property
+        def nbytes(self) -> int:
+            asked.append(self)
+            return 1 << 20
+
+    monkeypatch.setattr(module.stored, "read", lambda path, columns: Read())
+    monkeypatch.setattr(module.pa, "concat_tables", len)
+    run = [DataFile(path=f"{at}", size=1, rows=1, order=at) for at in range(130)]
+    assert [*module._groups(run, pa.schema([]))] == [64, 64, 2]
+    assert len(asked) == 130

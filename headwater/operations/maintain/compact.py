@@ -123,12 +123,16 @@ def _together(target: Target, run: list[DataFile], keys: Sequence[str] | None) -
 
 def _groups(run: list[DataFile], columns: pa.Schema) -> Iterator[pa.Table]:
     """The rows of files, in their order, as many at once as a row group shall have."""
-    held: list[pa.Table] = []
+    held, size = (
+        list[pa.Table](),
+        0,
+    )  # the size is kept: to add it up for each file takes minutes of thousands
     for file in run:
         held.append(stored.read(file.path, columns))
-        if sum(rows.nbytes for rows in held) >= _GROUP:
+        size += held[-1].nbytes
+        if size >= _GROUP:
             yield pa.concat_tables(held)
-            held = []
+            held, size = [], 0
     if held:
         yield pa.concat_tables(held)
 
