@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from headwater.common.report import Account
@@ -44,7 +45,7 @@ class Stream:
     @property
     def rows(self) -> int:
         """How many rows were read before, as far as is known."""
-        return sum(filter(None, self.before["num_records"].to_pylist())) if self.before is not None else 0
+        return pc.sum(self.before["num_records"]).as_py() or 0 if self.before is not None else 0
 
     def near(self, wanted: Mapping[str, Reach]) -> dict[str, int]:
         """{path → bytes} of the files from before that may hold a row with values where they are wanted."""

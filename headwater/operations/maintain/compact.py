@@ -123,10 +123,7 @@ def _together(target: Target, run: list[DataFile], keys: Sequence[str] | None) -
 
 def _groups(run: list[DataFile], columns: pa.Schema) -> Iterator[pa.Table]:
     """The rows of files, in their order, as many at once as a row group shall have."""
-    held, size = (
-        list[pa.Table](),
-        0,
-    )  # the size is kept: to add it up for each file takes minutes of thousands
+    held, size = list[pa.Table](), 0
     for file in run:
         held.append(stored.read(file.path, columns))
         size += held[-1].nbytes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from headwater.errors import ProjectError, Where
 from headwater.errors.causes import first_line
@@ -60,20 +60,17 @@ class Changes:
             _are_known(where, what, columns, names)
         there = _content(cdc, names)
         said = {"SEQUENCE BY": F.expr(cdc.sequence_by).alias(SEQUENCE)}
-        conditions = {"APPLY AS DELETE WHEN": cdc.deletes, "APPLY AS TRUNCATE WHEN": cdc.truncates}
         said["APPLY AS DELETE WHEN"] = _is(cdc.deletes).alias(DELETED)
         if cdc.truncates is not None:
             said["APPLY AS TRUNCATE WHEN"] = _is(cdc.truncates).alias(TRUNCATED)
         listed = [named(name) for name in names if name in keys or name in there]
         behind = [named(name) for name in carried.COLUMNS if name in names and name not in there]
         try:
-            for clause, condition in conditions.items():
-                _is_condition(where, rows, clause, condition)
             return rows.select(*listed, *said.values(), *behind)
         except PySparkException:
-            texts = {"SEQUENCE BY": cdc.sequence_by, **conditions}
-            for clause, column in said.items():
-                _fits(where, rows, f"{clause} {texts[clause]}", column)
+            texts = (cdc.sequence_by, cdc.deletes, cdc.truncates)
+            for (clause, column), text in zip(said.items(), texts, strict=False):
+                _fits(where, rows, f"{clause} {text}", column)
             raise
 
 
@@ -268,16 +265,8 @@ def _are_known(where: Where, what: str, columns: Columns | None, names: Sequence
 
 
 def _is(condition: str | None) -> Column:
-    """Whether a condition is true."""
-    return F.lit(False) if condition is None else F.coalesce(F.expr(condition), F.lit(False))
-
-
-def _is_condition(where: Where, rows: DataFrame, clause: str, condition: str | None) -> None:
-    """Check that it is true or false of a row: texts and numbers would fit, where they look like it."""
-    kind = BooleanType() if condition is None else rows.select(F.expr(condition)).schema[0].dataType
-    if not isinstance(kind, BooleanType):
-        text = f"{clause}: {condition} is {kind.simpleString()}, and no condition"
-        raise _wrong(where, text, "DEFINITION_FAILED", f"compare it: {condition} = …")
+    """Whether a condition is true. What is none, as a text, is refused behind WHEN, and not cast."""
+    return F.lit(False) if condition is None else F.when(F.expr(condition), True).otherwise(False)
 
 
 def _fits(where: Where, rows: DataFrame, clause: str, column: Column) -> None:

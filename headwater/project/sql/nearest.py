@@ -32,14 +32,19 @@ class Joins(Reader):
             Refused: one is none that can be told by keys and a time.
         """
         for at in range(len(self._tokens)):
-            words = {self._word(at - 1), self._word(at - 2) if self._word(at - 1) == "OUTER" else ""}
-            kind = self._word(at + 1) if self._word(at + 2) in ("JOIN", "OUTER") else ""
-            if self._word(at) == "ASOF" and (other := ({*words, kind} & _OTHERS)):
-                raise self._refused(at, f"ASOF JOIN is none of {min(other)}", _FORM)
+            if self._word(at) == "ASOF":
+                self._check_kind(at)
             if self._words(at, 2) == ("ASOF", "JOIN"):
                 yield self._one(at, at + 2)
             elif self._words(at, 3) == ("ASOF", "LEFT", "JOIN"):
                 yield self._one(at, at + 3)
+
+    def _check_kind(self, at: int) -> None:
+        """Refuse other joins than inner and left ones, whose word stands before ASOF or behind it."""
+        before = at - 2 if self._word(at - 1) == "OUTER" else at - 1
+        behind = at + 1 if self._word(at + 2) in ("JOIN", "OUTER") else at
+        if other := {self._word(before), self._word(behind)} & _OTHERS:
+            raise self._refused(at, f"ASOF JOIN is none of {min(other)}", _FORM)
 
     def _one(self, at: int, table: int) -> Rewriting:
         if self._word(table) == "STREAM":
