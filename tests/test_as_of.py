@@ -180,6 +180,25 @@ def test_a_query_sees_the_rows_that_were_valid(
         found("1", "SELECT * FROM silver.changes")
     with raises_code("TIME_INVALID", match="--as-of"):
         found("yesterday")
+    with raises_code(
+        "TIME_INVALID",
+        match="is not a whole number, and silver.v has its history by a long",
+        table="silver.v",
+    ):
+        found("2026-05-01")
+
+
+def test_a_history_by_times_is_asked_for_a_time(interpreted: SparkSession, tmp_path: Path) -> None:
+    said = f"CREATE STREAMING TABLE v FLOW AUTO CDC {FROM} COLUMNS id, a STORED AS SCD TYPE 2"
+    timed = said.replace("SEQUENCE BY seq", "SEQUENCE BY timestamp_seconds(seq)")
+    assert timed != said
+    project = Project({**FILES, "silver/v.sql": timed}, tmp_path, spark=interpreted)
+    project.send("changes", [Change(3, False, 1, None).record(7)]).step()
+    assert query.run("SELECT a FROM silver.v", project=tmp_path, as_of="1970-01-01T00:00:03Z").rows == [(1,)]
+    with raises_code(
+        "TIME_INVALID", match="is not a time, and silver.v has its history by a timestamp", table="silver.v"
+    ):
+        query.run("SELECT a FROM silver.v", project=tmp_path, as_of="3")
 
 
 def test_a_table_without_a_history_is_told(interpreted: SparkSession, tmp_path: Path) -> None:

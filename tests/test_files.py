@@ -418,7 +418,7 @@ def test_what_a_definition_may_say(case: Landed) -> None:
         "PROPERTY_INVALID",
         table="bronze.paid",
         file="paid.py",
-        match=r"paid\.py: bronze\.paid: format = 'xml'; known: json, text, csv, ",
+        match=r"paid\.py:2: bronze\.paid: format = 'xml'; known: json, text, csv, ",
     ):
         load_project(case.root)
     case.put("bronze/paid.py", b'import headwater as hw\npaid = hw.files("in/*", format="csv", trigger="5s")')

@@ -277,7 +277,7 @@ def counts(row, visit):
 def test_what_can_not_be_is_said_before_anything_runs(
     interpreted: SparkSession, tmp_path: Path, old: str, new: str, code: Code, error: str
 ) -> None:
-    with raises_code(code, table="gold.counts", match=r"counts.py: gold\.counts") as e:
+    with raises_code(code, table="gold.counts", match=r"counts\.py:\d+: gold\.counts") as e:
         Counted(tmp_path, interpreted, PROCESS.replace(old, new), "py")
     assert error in str(e.value)
 
@@ -312,7 +312,7 @@ def test_a_process_that_fails_stops_its_flow(
 ) -> None:
     case = Counted(tmp_path, interpreted, PROCESS.replace(old, new), "py")
     case.add([(0, 0, "ann", 5, EPOCH), (0, 1, "bob", 5, EPOCH + 100)])
-    with raises_code(code, table="gold.counts", match=r"counts.py: gold\.counts") as e:
+    with raises_code(code, table="gold.counts", match=r"counts\.py:\d+: gold\.counts") as e:
         case.end(COUNTS)
     assert error in str(e.value)
     assert case.seen() == []

@@ -136,13 +136,13 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
         (
             {"silver/other.py": silver()},
             "NAME_TWICE",
-            "readings.py: silver.readings is also declared in {root}/silver/other.py; rename one",
+            "readings.py:10: silver.readings is also declared in {root}/silver/other.py; rename one",
         ),
         (
             {"silver/readings.py": silver(source="'bronze.rwa'")},
             "UNKNOWN_SOURCE",
-            "{root}/silver/readings.py: silver.readings reads 'bronze.rwa', which is unknown; did you mean "
-            "bronze.raw?",
+            "{root}/silver/readings.py:10: silver.readings reads 'bronze.rwa', which is unknown; did you "
+            "mean bronze.raw?",
         ),
         (
             {"silver/readings.py": silver(source="'kafka'")},
@@ -152,7 +152,7 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
         (
             {"gold/t.sql": gold("SELECT host, count(*) AS n FROM STREAM silver.reading GROUP BY host")},
             "UNKNOWN_SOURCE",
-            "t.sql: gold.t reads 'silver.reading', which is unknown; did you mean silver.readings?",
+            "t.sql:1: gold.t reads 'silver.reading', which is unknown; did you mean silver.readings?",
         ),
         (
             {
@@ -160,17 +160,17 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
                 "silver/b.sql": "CREATE STREAMING TABLE silver.b AS SELECT * FROM STREAM silver.a",
             },
             "DEFINITIONS_CYCLE",
-            " is a cycle; cut it",
+            " is in a cycle: silver.",
         ),
         (
             {"bronze/raw.py": "import headwater as hw\nraw = hw.topic('in', trigger='often')\n"},
             "INTERVAL_INVALID",
-            "raw.py: bronze.raw: interval 'often' is no span of time; write one such as 500ms, 10s",
+            "raw.py:2: bronze.raw: interval 'often' is no span of time; write one such as 500ms, 10s",
         ),
         (
             {"gold/t.sql": gold("SELECT host FROM STREAM gold.t")},
             "DEFINITIONS_CYCLE",
-            "{root}/gold/t.sql: gold.t → gold.t is a cycle; cut it",
+            "{root}/gold/t.sql:1: gold.t is in a cycle: gold.t → gold.t; cut it",
         ),
         (
             {
@@ -189,7 +189,7 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
         (
             {"gold/t.sql": gold("SELECT host, count(*) AS n FROM silver.readings GROUP BY host")},
             "STREAM_MISSING",
-            "{root}/gold/t.sql: gold.t reads silver.readings as a table; write FROM STREAM",
+            "{root}/gold/t.sql:1: gold.t reads silver.readings as a table; write FROM STREAM",
         ),
         (
             {"silver/two.py": silver(source="'silver.readings'").replace("readings(", "two(")},
@@ -199,7 +199,7 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
         (
             {"gold/t.sql": "CREATE STREAMING TABLE silver.t AS SELECT 1 AS n FROM STREAM silver.readings"},
             "WRONG_FOLDER",
-            "{root}/gold/t.sql:1: table 'silver.t' is in folder gold; name it gold.<name>",
+            "{root}/gold/t.sql:1: silver.t is in folder gold; name it gold.<name>",
         ),
         (
             {
@@ -208,12 +208,12 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
                 )
             },
             "TABLE_NAME_INVALID",
-            "{root}/gold/t.sql: 'gold.../../x' has other characters than letters, digits and _; name it",
+            "{root}/gold/t.sql:1: gold.../../x has other characters in its name than letters, digits and _",
         ),
         (
             {"gold/p.py": PROCESS.format(source="['silver.readings', 'bronze.raw']")},
             "SEVERAL_STREAMS",
-            "{root}/gold/p.py: gold.p reads 2 streams (silver.readings, bronze.raw) without names; give each",
+            "{root}/gold/p.py:5: gold.p reads 2 streams (silver.readings, bronze.raw) without names",
         ),
         (
             {"gold/p.py": PROCESS.format(source="['silver.readings', 'reference.hosts']"), **HOSTS},
@@ -707,8 +707,8 @@ def test_what_a_stream_cannot_do_is_refused(
     root = make({"silver/readings.py": text, **HOSTS})
     with raises_code(code, table="silver.readings") as refused:
         analyse(spark, root)
-    line = ":11" if code == "DEFINITION_FAILED" else ""  # that of the function that failed
-    assert str(refused.value).startswith(f"{root}/silver/readings.py{line}: silver.readings")
+    line = 11 if code == "DEFINITION_FAILED" else 10  # what failed, or the definition
+    assert str(refused.value).startswith(f"{root}/silver/readings.py:{line}: silver.readings")
     assert says in str(refused.value) and "\n" not in str(refused.value)
 
 

@@ -139,15 +139,15 @@ def test_a_way_that_has_not_begun_is_waited_for(interpreted: SparkSession, tmp_p
 WRONG = {
     "gold/whole.sql": (
         "CREATE STREAMING TABLE gold.other",
-        r"from_east\.sql: gold\.from_east inserts into gold\.whole, which",
+        r"from_east\.sql:1: gold\.from_east inserts into gold\.whole, which",
     ),
     "gold/whole.sql ": (
         "CREATE STREAMING TABLE gold.whole TBLPROPERTIES ('headwater.emit' = 'final')",
-        r"whole\.sql: gold\.whole: emit = 'final' is of a query, and flows feed the table; let a table",
+        r"whole\.sql:1: gold\.whole: emit = 'final' is of a query, and flows feed the table; let a table",
     ),
     "gold/lone.sql": (
         "CREATE STREAMING TABLE gold.lone",
-        r"lone\.sql: nothing feeds gold\.lone; write AS SELECT",
+        r"lone\.sql:1: gold\.lone is fed by nothing; write AS SELECT",
     ),
     "gold/from_east.sql": (
         "CREATE FLOW gold.from_east AS INSERT INTO gold.whole (n) SELECT n FROM STREAM silver.east",

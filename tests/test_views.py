@@ -283,7 +283,7 @@ def test_rows_that_keys_do_not_tell_apart_stop_it(interpreted: SparkSession, tmp
     with raises_code(
         "KEYS_SHARED",
         table="gold.top",
-        match=r"top\.sql: gold\.top has 1 keys that several rows share \(item\)",
+        match=r"top\.sql:1: gold\.top has 1 keys that several rows share \(item\)",
     ):
         case.flow(TOP).step()
     assert case.rows(TOP) == []

@@ -131,24 +131,26 @@ class QualityError(HeadwaterError):
 
 
 class Where(str):
-    """Where something is declared, as messages begin: `file: table`; both are kept beside the text."""
+    """Where something is declared, as messages begin: `file:line: table`; the text has no line where none is
+    known. What it says is kept beside it; a line of 0 is none."""
 
     file: str
     table: str
+    line: int
 
-    def __new__(cls, text: str, file: str | PathLike[str] = "", table: str = "") -> Where:
+    def __new__(cls, text: str, file: str | PathLike[str] = "", table: str = "", line: int = 0) -> Where:
         made = super().__new__(cls, text)
-        made.file, made.table = str(file), table
+        made.file, made.table, made.line = str(file), table, line
         return made
 
     @classmethod
-    def of(cls, file: str | PathLike[str], table: str) -> Where:
-        """Where a table is declared."""
-        return cls(f"{file}: {table}", file, table)
+    def of(cls, file: str | PathLike[str], table: str, line: int = 0) -> Where:
+        """Where a table is declared; the line counts from 1."""
+        return cls(f"{file}:{line}: {table}" if line else f"{file}: {table}", file, table, line)
 
     def said(self, text: str) -> Where:
         """The same in other words."""
-        return Where(text, self.file, self.table)
+        return Where(text, self.file, self.table, self.line)
 
 
 NOWHERE = Where("")

@@ -137,13 +137,13 @@ def raised_at(error: Exception, where: Where) -> Where:
         for frame in traceback.extract_tb(error.__traceback__)
         if own and Path(frame.filename).parts[-len(own) :] == own
     ]
-    return where.said(f"{where.file}:{lines[-1]}: {where.table}") if lines else where
+    return Where.of(where.file, where.table, lines[-1]) if lines and lines[-1] else where
 
 
 def asked_at(said: str, where: Where) -> Where:
     """`file:line: table`, the line that Spark's message about a query names; `where`, if it names none."""
     at = _LINE.search(said)
-    return where.said(f"{where.file}:{at[1]}: {where.table}") if at else where
+    return Where.of(where.file, where.table, int(at[1])) if at else where
 
 
 def first_line(error: Exception) -> str:

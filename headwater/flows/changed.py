@@ -76,7 +76,7 @@ class ChangedFlow(RangedFlow):
             ).fetchone()
             if others is not None and any(others):
                 raise FlowError(
-                    f"{self._definition.file}: {self.name} makes rows with other keys than those of "
+                    f"{self._definition.where} makes rows with other keys than those of "
                     f"{self._stream}, or several of one ({', '.join(self._analysed.keys)})",
                     code="KEYS_NOT_KEPT",
                     where=self._definition.where,

@@ -142,8 +142,7 @@ class Compared:
         ).fetchall()
         if twice:
             raise FlowError(
-                f"{self.where.file}: {self.where.table} has {twice} keys that several rows share "
-                f"({', '.join(self.keys)})",
+                f"{self.where} has {twice} keys that several rows share ({', '.join(self.keys)})",
                 code="KEYS_SHARED",
                 where=self.where,
                 hint="say in headwater.keys what tells its rows apart",

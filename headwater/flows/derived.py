@@ -78,8 +78,8 @@ class DerivedFlow(RangedFlow):
         except HeadwaterError as e:
             return mailbox.refusal(e)
         except Exception as e:  # what it means for the flow, its own next batch tells
-            file, why = self._definition.file, f"{self._definition.file}: {describe(e)}"
-            return mailbox.refusal(FlowError(why, code="REQUEST_FAILED", table=self.name, file=file))
+            where = self._definition.where
+            return mailbox.refusal(FlowError(f"{where}: {describe(e)}", code="REQUEST_FAILED", where=where))
 
     def _turn(self) -> bool:
         """Do what other processes ask for, then one batch; whether there was one."""

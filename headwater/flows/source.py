@@ -111,8 +111,8 @@ class SourceFlow:
         except HeadwaterError as e:
             return mailbox.refusal(e)
         except Exception as e:
-            file, why = self._topic.file, f"{self._topic.file}: {self.name}: {describe(e)}"
-            return mailbox.refusal(FlowError(why, code="REQUEST_FAILED", table=self.name, file=file))
+            where = self._topic.where
+            return mailbox.refusal(FlowError(f"{where}: {describe(e)}", code="REQUEST_FAILED", where=where))
 
     def _take(self, consumed: dict[str, Any], write: Write) -> None:
         """Commit a batch, in turns with what another process asks for."""

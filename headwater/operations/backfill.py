@@ -98,18 +98,16 @@ def _topic(project: Project, table: str) -> Topic:
     found = project.definition(table)
     if isinstance(found, Files):
         raise ProjectError(
-            f"{found.file}: {table} takes what lies at {found.pattern}",
+            f"{found.where} takes what lies at {found.pattern}",
             code="BACKFILL_NEEDS_TOPIC",
-            table=table,
-            file=found.file,
+            where=found.where,
             hint="put the files there",
         )
     if not isinstance(found, Topic):
         raise ProjectError(
-            f"{found.file}: {table} follows from {', '.join(found.sources)}",
+            f"{found.where} follows from {', '.join(found.sources)}",
             code="BACKFILL_NEEDS_TOPIC",
-            table=table,
-            file=found.file,
+            where=found.where,
             hint=f"history enters a table of bronze: {', '.join(project.topics) or 'there is none'}",
         )
     return found

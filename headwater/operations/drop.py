@@ -53,12 +53,12 @@ def find(project: Project, name: str) -> Dropped:
     places = lake.places()
     if name in project.names():
         below = [each for each in project.below([name]) if each != name]
-        read = f", which {', '.join(below)} read" if below else ""
+        read = f", and {', '.join(below)} read it" if below else ""
+        where = project.definition(name).where
         raise ProjectError(
-            f"{project.definition(name).file}: the project defines {name}{read}",
+            f"{where} is defined by the project{read}",
             code="TABLE_DEFINED",
-            table=name,
-            file=project.definition(name).file,
+            where=where,
             hint="remove the definition first",
         )
     loose = without_definition(project, places)

@@ -64,10 +64,9 @@ def _gaps(project: Project, topic: Topic, target: Target) -> tuple[list[Gap], Re
     found = reached.gaps(now) if reached else []
     if reached is None or not found:
         raise ProjectError(
-            f"{topic.file}: Kafka has all of topic {topic.topic} that {topic.name} has not read",
+            f"{topic.where} misses nothing: Kafka has all of topic {topic.topic} that it has not read",
             code="NOTHING_MISSING",
-            table=topic.name,
-            file=topic.file,
+            where=topic.where,
         )
     return found, reached.behind(now)
 
@@ -76,10 +75,9 @@ def _topic(project: Project, table: str) -> Topic:
     found = project.definition(table)
     if not isinstance(found, Topic):
         raise ProjectError(
-            f"{found.file}: {table} reads no topic",
+            f"{found.where} reads no topic",
             code="NOT_OF_A_TOPIC",
-            table=table,
-            file=found.file,
+            where=found.where,
             hint=f"those that do: {', '.join(project.topics) or 'none'}",
         )
     return found

@@ -125,10 +125,9 @@ class Checks:
 def _check_name(declaration: Declaration, seen: Mapping[str, Declaration]) -> None:
     if not isinstance(declaration, Sink) and not re.fullmatch(r"\w+\.\w+", declaration.name):
         raise ProjectError(
-            f"{declaration.file}: '{declaration.name}' has other characters than letters, digits and _",
+            f"{declaration.where} has other characters in its name than letters, digits and _",
             code="TABLE_NAME_INVALID",
-            table=declaration.name,
-            file=declaration.file,
+            where=declaration.where,
             hint="name it <layer>.<name>",
         )
     if declaration.name in seen:
@@ -211,7 +210,7 @@ def _ordered(tables: Mapping[str, Table]) -> list[str]:
         cycle = list(dict.fromkeys(e.args[1]))
         first = tables[cycle[0]]
         raise ProjectError(
-            f"{first.file}: {' → '.join([*cycle, cycle[0]])} is a cycle",
+            f"{first.where} is in a cycle: {' → '.join([*cycle, cycle[0]])}",
             code="DEFINITIONS_CYCLE",
             where=first.where,
             hint="cut it",

@@ -119,16 +119,20 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """Something a project file declares; `name` and `file` are set when the project is loaded."""
+    """Something a project file declares; `name`, `file` and `line` are set when the project is loaded.
+
+    `line` is where in the file it begins, from 1; 0 where that is not known.
+    """
 
     name: str = ""
     file: Path = Path()
+    line: int = field(default=0, compare=False, repr=False)
     comment: str = ""
 
     @property
     def where(self) -> Where:
         """Where it is declared."""
-        return Where.of(self.file, self.name)
+        return Where.of(self.file, self.name, self.line)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -396,7 +400,7 @@ class Sink(Declaration):
     @property
     def where(self) -> Where:
         """Where it is declared; what is wrong with it is of its table."""
-        return Where(super().where, self.file, self.table)
+        return Where(super().where, self.file, self.table, self.line)
 
     @property
     def target(self) -> str:

@@ -201,24 +201,26 @@ def _declarations(path: Path, layer: str, spark: pipelines.Session) -> Iterator[
     seen: set[int] = set()
     with pipelines.collected() as said:
         module = modules.load(path, {"spark": spark})
-    modules.check_bound(path, _NAMED)
+    lines = modules.lines(path, _NAMED)
     yield from _with_sinks(pipelines.declarations(said.outputs(), path, layer))
     for variable, value in vars(module).items():
         if not isinstance(value, Declaration) or id(value) in seen:
             continue
         seen.add(id(value))
+        value = replace(value, file=path, line=lines.get(variable, 0))
         if isinstance(value, Sink):
-            yield _named(value, path)
+            yield _named(value)
         else:
             doc = value.comment or (module.__doc__ or "").strip()
-            yield replace(value, name=f"{layer}.{variable}", file=path, comment=doc)
+            yield replace(value, name=f"{layer}.{variable}", comment=doc)
 
 
 def _with_sinks(declared: Iterable[Declaration]) -> Iterator[Declaration]:
     """What says its own name, and the sinks that its properties are."""
     for one in declared:
         yield one
-        yield from (_named(sink, one.file) for sink in one.sinks) if isinstance(one, Table) else ()
+        if isinstance(one, Table):
+            yield from (_named(replace(sink, file=one.file, line=one.line)) for sink in one.sinks)
 
 
 def _fed(tables: dict[str, Table], wrong: Collected) -> dict[str, Table]:
@@ -246,7 +248,7 @@ def _fed(tables: dict[str, Table], wrong: Collected) -> dict[str, Table]:
     for table in found.values():
         if not table.declared and not table.flows:
             error = ProjectError(
-                f"{table.file}: nothing feeds {table.name}",
+                f"{table.where} is fed by nothing",
                 code="TABLE_NOT_FED",
                 where=table.where,
                 hint=f"write AS SELECT …, or CREATE FLOW … AS INSERT INTO {table.name} BY NAME SELECT …",
@@ -289,5 +291,5 @@ def _of_finals(sink: Sink, finals: dict[str, Table]) -> Sink:
     return replace(sink, table=final) if sink.on == "final" and final in finals else sink
 
 
-def _named(sink: Sink, file: Path) -> Sink:
-    return replace(sink, name=f"{sink.table}->{sink.target.removeprefix('kafka:')}", file=file)
+def _named(sink: Sink) -> Sink:
+    return replace(sink, name=f"{sink.table}->{sink.target.removeprefix('kafka:')}")

@@ -47,8 +47,9 @@ def load(path: Path, given: Mapping[str, Any] | None = None) -> ModuleType:
     return module
 
 
-def check_bound(path: Path, words: Collection[str]) -> None:
-    """Check that a file of definitions gives each a name.
+def lines(path: Path, words: Collection[str]) -> dict[str, int]:
+    """{name → the line, from 1, of the statement that defines it}, of a file's definitions, and a check that
+    each has a name.
 
     Args:
         path: the file.
@@ -57,8 +58,30 @@ def check_bound(path: Path, words: Collection[str]) -> None:
     Raises:
         ProjectError: one is called, and what it returns is nothing's value.
     """
+    found = dict[str, int]()
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-    called = {
+    called = _called(tree, words)
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=name):
+                found[name] = node.lineno
+            case ast.Assign(targets=targets):
+                found |= {each.id: node.lineno for each in targets if isinstance(each, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                found[name] = node.lineno
+            case ast.Expr(value=ast.Call(func=function)) if (text := ast.unparse(function)) in called:
+                raise ProjectError(
+                    f"{path}:{node.lineno}: {text}(…) has no name, so it is no definition",
+                    code="DEFINITION_UNNAMED",
+                    file=path,
+                    hint=f"write name = {text}(…)",
+                )
+    return found
+
+
+def _called(tree: ast.Module, words: Collection[str]) -> set[str]:
+    """How a file calls functions of `headwater`, as it has imported them."""
+    return {
         f"{each.asname or each.name}.{word}"
         for node in tree.body
         if isinstance(node, ast.Import)
@@ -72,16 +95,6 @@ def check_bound(path: Path, words: Collection[str]) -> None:
         for each in node.names
         if each.name in words
     }
-    for node in tree.body:
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            function = ast.unparse(node.value.func)
-            if function in called:
-                raise ProjectError(
-                    f"{path}:{node.lineno}: {function}(…) has no name, so it is no definition",
-                    code="DEFINITION_UNNAMED",
-                    file=path,
-                    hint=f"write name = {function}(…)",
-                )
 
 
 def ship(root: Path) -> None:

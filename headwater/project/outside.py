@@ -50,7 +50,7 @@ def connections(
         if isinstance(sink, StoreSink) and sink.connection not in known[sink.store]:
             meant = near.hint(sink.connection, known[sink.store], listed=False)
             error = ProjectError(
-                f"{sink.file}: {sink.table} is kept in '{sink.connection}', which is no connection",
+                f"{sink.where} is kept in '{sink.connection}', which is no connection",
                 code="UNKNOWN_CONNECTION",
                 where=sink.where,
                 hint=f"add it under '{sink.store}' in {conf}; {meant}",

@@ -94,7 +94,7 @@ def _below(name: str, views: Mapping[str, View], above: tuple[str, ...]) -> Iter
     if name in above:
         cycle = [*above[above.index(name) :], name]
         raise ProjectError(
-            f"{view.file}: {' → '.join(cycle)} is a cycle",
+            f"{view.where} is in a cycle: {' → '.join(cycle)}",
             code="DEFINITIONS_CYCLE",
             where=view.where,
             hint="cut it",

@@ -200,10 +200,9 @@ def check(project: Project, table: str) -> None:
     definition = project.definition(table)
     if table not in tables(project):
         raise ProjectError(
-            f"{definition.file}: {table} decodes no raw records, so it has no quarantine",
+            f"{definition.where} decodes no raw records, so it has no quarantine",
             code="NOTHING_DECODED",
-            table=table,
-            file=definition.file,
+            where=definition.where,
             hint=f"those that have: {', '.join(tables(project)) or 'none'}",
         )
 

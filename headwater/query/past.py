@@ -14,6 +14,8 @@ from headwater.query.sources import Source
 from headwater.storage import log
 
 _NAME = re.compile(r"\w+\.\w+")
+_TIMES = ("timestamp", "timestamp_ntz", "date")  # types of a sequence, as Delta calls them
+_WHOLE = ("byte", "short", "integer", "long")
 
 
 def versions(tables: Sequence[Source], at: str | None, option: str = "--at") -> dict[str, int | None]:
@@ -54,20 +56,29 @@ def conditions(tables: Sequence[Source], as_of: str | None, option: str = "--as-
         option: what it was given by, for messages.
 
     Raises:
-        QueryError: neither of them, or none of the tables has a history.
+        QueryError: neither of them, none of the tables has a history, or one has it by another sequence.
     """
     if as_of is None:
         return {}
     value = _value(as_of, option)
-    found = {table.name: valid_at(value) for table in tables if {START, END} <= {*table.columns()}}
-    if not found:
+    histories = {table: kind for table in tables if (kind := table.sequence()) is not None}
+    for table, kind in histories.items():
+        if as_of.isdecimal() if kind in _TIMES else kind in _WHOLE and not as_of.isdecimal():
+            what = "a time" if kind in _TIMES else "a whole number"
+            raise QueryError(
+                f"{option} {as_of} is not {what}, and {table.name} has its history by a {kind}",
+                code="TIME_INVALID",
+                table=table.name,
+                hint=f"write {what}: {option} {'2026-01-31T06:00:00Z' if kind in _TIMES else '7'}",
+            )
+    if not histories:
         names = ", ".join(table.name for table in tables) or "none"
         raise QueryError(
             f"{option} is of tables with {START} and {END}, and the query names {names}",
             code="NO_HISTORY",
             hint="keep one: CREATE STREAMING TABLE … FLOW AUTO CDC … STORED AS SCD TYPE 2",
         )
-    return found
+    return {table.name: valid_at(value) for table in histories}
 
 
 def as_of(table: str, time: datetime | int | str) -> str:

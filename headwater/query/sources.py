@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from deltalake.schema import Field
 from pyspark.sql.types import StructType
 
 from headwater.common import near
 from headwater.errors import QueryError
 from headwater.project import conf as configuration
+from headwater.project.cdc.said import END, START
 from headwater.project.conf import Conf
 from headwater.project.paths import find_project
 from headwater.project.reference import Reference, find_references
@@ -45,7 +47,19 @@ class Source:
         """
         if not self.is_delta:
             return list(self.csv_columns().names)
-        return [field.name for field in delta.opened(self.path).schema().fields if field.name != PARTIAL]
+        return [field.name for field in self._fields() if field.name != PARTIAL]
+
+    def _fields(self) -> list[Field]:
+        return delta.opened(self.path).schema().fields if self.is_delta else []
+
+    def sequence(self) -> str | None:
+        """The type, as Delta calls it, of what tells the versions of its rows apart; None: it has no history.
+
+        Raises:
+            HeadwaterError: it can't be read.
+        """
+        kinds = {each.name: str(each.type.to_json()).strip('"') for each in self._fields()}
+        return kinds.get(START) if END in kinds else None
 
     def csv_columns(self) -> StructType:
         """The declared columns of a CSV file, which its header has too.

@@ -252,7 +252,7 @@ class Run:
             return describe(error)
         project = self._project
         declared = {**project.raw, **project.tables, **project.alerts, **project.sinks}
-        return f"{declared[name].file}: {describe(error)}"
+        return f"{declared[name].where}: {describe(error)}"
 
     def _wait(self, context: Context) -> None:
         """Wait for all flows; from the moment of stopping, only so long."""

@@ -144,12 +144,12 @@ def accept(project: Project, lake: Lake, name: str, analysed: Analysed) -> None:
     """
     found = verdict(project, lake, name, analysed.outline)
     if found.effect in NEEDS_A_PERSON:
+        where = project.definition(name).where
         what = f"headwater rebuild {name}" if found.effect == "rebuild" else "headwater plan says more"
         raise ProjectError(
-            f"{project.definition(name).file}: {name} can't go on as it was changed: {'; '.join(found.why)}",
+            f"{where} can't go on as it was changed: {'; '.join(found.why)}",
             code="DEFINITION_CHANGED",
-            table=name,
-            file=project.definition(name).file,
+            where=where,
             hint=f"undo the change, or run: {what}",
         )
     folder, now = lake.flow_folder(name), definitions.facts(project, name, analysed.outline)
@@ -165,12 +165,11 @@ def follow(project: Project, lake: Lake, name: str) -> None:
     """
     built_by = definitions.built_by(lake.flow_folder(name))
     if built_by not in ("", project.digest):
+        where = project.definition(name).where
         raise ProjectError(
-            f"{project.definition(name).file}: {name} was rebuilt by other definitions or suites than "
-            f"process {os.getpid()} was started with",
+            f"{where} was rebuilt by other definitions or suites than process {os.getpid()} was started with",
             code="DEFINITIONS_OUTDATED",
-            table=name,
-            file=project.definition(name).file,
+            where=where,
             hint="start that one again",
         )
 

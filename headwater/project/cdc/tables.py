@@ -111,7 +111,7 @@ def _two(name: str, tables: Mapping[str, Table], flows: Sequence[Table]) -> dict
 def _where(flow: Table) -> Where:
     """The line that says how a table follows from changes."""
     assert flow.cdc is not None
-    return flow.where.said(f"{flow.file}:{flow.cdc.line}: {flow.name}") if flow.cdc.line else flow.where
+    return Where.of(flow.file, flow.name, flow.cdc.line or flow.line)
 
 
 def _changes(flow: Table) -> Table:

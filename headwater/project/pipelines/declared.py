@@ -43,7 +43,7 @@ def declarations(outputs: Iterable[Output], file: Path, layer: str) -> list[Decl
     for output in outputs:
         name = defined(output.name, layer)
         with wrong.each():
-            found += _declared(output, Where(f"{output.at}: {name}", file, name), file, layer)
+            found += _declared(output, Where.of(file, name, output.at.line), file, layer)
     wrong.check()
     return found
 
@@ -105,7 +105,7 @@ def _declared(output: Output, where: Where, file: Path, layer: str) -> Iterator[
         raise ProjectError(
             f"{where} is in folder {layer}", code="WRONG_FOLDER", where=where, hint=f"name it {layer}.<name>"
         )
-    said = Declaration(name=name, file=file, comment=inspect.cleandoc(output.comment))
+    said = Declaration(name=name, file=file, line=where.line, comment=inspect.cleandoc(output.comment))
     if output.cdc is not None:
         reads = (output.reads,)
         yield Table(sources=reads, into=output.target, once=output.once, cdc=output.cdc, **vars(said))
@@ -135,7 +135,14 @@ def _of_function(
     for read in recording.topics.values():
         name = "bronze." + re.sub(r"\W", "_", read.topic)
         comment = f"The records of {read.topic}"
-        yield _Read(name=name, file=said.file, comment=comment, topic=read.topic, servers=read.servers)
+        yield _Read(
+            name=name,
+            file=said.file,
+            line=said.line,
+            comment=comment,
+            topic=read.topic,
+            servers=read.servers,
+        )
     streams = [name for name, stream in recording.names.items() if stream]
     reads = tuple(dict.fromkeys([*streams, *recording.names]))
     event_time, delay = recording.watermark or (None, None)
@@ -164,7 +171,9 @@ def _of_function(
 
 def _table(said: Declaration, output: Output) -> Table:
     """A table, but for what it reads."""
-    rules = tuple(replace(rule, where=Where(rule.where, said.file, said.name)) for rule in output.rules)
+    rules = tuple(
+        replace(rule, where=Where(rule.where, said.file, said.name, rule.where.line)) for rule in output.rules
+    )
     return from_properties(Table(sources=(), expectations=rules, **vars(said)), output.properties)
 
 
@@ -173,10 +182,9 @@ def _topic(said: Declaration, output: Output, read: kafka.Read) -> Topic:
     if output.rules or output.schema is not None:
         what = output.rules[0].id if output.rules else "a schema"
         raise ProjectError(
-            f"{output.at}: {said.name} has the records of a topic as they came, and {what}",
+            f"{said.where} has the records of a topic as they came, and {what}",
             code="ARGUMENT_NOT_SUPPORTED",
-            table=said.name,
-            file=said.file,
+            where=said.where,
             hint="say it of the table that decodes them",
         )
     limits = topic_limits(said.where, output.properties)

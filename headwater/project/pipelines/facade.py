@@ -125,7 +125,7 @@ def create_auto_cdc_flow(
     lists = [f"{of}{which}_list" for of in ("", "ignore_null_updates_", "track_history_") for which in _LISTS]
     known = ("apply_as_deletes", "apply_as_truncates", "ignore_null_updates", *lists)
     _check("create_auto_cdc_flow", options, known)
-    line = int(here().rpartition(":")[2])
+    line = here().line
     said = {option: value for option, value in options.items() if option in known}
     try:
         cdc = of_arguments(keys=keys, sequence_by=sequence_by, scd=stored_as_scd_type or 1, line=line, **said)

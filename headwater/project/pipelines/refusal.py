@@ -35,4 +35,4 @@ def here() -> Where:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
         frame = frame.f_back
     file = frame.f_code.co_filename
-    return Where(f"{file}:{frame.f_lineno}", file)
+    return Where(f"{file}:{frame.f_lineno}", file, line=frame.f_lineno)

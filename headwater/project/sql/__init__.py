@@ -91,16 +91,16 @@ def _said(text: str) -> tuple[Statement, ...]:
 
 def _declared(said: Statement, path: Path, layer: str) -> Declaration:
     name = defined(said.name, layer)
+    one = Declaration(name=name, file=path, line=said.line, comment=said.comment)
     if not name.startswith(f"{layer}."):
         raise ProjectError(
-            f"{path}:{said.line}: table '{name}' is in folder {layer}",
+            f"{one.where} is in folder {layer}",
             code="WRONG_FOLDER",
-            table=name,
-            file=path,
+            where=one.where,
             hint=f"name it {layer}.<name>",
         )
     if said.kafka is not None:
-        return _topic(said, name, path)
+        return _topic(said, one)
     query = None
     if said.template:
         query = Query(text=said.template, streams=said.streams, line=said.at[0], column=said.at[1])
@@ -110,19 +110,8 @@ def _declared(said: Statement, path: Path, layer: str) -> Declaration:
     ordered = [told[stream] for stream in said.streams if stream in told] or [*told.values()]
     event_time, delay = (ordered[0].column, ordered[0].delay) if ordered else (None, None)
     if said.kind == "view":
-        return View(
-            name=name,
-            file=path,
-            comment=said.comment,
-            sources=said.sources,
-            sql=query,
-            event_time=event_time,
-            delay=delay,
-        )
+        return View(sources=said.sources, sql=query, event_time=event_time, delay=delay, **vars(one))
     table = Table(
-        name=name,
-        file=path,
-        comment=said.comment,
         sources=said.sources,
         sql=query,
         event_time=event_time,
@@ -133,50 +122,41 @@ def _declared(said: Statement, path: Path, layer: str) -> Declaration:
         view=outer or said.kind == "materialized view",
         corrected=outer,
         cdc=said.cdc,
+        **vars(one),
     )
     if said.kind == "flow":
         return table
     delays = {each.stream: each.delay for each in ordered}
     if waits and len({*delays.values()}) > 1:
         raise ProjectError(
-            f"{path}:{said.line}: {name} says of its streams different delays: {delays}",
+            f"{one.where} says of its streams different delays: {delays}",
             code="DELAYS_DIFFER",
-            table=name,
-            file=path,
+            where=one.where,
             hint="give all the longest: rows wait until all streams have come as far",
         )
     table = from_properties(table, dict(said.properties))
     if table.decode is not None and ((query is None and table.cdc is None) or table.view):
         raise ProjectError(
-            f"{path}:{said.line}: {name} decodes, and has no query of a stream",
+            f"{one.where} decodes, and has no query of a stream",
             code="PROPERTY_INVALID",
-            table=name,
-            file=path,
+            where=one.where,
             hint="decode in a table of its own: CREATE STREAMING TABLE … AS SELECT … FROM STREAM …",
         )
     rules = [
-        expected(one.name, one.condition, one.action, Where(f"{path}:{one.line}: {name}", path, name))
-        for one in said.expectations
+        expected(each.name, each.condition, each.action, Where.of(path, name, each.line))
+        for each in said.expectations
     ]
     return replace(table, expectations=tuple(rules))
 
 
-def _topic(said: Statement, name: str, path: Path) -> Topic:
+def _topic(said: Statement, one: Declaration) -> Topic:
     assert said.kafka is not None
-    if not name.startswith("bronze."):
+    if not one.name.startswith("bronze."):
         raise ProjectError(
-            f"{path}:{said.line}: {name} reads Kafka",
+            f"{one.where} reads Kafka",
             code="WRONG_FOLDER",
-            table=name,
-            file=path,
+            where=one.where,
             hint="what does is a table of bronze/: move the statement there, and read that table",
         )
-    where = Where.of(path, name)
-    return Topic(
-        name=name,
-        file=path,
-        comment=said.comment,
-        topic=said.kafka.topic,
-        servers=said.kafka.servers,
-        limits=topic_limits(where, dict(said.properties)),
-    )
+    limits = topic_limits(one.where, dict(said.properties))
+    return Topic(topic=said.kafka.topic, servers=said.kafka.servers, limits=limits, **vars(one))

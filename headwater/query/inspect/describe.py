@@ -133,10 +133,9 @@ def _check(project: Project, name: str, written: list[str]) -> None:
     if name in project.alerts:
         alert = project.alerts[name]
         raise ProjectError(
-            f"{alert.file}: {name} is an alert to the topic {alert.topic}, not a table",
+            f"{alert.where} is an alert to the topic {alert.topic}, not a table",
             code="NOT_A_TABLE",
-            table=name,
-            file=alert.file,
+            where=alert.where,
             hint="see headwater ls",
         )
     hint = near.hint(name, known)
