@@ -170,7 +170,9 @@ def test_a_table_that_is_defined_or_not_a_table_of_its_own_is_not_dropped(case: 
         assert isinstance(error, ProjectError)
         return str(error)
 
-    assert f"the project defines {COUNTS}, which {TOP} read; remove the definition first" in refused(COUNTS)
+    assert f"{COUNTS} is defined by the project, and read by {TOP}; remove the definition first" in refused(
+        COUNTS
+    )
     assert "gold.nope is no table that can be dropped; without a definition are: none" in refused("gold.nope")
     assert "quarantine.silver_visits stands beside silver.visits, and goes with it" in refused(
         "quarantine.silver_visits"

@@ -53,7 +53,7 @@ def find(project: Project, name: str) -> Dropped:
     places = lake.places()
     if name in project.names():
         below = [each for each in project.below([name]) if each != name]
-        read = f", and {', '.join(below)} read it" if below else ""
+        read = f", and read by {', '.join(below)}" if below else ""
         where = project.definition(name).where
         raise ProjectError(
             f"{where} is defined by the project{read}",

@@ -189,7 +189,7 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
     for sink in project.sinks.values():
         if sink.table in below and publish.begun(lake, sink.name).generation:
             raise ProjectError(
-                f"{sink.name} was broken off in a batch, so what it has is not known",
+                f"{sink.where} was broken off in a batch, so what it has is not known",
                 code="BATCH_BROKEN_OFF",
                 where=sink.where,
                 hint=f"let it end first: headwater run {sink.table} --once",
