@@ -70,19 +70,18 @@ class Suffix:
             since = {SEQUENCE: pruning.since(pc.min(touched[_FIRST]))}
             reached = pruning.reaches(touched, keys)
             files = pruning.near(self.place.path, known.adds, {**reached, **since}) if len(touched) else {}
+            on_key = same("e", "k", map(quoted, keys))
+            reached_rows, until, before = reached, "", ""
             if self.cdc.scd == 2:
                 reached_rows = {**reached, END: pruning.Reach(since[SEQUENCE].ranges, null=True)}
                 until = f" WHERE e.{END} IS NULL OR e.{END} >= k.{_FIRST}"
-            else:
-                reached_rows, until = reached, ""
+                before = f" UNION ALL BY NAME {self._before(on_key)}"
             near = self.table.target.near(reached_rows) if len(touched) else []
-            on_key = same("e", "k", map(quoted, keys))
             of_touched = f"SELECT e.* FROM there e JOIN touched k ON {on_key}"
             alike = [{key: touched[key] for key in keys}]
             load(connection, "held", self.table.columns, near, of_touched + until, alike, place=True)
             since_first = f"{of_touched} WHERE e.{SEQUENCE} >= k.{_FIRST}"
             load(connection, "events", self.changes, files, since_first, alike)
-            before = f" UNION ALL BY NAME {self._before(on_key)}" if self.cdc.scd == 2 else ""
             given = database.table(connection, f"FROM events{before}")
             given = given.select(self.changes.names).cast(self.changes)
             made = self.query.of(intent, {self.place.name: given}).rows.cast(self.table.columns)
