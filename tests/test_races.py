@@ -22,7 +22,7 @@ from headwater.common import times
 from headwater.operations import maintain
 from headwater.operations.maintain.clean import clean, forget_uncommitted
 from headwater.runtime import failpoints
-from headwater.storage import delta, lease, log, ranges, store
+from headwater.storage import checksums, delta, lease, log, ranges, store
 from headwater.storage.commit import Built, Committer
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
@@ -260,6 +260,24 @@ def test_a_lake_that_is_just_being_made_has_not_lost_its_catalog(tmp_path: Path)
         assert list(Lake(tmp_path).places()) == [BRONZE]
     finally:
         store.use(before)
+
+
+def test_who_stood_still_while_the_catalogs_log_was_cleaned_reads_what_there_is_now(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asked which version is the newest, and reads that one when it is gone."""
+    lake = Lake(world.root)
+    lake.create(BRONZE, NUMBERS, properties={})
+    newest, real = [log.head(lake.catalog)], log.head
+    for name in (SILVER, QUARANTINE):
+        lake.create(name, ROWS, properties={})
+    checksums.checkpoint(lake.catalog)
+    clean(lake.catalog, upto=log.head(lake.catalog), before=times.now() + timedelta(hours=1))
+    assert log.first(lake.catalog) > newest[0]
+    with raises_code("LOG_SHORTENED", file=f"{newest[0]:020d}.json"):
+        delta.opened(lake.catalog, newest[0])
+    monkeypatch.setattr(log, "head", lambda table: newest.pop() if newest else real(table))
+    assert {*Lake(world.root).places()} == {BRONZE, SILVER, QUARANTINE}
 
 
 def test_a_lease_that_can_not_be_noted_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,12 +32,12 @@ def opened(table: Path, version: int | None = None, tries: int = 5) -> DeltaTabl
     it: then it is opened again, so often at most.
 
     Raises:
-        CommitError: it is gone, or something of its log can't be read.
+        CommitError: it is gone, the version is, or something of its log can't be read.
     """
     try:
         found = DeltaTable(table, version=version)
     except TableNotFoundError:
-        raise _gone(table) from None
+        raise _gone(table, version) from None
     except DeltaError as e:
         went = "not found" in str(e).lower() and tries > 0
         _mend(table, version, first_line(e), went=went)
@@ -107,15 +107,7 @@ def actions(table: Path, version: int) -> list[dict[str, Any]]:
     try:
         found = parsed(store.of(file).get(file))
     except FileNotFoundError:
-        if next(versions(table), None) is None:
-            raise _gone(table) from None
-        raise CommitError(
-            f"{file}: version {version} is gone from the log",
-            code="LOG_SHORTENED",
-            table=name_of(table),
-            file=file,
-            hint="rebuild the tables below",
-        ) from None
+        raise _gone(table, version) from None
     except ValueError as e:
         raise damaged(table, file, first_line(e)) from None
     if not found:
@@ -188,8 +180,18 @@ def _is_whole(checkpoint: Path) -> bool:
     return True
 
 
-def _gone(table: Path) -> CommitError:
+def _gone(table: Path, version: int | None) -> CommitError:
+    """A version is not there: the log was cleaned past it, or the table is gone."""
     name = name_of(table)
+    if version is not None and next(versions(table), None) is not None:
+        file = entry(table, version)
+        return CommitError(
+            f"{file}: version {version} is gone from the log",
+            code="LOG_SHORTENED",
+            table=name,
+            file=file,
+            hint="rebuild the tables below",
+        )
     return CommitError(
         f"{name}: there is no Delta table at {table}, where the catalog has it",
         code="TABLE_MISSING",

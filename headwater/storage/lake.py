@@ -131,8 +131,9 @@ class Lake:
                 why = e
         if why is None and not self._store.find(self.root, f"*/*/g[0-9]*/{delta.LOG}"):
             return []  # nothing was ever written
-        if version < 0 and log.exists(self.catalog):  # it was made just now, with the first tables
-            return self._rows(log.head(self.catalog))
+        newest = log.head(self.catalog)
+        if newest > version:  # it was made just now, with the first tables, or that version's entry is gone
+            return self._rows(newest)
         raise CommitError(
             f"{self.catalog} {f'can not be read: {first_line(why)}' if why else 'is gone'}",
             code="CATALOG_MISSING",
