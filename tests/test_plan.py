@@ -114,6 +114,17 @@ def test_what_a_change_would_do_is_said(
             case.drain(root)
 
 
+def test_what_no_row_follows_from_changes_nothing(case: Visits) -> None:
+    case.change("silver/visits.py", "One row per visit", "Visits")
+    case.change(
+        "silver/visits.py", 'source="bronze.raw", ', 'source="bronze.raw", trigger="5s",  # seldom\n    '
+    )
+    case.change("gold/counts.sql", "count(*) AS visits", "count(*) /* of all */ AS visits -- each\n")
+    assert set(effects(case).values()) == {"unchanged"}
+    case.change("gold/ended.sql", "INTERVAL 10 SECONDS", "INTERVAL 20 SECONDS")
+    assert effects(case)[ENDED] == "resumes"
+
+
 def test_with_a_rebuild_or_a_run_all_is_as_it_was_defined(case: Visits) -> None:
     case.change("silver/visits.py", 'raw.where("n >= 0")', 'raw.where("n >= 0").withColumn("more", F.lit(1))')
     case.change("gold/top.sql", "total DESC", "total")

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headwater.errors import NOWHERE
 from headwater.planner.outlines import Outline
+from headwater.project import code
 from headwater.project.definitions import Files, Table, Topic, View
 from headwater.project.load import Project
 from headwater.project.pipelines import text_of
@@ -115,14 +116,18 @@ def _columns(schema: pa.Schema) -> str:
 def _text(table: Table) -> str:
     if table.flows:
         return "\n".join(f"{flow.name}: {_text(flow)}" for flow in table.flows)
-    own = _said(table) if table.process is None else inspect.getsource(table.process.function)
+    own = _said(table) if table.process is None else _code(table.process.function)
     return "\n".join([own, *(f"{view.name}: {_said(view)}" for view in table.views)])
 
 
 def _said(definition: Table | View) -> str:
     if definition.sql is not None:
         return " ".join(definition.sql.text.split())
-    return text_of(definition.function)
+    return text_of(definition.function, _code)
+
+
+def _code(function: Any) -> str:
+    return code.of(inspect.getsource(function))
 
 
 def _rules(project: Project, name: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,12 +72,17 @@ def is_of_pipeline(function: Any) -> bool:
     return hasattr(function, "settings")
 
 
-def text_of(function: Any) -> str:
-    """The text of a definition's function, and the plain values that one of a pipeline was made with."""
+def text_of(function: Any, source: Callable[[Any], str] = inspect.getsource) -> str:
+    """The text of a definition's function, and the plain values that one of a pipeline was made with.
+
+    Args:
+        function: of a definition.
+        source: gives the text of a function.
+    """
     own = inspect.unwrap(function)
     if not inspect.isfunction(own):
         return repr(function)  # a value, as those of `headwater.project.cdc` are
-    text = inspect.getsource(function)
+    text = source(function)
     if own is function or not inspect.isfunction(own):
         return text
     defaults = {one.name: one.default for one in inspect.signature(own).parameters.values()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from sqlglot import Token, TokenType
 
@@ -97,10 +98,16 @@ class _Statement(Reader):
         readers = (as_of.Clauses, nearest.Joins, waiting.Joins)
         joins = [each for reader in readers for each in reader(self._text, self._tokens).read()]
         self._spans += [span for each in joins for span in each.spans]
+        self._spans += self._comments()
         text = without(self._text, (first.start, last.end + 1), self._spans)
         text = rewritten(text, joins)
         line = line_of(self._text, first.start)
         return Taken(text, line, expected, watermarks, read, changes, self._once)
+
+    def _comments(self) -> list[tuple[int, int]]:
+        """Where comments stand: no rows follow from them, so a definition is the same without."""
+        gaps = [(one.end + 1, other.start) for one, other in pairwise(self._tokens)]
+        return [gap for gap in gaps if self._text[slice(*gap)].lstrip().startswith(("--", "/*"))]
 
     def _head(self) -> list[tuple[str, int]]:
         """The first keywords and their places, but for those that say how a definition meets an older one."""
