@@ -87,7 +87,7 @@ class Checks:
         for sink in sinks.values():
             self._known(sink, sink.table, list(tables))
             with self._wrong.each():
-                _check_sink(sink)
+                _check_sink(sink, tables.get(sink.table))
         with self._wrong.each():
             return _ordered(tables)
         return []
@@ -183,6 +183,14 @@ def _check_properties(table: Table) -> None:
             where=table.where,
             hint="let a table of its own say it, and a flow read that",
         )
+    if table.view and any(unheard.values()):
+        raise ProjectError(
+            f"{table.where}: {next(filter(unheard.get, unheard))} is of windows that are appended, and the rows "
+            "of a view change in place",
+            code="PROPERTY_INVALID",
+            where=table.where,
+            hint="write CREATE STREAMING TABLE, or leave it out",
+        )
     if table.refresh != "auto" and not table.view:
         raise ProjectError(
             f"{table.where}: refresh = '{table.refresh}' is of a materialized view",
@@ -192,7 +200,15 @@ def _check_properties(table: Table) -> None:
         )
 
 
-def _check_sink(sink: Sink) -> None:
+def _check_sink(sink: Sink, table: Table | None) -> None:
+    if sink.on == "final" and table is not None and table.view:
+        raise ProjectError(
+            f"{sink.where}: on = 'final' is of windows, which are over one day, and rows of a view may always "
+            "change",
+            code="PROPERTY_INVALID",
+            where=sink.where,
+            hint="leave it out",
+        )
     if sink.on not in get_args(Emit):
         raise ProjectError(
             f"{sink.where}: on = '{sink.on}'",

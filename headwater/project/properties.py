@@ -142,6 +142,13 @@ def _decode(where: Where, properties: Mapping[str, str]) -> Json | None:
             hint="write 'headwater.schema' = 'hostname STRING, usage DOUBLE, …'",
         )
     if said["headwater.decode"] == "debezium":
+        if of_json := [key for key in said if key not in ("headwater.decode", "headwater.schema")]:
+            raise ProjectError(
+                f"{where}: {of_json[0]} is of 'headwater.decode' = 'json'",
+                code="PROPERTY_INVALID",
+                where=where,
+                hint="leave it out: Debezium's events say what they are",
+            )
         return debezium(said["headwater.schema"])
     tombstones = _columns(said, "headwater.tombstones")
     return Json(
