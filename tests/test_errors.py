@@ -17,7 +17,7 @@ from raising import raises_code
 
 from headwater import errors
 from headwater.common.progress import Board
-from headwater.errors import BrokerUnavailable, FlowError, HeadwaterError, ProjectError
+from headwater.errors import BrokerUnavailable, FlowError, HeadwaterError, LakeError, ProjectError
 from headwater.errors.causes import data_of
 from headwater.errors.codes import MEANINGS, ROOMS, Code
 from headwater.errors.codes.__main__ import page
@@ -93,7 +93,7 @@ def test_an_error_survives_the_way_between_processes(kind: type[HeadwaterError])
 
 def test_without_a_hint_the_message_is_all() -> None:
     with raises_code("NO_REBUILD", match="^no rebuild is under way$") as found:
-        raise ProjectError("no rebuild is under way", code="NO_REBUILD")
+        raise LakeError("no rebuild is under way", code="NO_REBUILD")
     assert found.value.data() == {"code": "NO_REBUILD", "table": None, "file": None, "hint": None}
 
 

@@ -76,6 +76,10 @@ class ProjectError(HeadwaterError):
     exit_code = 2
 
 
+class LakeError(HeadwaterError):
+    """What is asked for can't be done with what the lake holds now, though nothing is declared wrongly."""
+
+
 class BrokerError(HeadwaterError):
     """The embedded broker could not be started, stopped or reached."""
 

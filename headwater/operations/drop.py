@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from headwater.errors import CommitError, ProjectError
+from headwater.errors import CommitError, LakeError, ProjectError
 from headwater.operations.rebuild.shadow import Plan
 from headwater.project.load import Project
 from headwater.runtime import failpoints
@@ -45,8 +45,9 @@ def find(project: Project, name: str) -> Dropped:
     """What would go with a table; what a drop left that was killed goes at once.
 
     Raises:
-        ProjectError: there is no such table; or the project defines it, it stands beside another, is the
-            engine's, is being rebuilt, or another table has read it.
+        ProjectError: there is no such table; or the project defines it, it stands beside another, or is the
+            engine's.
+        LakeError: it is being rebuilt, or another table has read it.
     """
     lake = Lake(project.conf.lake)
     lake.finish()
@@ -73,7 +74,7 @@ def find(project: Project, name: str) -> Dropped:
         )
     under_way = Plan.read(lake)
     if under_way is not None and name in under_way.tables:
-        raise ProjectError(
+        raise LakeError(
             f"{name} is being rebuilt",
             code="REBUILD_UNDER_WAY",
             table=name,
@@ -81,7 +82,7 @@ def find(project: Project, name: str) -> Dropped:
         )
     readers = _readers(project, places, name)
     if readers:
-        raise ProjectError(
+        raise LakeError(
             f"{', '.join(readers)} has read {name}, and would go on in the middle of another table of that "
             "name",
             code="TABLE_HAS_READERS",

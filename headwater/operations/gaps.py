@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwater.connectors import kafka
 from headwater.connectors.kafka.extent import extent
-from headwater.errors import ProjectError
+from headwater.errors import LakeError, ProjectError
 from headwater.flows import gaps
 from headwater.flows.gaps import Gap, Reached
 from headwater.planner import analysis, changes
@@ -20,7 +20,8 @@ def find(project: Project, table: str) -> list[Gap]:
     """What Kafka has no more of that a bronze table has not read. Changes nothing.
 
     Raises:
-        ProjectError: no table of a topic, or nothing is missing.
+        ProjectError: no table of a topic.
+        LakeError: nothing is missing.
         BrokerError: Kafka can't be reached.
     """
     topic = _topic(project, table)
@@ -37,7 +38,8 @@ def accept(project: Project, table: str, why: str | None = None) -> list[Gap]:
         why: why nobody needs the records, for who reads of it later.
 
     Raises:
-        ProjectError: no table of a topic, nothing is missing, or an erase is under way.
+        ProjectError: no table of a topic.
+        LakeError: nothing is missing, or an erase is under way.
         BrokerError: Kafka can't be reached.
         LeaseError: another process writes the table.
     """
@@ -63,7 +65,7 @@ def _gaps(project: Project, topic: Topic, target: Target) -> tuple[list[Gap], Re
     reached, now = Reached.of(target, topic), extent(client, topic.topic)
     found = reached.gaps(now) if reached else []
     if reached is None or not found:
-        raise ProjectError(
+        raise LakeError(
             f"{topic.where} misses nothing: Kafka has all of topic {topic.topic} that it has not read",
             code="NOTHING_MISSING",
             where=topic.where,

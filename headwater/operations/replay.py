@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from headwater.common.progress import Board
-from headwater.errors import ProjectError
+from headwater.errors import LakeError
 from headwater.flows.context import Context, Moved
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.replay import Resolution
@@ -41,7 +41,8 @@ def resolve(
         why: the reason of discarding.
 
     Raises:
-        ProjectError: the table has no quarantine, or no open record fails the rule.
+        ProjectError: the table has no quarantine.
+        LakeError: no open record fails the rule.
         FlowError: it could not be done; the message says what to do.
         LeaseError: another process has just begun to write the table.
     """
@@ -49,7 +50,7 @@ def resolve(
     lake = Lake(project.conf.lake)
     held = Quarantine(lake, table)
     if rule is not None and rule not in (known := held.rules()):
-        raise ProjectError(
+        raise LakeError(
             f"{table}: no open record fails '{rule}'",
             code="NO_SUCH_RECORD",
             table=table,

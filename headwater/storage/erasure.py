@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headwater.errors import ProjectError
+from headwater.errors import LakeError
 from headwater.storage import store
 from headwater.storage.lake import Lake
 from headwater.storage.places import PLACE
@@ -59,10 +59,10 @@ def refuse(lake: Lake) -> None:
     """Let nothing begin on a lake of which some tables may still have what others have no more.
 
     Raises:
-        ProjectError: an erase is under way, or was killed.
+        LakeError: an erase is under way, or was killed.
     """
     if store.of(lake.root).exists(lake.root / NOTE):
-        raise ProjectError(
+        raise LakeError(
             f"{lake.root}: an erase is under way, or was killed half-way",
             code="ERASE_UNDER_WAY",
             file=lake.root,

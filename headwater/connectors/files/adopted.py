@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from headwater.errors import ProjectError
+from headwater.errors import LakeError, ProjectError
 from headwater.storage import log
 
 _UNLIKE_FILES = {  # features by which a table's rows are not simply those of its files
@@ -50,12 +50,12 @@ def check_as_taken(table: Path, taken: Iterable[str]) -> None:
     """Check that files which were taken before still are the table's.
 
     Raises:
-        ProjectError: it was rewritten, so that files which are new hold rows that were taken.
+        LakeError: it was rewritten, so that files which are new hold rows that were taken.
     """
     there = {*files(table)}
     gone = [path for path in taken if path not in there]
     if gone:
-        raise ProjectError(
+        raise LakeError(
             f"{table} was rewritten after {len(gone)} of its files were taken ({gone[0]}), so rows in new "
             "ones may be here already; nothing is taken",
             code="ADOPTED_TABLE_REWRITTEN",

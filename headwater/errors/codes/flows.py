@@ -121,7 +121,7 @@ MEANINGS: dict[Flows, Meaning] = {
         "Undo the change, or `headwater rebuild` it.",
     ),
     "DEFINITIONS_OUTDATED": Meaning(
-        "FlowError or ProjectError",
+        "FlowError or LakeError",
         "A process runs with other definitions than those of now.",
         "Start it again.",
     ),

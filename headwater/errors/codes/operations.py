@@ -50,21 +50,21 @@ Operations = Literal[
 
 MEANINGS: dict[Operations, Meaning] = {
     "REBUILD_UNDER_WAY": Meaning(
-        "ProjectError",
+        "LakeError",
         "Another rebuild is under way, or was killed.",
         "End it, or remove what it built: `headwater rebuild --abort`.",
     ),
     "RESTORE_UNDER_WAY": Meaning(
-        "ProjectError",
+        "LakeError",
         "The restore of a savepoint is under way, or was killed.",
         "Run it again, or `headwater rebuild --abort`.",
     ),
-    "NO_REBUILD": Meaning("ProjectError", "There is no rebuild to abort.", "Nothing needs to be done."),
+    "NO_REBUILD": Meaning("LakeError", "There is no rebuild to abort.", "Nothing needs to be done."),
     "TABLE_IS_HISTORY": Meaning(
         "ProjectError", "A bronze table is the history that others are made of.", "Name a table below it."
     ),
     "HISTORY_GONE": Meaning(
-        "ProjectError",
+        "LakeError",
         "A rebuild would lose rows: their history has been shortened.",
         "Build from what is left with `--from earliest`; keep a savepoint of what is there.",
     ),
@@ -110,7 +110,7 @@ MEANINGS: dict[Operations, Meaning] = {
         "Write them to a table of their own, and take that.",
     ),
     "ADOPTED_TABLE_REWRITTEN": Meaning(
-        "ProjectError",
+        "LakeError",
         "A Delta table was rewritten after some of its files were taken.",
         "Nothing is taken; take a table that is only appended to.",
     ),
@@ -120,7 +120,7 @@ MEANINGS: dict[Operations, Meaning] = {
         "Name one that does.",
     ),
     "NOTHING_MISSING": Meaning(
-        "ProjectError",
+        "LakeError",
         "There is no gap to accept: Kafka has all that the table has not read.",
         "Nothing needs to be done.",
     ),
@@ -130,7 +130,7 @@ MEANINGS: dict[Operations, Meaning] = {
         "Name one of those that it lists.",
     ),
     "NO_SUCH_RECORD": Meaning(
-        "ProjectError",
+        "LakeError",
         "No open record of the quarantine fails the rule.",
         "Take one of those that the message lists.",
     ),
@@ -138,7 +138,7 @@ MEANINGS: dict[Operations, Meaning] = {
         "ProjectError", "There is no savepoint of that name.", "Take one of those that the message lists."
     ),
     "SAVEPOINT_EXISTS": Meaning(
-        "ProjectError", "There is a savepoint of that name already.", "Take another name, or drop that one."
+        "LakeError", "There is a savepoint of that name already.", "Take another name, or drop that one."
     ),
     "SAVEPOINT_NAME_INVALID": Meaning(
         "ProjectError", "A savepoint can't have that name.", "Use letters, digits, `-`, `_` and `.`."
@@ -147,12 +147,12 @@ MEANINGS: dict[Operations, Meaning] = {
         "LeaseError", "Another process is making or removing the folder.", "Wait until that has ended."
     ),
     "RESTORE_NOT_POSSIBLE": Meaning(
-        "ProjectError",
+        "LakeError",
         "The bronze tables can't go on from where the savepoint had read them.",
         "Restore their files, or rebuild what is below.",
     ),
     "LAKE_EMPTY": Meaning(
-        "ProjectError", "The lake holds nothing to keep or copy yet.", "`headwater run --once`."
+        "LakeError", "The lake holds nothing to keep or copy yet.", "`headwater run --once`."
     ),
     "FOLDER_TAKEN": Meaning(
         "ProjectError or QualityError",
@@ -163,18 +163,18 @@ MEANINGS: dict[Operations, Meaning] = {
         "CommitError or QueryError", "Files of a version are gone.", "Run again, or name a later version."
     ),
     "ERASE_UNDER_WAY": Meaning(
-        "ProjectError", "An erase is under way, or was killed half-way.", "`headwater erase` ends it."
+        "LakeError", "An erase is under way, or was killed half-way.", "`headwater erase` ends it."
     ),
     "CONDITION_INVALID": Meaning(
         "ProjectError", "`--where` is no condition on the records' fields.", "Mend it."
     ),
     "BATCH_BROKEN_OFF": Meaning(
-        "ProjectError",
+        "LakeError",
         "A flow or sink was killed in a batch, so what it has is not known.",
         "Let it end first: `headwater run TABLE --once`.",
     ),
     "SAVEPOINTS_HOLD_RECORDS": Meaning(
-        "ProjectError",
+        "LakeError",
         "A savepoint has what was made of the records that are to be erased.",
         "Drop it first.",
     ),
@@ -197,7 +197,7 @@ MEANINGS: dict[Operations, Meaning] = {
         "ProjectError", "A table that is to be dropped has a definition.", "Remove that first."
     ),
     "TABLE_HAS_READERS": Meaning(
-        "ProjectError", "A table that is to be dropped was read by others.", "Drop or rebuild those first."
+        "LakeError", "A table that is to be dropped was read by others.", "Drop or rebuild those first."
     ),
     "TABLE_NOT_DROPPABLE": Meaning(
         "ProjectError",

@@ -88,7 +88,7 @@ MEANINGS: dict[Queries, Meaning] = {
         "Nothing needs to be done.",
     ),
     "NO_STATE": Meaning(
-        "ProjectError",
+        "LakeError",
         "The table keeps nothing between batches.",
         "Take one of those that the message lists.",
     ),

@@ -20,7 +20,7 @@ from datetime import timedelta
 
 from headwater.common.progress import Board
 from headwater.connectors import kafka
-from headwater.errors import ProjectError
+from headwater.errors import LakeError, ProjectError
 from headwater.flows import publish
 from headwater.flows.context import Context
 from headwater.operations import rebuild
@@ -107,7 +107,7 @@ def erase(
         notices: where a person is told of what happens.
 
     Raises:
-        ProjectError: a savepoint or a table without a definition may have the records, a rebuild is under
+        LakeError: a savepoint or a table without a definition may have the records, a rebuild is under
             way, a bronze table or a sink has begun a batch that is not done, or the history is not whole any
             more.
         LeaseError: another process writes a table or a sink of the project, or makes a savepoint.
@@ -154,14 +154,14 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
         LeaseError: another process is making or removing a savepoint.
     """
     if unfinished(project) is not None:
-        raise ProjectError(
+        raise LakeError(
             "another erase was killed half-way",
             code="ERASE_UNDER_WAY",
             hint="headwater erase ends that one first",
         )
     under_way = Plan.read(lake)
     if under_way is not None and not rebuild.is_swapped(lake, under_way):
-        raise ProjectError(
+        raise LakeError(
             "a rebuild is under way",
             code="REBUILD_UNDER_WAY",
             hint="end it, or remove what it built: headwater rebuild --abort",
@@ -179,7 +179,7 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
         for flow in (name, backfill_name(name)):
             begun = IntentFile(lake.flow_folder(flow, name)).read()
             if begun is not None and not begun.sealed:
-                raise ProjectError(
+                raise LakeError(
                     f"{flow} was killed in a batch",
                     code="BATCH_BROKEN_OFF",
                     table=name,
@@ -188,7 +188,7 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
     below = made_of(project, list(found.records))
     for sink in project.sinks.values():
         if sink.table in below and publish.begun(lake, sink.name).generation:
-            raise ProjectError(
+            raise LakeError(
                 f"{sink.where} was broken off in a batch, so what it has is not known",
                 code="BATCH_BROKEN_OFF",
                 where=sink.where,
@@ -208,7 +208,7 @@ def _check_savepoints(lake: Lake) -> None:
     remove_left(lake.root / "_savepoints")
     kept = [savepoint.name for savepoint in all_of(lake)]
     if kept:
-        raise ProjectError(
+        raise LakeError(
             f"the savepoints {', '.join(kept)} have what was made of the records, and could bring it back",
             code="SAVEPOINTS_HOLD_RECORDS",
             hint="remove them first: headwater savepoint drop NAME",

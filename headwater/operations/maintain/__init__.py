@@ -65,7 +65,8 @@ def maintain(project: Project, tables: Sequence[str] = ()) -> list[Maintained]:
     Where a process writes a table, that one is asked to do it.
 
     Raises:
-        ProjectError: an unknown table, or an erase is under way.
+        ProjectError: an unknown table.
+        LakeError: an erase is under way.
         FlowError: the process that writes it could not do it.
         LeaseError: another process has just begun to write it.
     """

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from headwater.common import times
 from headwater.common.progress import Board
-from headwater.errors import CommitError, FlowError, ProjectError
+from headwater.errors import CommitError, FlowError, LakeError, ProjectError
 from headwater.operations.rebuild.build import Builder, Now, Progress
 from headwater.operations.rebuild.compare import Difference
 from headwater.operations.rebuild.cut import Cut
@@ -91,8 +91,9 @@ def rebuild(
         notices: where a person is told of what happens.
 
     Raises:
-        ProjectError: an unknown table, a bronze table, another rebuild is under way, or the history is not
-            whole any more and `since` does not say that this is known.
+        ProjectError: an unknown table, or a bronze table.
+        LakeError: another rebuild is under way, or the history is not whole any more and `since` does not
+            say that this is known.
         LeaseError: another process is at it.
         FlowError: a flow failed, or a live one did not come to rest.
     """
@@ -141,7 +142,7 @@ def abort(project: Project) -> list[str]:
     lake = Lake(project.conf.lake)
     plan = Plan.read(lake)
     if plan is None:
-        raise ProjectError("no rebuild is under way", code="NO_REBUILD")
+        raise LakeError("no rebuild is under way", code="NO_REBUILD")
     shadow = Shadow(lake, plan)
     names = [name for name in project.names() if name in plan.tables]
     with held(shadow, names):
@@ -255,7 +256,7 @@ def _planned(
         plan.write(lake)
         return plan
     if under_way.savepoint:
-        raise ProjectError(
+        raise LakeError(
             f"the restore of savepoint {under_way.savepoint} is under way, or was killed",
             code="RESTORE_UNDER_WAY",
             hint="run it again, or headwater rebuild --abort removes what it made",
@@ -263,20 +264,20 @@ def _planned(
     before = [name for name in project.names() if name in under_way.tables]
     if before != names or under_way.digest != project.digest:
         what = "with other definitions" if before == names else f"of {', '.join(before)}"
-        raise ProjectError(
+        raise LakeError(
             f"a rebuild {what} is under way",
             code="REBUILD_UNDER_WAY",
             hint="end that one first (headwater rebuild --abort removes what it built)",
         )
     if under_way.since != since or under_way.fresh_lookups != fresh:
         anew = ", with lookups asked anew" if under_way.fresh_lookups else ""
-        raise ProjectError(
+        raise LakeError(
             f"a rebuild of {', '.join(before)} is under way, from {under_way.since or 'the start'} on{anew}",
             code="REBUILD_UNDER_WAY",
             hint="end that one first (headwater rebuild --abort removes what it built)",
         )
     if verify and under_way.cut is None:
-        raise ProjectError(
+        raise LakeError(
             f"a rebuild of {', '.join(before)} is under way that has not stopped where it could be compared",
             code="REBUILD_UNDER_WAY",
             hint="swap it without --verify, or begin again (headwater rebuild --abort removes what it built)",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from headwater.common import times
-from headwater.errors import ProjectError
+from headwater.errors import LakeError, ProjectError
 from headwater.operations.rebuild.versions import inputs
 from headwater.planner.changes import shortened
 from headwater.project.load import Project
@@ -33,12 +33,12 @@ def check_whole(lake: Lake, project: Project, names: Sequence[str], history: Seq
     """Check that no live table would lose rows because its history is not whole any more.
 
     Raises:
-        ProjectError: one would.
+        LakeError: one would.
     """
     gone = shortened(lake, history)
     for name in (name for name in names if name in lake.places()):
         for source in (source for source in project.tables[name].sources if source in gone):
-            raise ProjectError(
+            raise LakeError(
                 f"{gone[source]}, so {name} would lose what was made of them",
                 code="HISTORY_GONE",
                 table=name,

@@ -13,7 +13,7 @@ from dataclasses import asdict
 
 from headwater.common import times
 from headwater.common.values import plain
-from headwater.errors import ProjectError
+from headwater.errors import LakeError
 from headwater.operations.savepoints import cut as cuts
 from headwater.operations.savepoints.cut import Chosen, lakes
 from headwater.operations.savepoints.cut.whole import remove, unfinished, whole
@@ -29,21 +29,21 @@ def create(project: Project, name: str) -> Savepoint:
     """Keep all tables but bronze as they are, while flows go on.
 
     Raises:
-        ProjectError: no such name can be given, there is such a savepoint, nothing to keep, or an erase is
-            under way.
+        ProjectError: no such name can be given.
+        LakeError: there is such a savepoint, or nothing to keep; or an erase is under way.
         LeaseError: another process is making it.
         CommitError: a file was removed meanwhile.
     """
     lake = Lake(project.conf.lake)
     folder = folder_of(lake, name)
     if folder.exists():
-        raise ProjectError(
+        raise LakeError(
             f"there is a savepoint {name} already",
             code="SAVEPOINT_EXISTS",
             hint=f"take another name, or run: headwater savepoint drop {name}",
         )
     if not lake.places().keys() & cuts.derived(project):
-        raise ProjectError(
+        raise LakeError(
             f"{lake.root}: there is nothing to keep yet",
             code="LAKE_EMPTY",
             file=lake.root,

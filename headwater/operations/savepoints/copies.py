@@ -16,7 +16,7 @@ from pathlib import Path
 
 from headwater.common import times
 from headwater.common.values import plain
-from headwater.errors import ProjectError
+from headwater.errors import LakeError, ProjectError
 from headwater.operations.savepoints import cut as cuts
 from headwater.operations.savepoints.cut import lakes
 from headwater.operations.savepoints.cut.whole import whole
@@ -46,15 +46,15 @@ def copy(project: Project, target: Path, *, full: bool = False) -> dict[str, int
         full: whether all files are copied; else they are linked, where that folder's file system can.
 
     Raises:
-        ProjectError: there is nothing to copy, the folder is in the lake, or it is there and holds something;
-            or an erase is under way.
+        ProjectError: the folder is in the lake, or it is there and holds something.
+        LakeError: there is nothing to copy; or an erase is under way.
         LeaseError: another process is copying to it.
         CommitError: a file was removed meanwhile.
     """
     lake, target = Lake(project.conf.lake), target.resolve()
     erasure.refuse(lake)
     if not lake.places():
-        raise ProjectError(
+        raise LakeError(
             f"{lake.root}: there is nothing to copy yet",
             code="LAKE_EMPTY",
             file=lake.root,

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headwater.errors import ProjectError
+from headwater.errors import LakeError, ProjectError
 from headwater.operations import rebuild
 from headwater.operations.rebuild.shadow import Plan, Shadow, generations
 from headwater.operations.savepoints import cut as cuts
@@ -35,7 +35,8 @@ def restore(project: Project, name: str) -> dict[str, int]:
     on in the restored ones, with the rows of bronze that came after the savepoint.
 
     Raises:
-        ProjectError: there is no such savepoint, bronze does not go with it, or a rebuild is under way.
+        ProjectError: there is no such savepoint.
+        LakeError: bronze does not go with it, or a rebuild is under way.
         LeaseError: another process is restoring one.
     """
     lake = Lake(project.conf.lake)
@@ -103,7 +104,7 @@ def _planned(project: Project, lake: Lake, name: str, wanted: list[str]) -> Plan
     under_way = Plan.read(lake)
     if under_way is not None and not rebuild.is_swapped(lake, under_way) and not under_way.savepoint:
         of = ", ".join(each for each in project.names() if each in under_way.tables)
-        raise ProjectError(
+        raise LakeError(
             f"a rebuild of {of} is under way",
             code="REBUILD_UNDER_WAY",
             hint="end that one first (headwater rebuild --abort removes what it built)",
@@ -126,13 +127,13 @@ def _goes_on(lake: Lake, savepoint: Savepoint, saved: Lake) -> None:
         then, now = savepoint.bronze[name], places.get(name)
         where = f"savepoint {savepoint.name} has read {name} up to version {then.version}"
         if now is None or not log.exists(now.path):
-            raise ProjectError(
+            raise LakeError(
                 f"{where}, which is gone; it can't be restored without it",
                 code="RESTORE_NOT_POSSIBLE",
                 table=name,
             )
         if (now.id, now.generation) != (then.id, then.generation):
-            raise ProjectError(
+            raise LakeError(
                 f"{where}, and that table was started anew since ({now.path}), so it can't go on from it",
                 code="RESTORE_NOT_POSSIBLE",
                 table=name,
@@ -140,7 +141,7 @@ def _goes_on(lake: Lake, savepoint: Savepoint, saved: Lake) -> None:
             )
         head = log.head(now.path)
         if head < then.version:
-            raise ProjectError(
+            raise LakeError(
                 f"{where}; {now.path} is at version {head}",
                 code="RESTORE_NOT_POSSIBLE",
                 table=name,
@@ -148,7 +149,7 @@ def _goes_on(lake: Lake, savepoint: Savepoint, saved: Lake) -> None:
             )
         following = position.version + 1 if position.snapshot is None else position.snapshot
         if following <= head and not (now.path / "_delta_log" / f"{following:020d}.json").exists():
-            raise ProjectError(
+            raise LakeError(
                 f"{where} and would go on from {following}, which its log has no more",
                 code="RESTORE_NOT_POSSIBLE",
                 table=name,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headwater.errors import CommitError, ProjectError
+from headwater.errors import CommitError, LakeError, ProjectError
 from headwater.planner import outlines
 from headwater.planner.changes import facts as definitions
 from headwater.planner.changes.verdict import Effect, Verdict, judge
@@ -161,12 +161,12 @@ def follow(project: Project, lake: Lake, name: str) -> None:
     """Let a flow at work go on in a generation of its table that was made beside it.
 
     Raises:
-        ProjectError: it was made by other definitions than those that this process has loaded.
+        LakeError: it was made by other definitions than those that this process has loaded.
     """
     built_by = definitions.built_by(lake.flow_folder(name))
     if built_by not in ("", project.digest):
         where = project.definition(name).where
-        raise ProjectError(
+        raise LakeError(
             f"{where} was rebuilt by other definitions or suites than process {os.getpid()} was started with",
             code="DEFINITIONS_OUTDATED",
             where=where,

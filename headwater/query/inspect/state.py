@@ -10,7 +10,7 @@ from typing import Any
 from headwater import query
 from headwater.common import times
 from headwater.common.scratch import quoted
-from headwater.errors import CommitError, ProjectError
+from headwater.errors import CommitError, LakeError
 from headwater.planner.event_time import NEVER, EventTime
 from headwater.project.load import Project
 from headwater.project.watermarks import tolerance
@@ -111,7 +111,7 @@ def rows(project: Project, table: str, keys: Mapping[str, Any], limit: int) -> R
     """The windows or groups that a table keeps, those alone whose columns have these values.
 
     Raises:
-        ProjectError: the table keeps none.
+        LakeError: the table keeps none.
         QueryError: a column that it has not.
     """
     place = _place(project, table)
@@ -123,7 +123,7 @@ def rows(project: Project, table: str, keys: Mapping[str, Any], limit: int) -> R
 def _place(project: Project, table: str) -> Place:
     project.definition(table)
     if table in project.tables and (streams := [*project.tables[table].event_times]):
-        raise ProjectError(
+        raise LakeError(
             f"rows of {table} that wait for a partner lie in what it reads: {', '.join(streams)}",
             code="NO_STATE",
             table=table,
@@ -132,7 +132,7 @@ def _place(project: Project, table: str) -> Place:
     for one in kept(project):
         if one.table == table and one.kept_in and not one.error:
             return Lake(project.conf.lake).place(one.kept_in)
-    raise ProjectError(
+    raise LakeError(
         f"{table} keeps nothing between batches, or nothing yet",
         code="NO_STATE",
         table=table,
