@@ -111,6 +111,7 @@ OF_ROWS = [  # SELECT … FROM rows
     "CASE WHEN n > 3 THEN 'big' WHEN n > 0 THEN s END, CASE k WHEN 'a' THEN 1 ELSE 2 END",
     "greatest(n, h, 3), least(m, 1.00), greatest(s, k), greatest(x, 1D), least(x, 1D)",
     "CAST(n AS BIGINT), CAST(n AS DOUBLE), CAST(n AS STRING), CAST(b AS STRING), CAST(m AS STRING)",
+    "concat(s, 0.25, -0.5, 0.0), CAST(q * 0.000001 AS STRING), CAST(CAST(h AS DECIMAL(38,30)) AS STRING)",
     "CAST(n AS DECIMAL(20,3)), CAST(m AS DECIMAL(20,4)), CAST(f AS DOUBLE), CAST(m AS DOUBLE), "
     "CAST(at AS DATE)",
     "CAST(day AS TIMESTAMP), CAST(NULL AS INT), 1.5, DATE '2020-02-29', TIMESTAMP '2020-01-01 00:00:01.5'",
@@ -178,6 +179,8 @@ OF_TWO += [
 # DuckDB knows these too, but gives something else, or might.
 OTHERWISE = [
     "SELECT upper(s) FROM rows",
+    "SELECT s FROM rows WHERE s LIKE 'a/%_' ESCAPE '/'",
+    "SELECT s, s LIKE '%/%%' ESCAPE '/' AND k LIKE 'a%' FROM rows",
     "SELECT s RLIKE '.' FROM rows",
     "SELECT s RLIKE '(?i)a' FROM rows",
     "SELECT CAST(s AS INT) FROM rows WHERE s = '1'",

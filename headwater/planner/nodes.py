@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame
 
 from headwater.runtime import catalyst, jvm
 
+_ESCAPED = '"escapeChar":null'  # a character, which Spark leaves out of its JSON
+_ALL = 2**31 - 1  # fields of a node, in its text
 _OPTIMISER = "org.apache.spark.sql.catalyst.optimizer."
 
 
@@ -40,7 +42,10 @@ class Node:
     @classmethod
     def of_plan(cls, plan: Any) -> Node:
         """The tree of an analysed plan."""
-        return cls.of(json.loads(plan.toJSON()))
+        text = str(plan.toJSON())
+        if _ESCAPED in text and " ESCAPE '" in str(plan.treeString(True, False, _ALL, False)):
+            text = text.replace(_ESCAPED, _ESCAPED.replace("null", '"?"'))
+        return cls.of(json.loads(text))
 
     def expressions(self, field: str) -> list[Node]:
         """Those of a field that has a list of them."""

@@ -185,8 +185,8 @@ def _check_properties(table: Table) -> None:
         )
     if table.view and any(unheard.values()):
         raise ProjectError(
-            f"{table.where}: {next(filter(unheard.get, unheard))} is of windows that are appended, and the rows "
-            "of a view change in place",
+            f"{table.where}: {next(filter(unheard.get, unheard))} is of windows that are appended, and "
+            "rows of a view change in place",
             code="PROPERTY_INVALID",
             where=table.where,
             hint="write CREATE STREAMING TABLE, or leave it out",
@@ -203,8 +203,8 @@ def _check_properties(table: Table) -> None:
 def _check_sink(sink: Sink, table: Table | None) -> None:
     if sink.on == "final" and table is not None and table.view:
         raise ProjectError(
-            f"{sink.where}: on = 'final' is of windows, which are over one day, and rows of a view may always "
-            "change",
+            f"{sink.where}: on = 'final' is of windows, which are over one day, and rows of a view may "
+            "always change",
             code="PROPERTY_INVALID",
             where=sink.where,
             hint="leave it out",

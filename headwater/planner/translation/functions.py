@@ -89,6 +89,9 @@ def _cast(node: Node, children: Sequence[Value]) -> Value:
     elif (had := digits(source)) is not None:
         may = kind in ("string", "double") or (to is not None and to[1] >= had[1])
         value = Value(f"CAST({value.sql} AS VARCHAR)", source) if kind == "double" else value  # rounded once
+        if kind == "string" and had[0] == had[1]:  # DuckDB writes no 0 before such a one's point
+            require(had[0] < MOST_DIGITS, "a decimal that no other holds")
+            value = Value(f"CAST({value.sql} AS {duck(f'decimal({had[0] + 1},{had[1]})')})", source)
     else:
         may = (source, kind) in _CAST or (source in TIMES and kind in TIMES)  # as all is in UTC
     require(may, f"{source} as {kind}")

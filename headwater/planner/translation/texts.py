@@ -51,6 +51,7 @@ def _like(node: Node, children: Sequence[Value]) -> Value:
     value, _ = children
     pattern = node.children[1]
     require(value.kind == "string" and pattern.kind == "Literal" and "\\" not in str(pattern.fields["value"]))
+    require(node.fields["escapeChar"] is None, "LIKE … ESCAPE")
     return Value(f"({value.sql} LIKE {text(str(pattern.fields['value']))})", "boolean")
 
 
