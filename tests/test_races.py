@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -278,6 +279,24 @@ def test_who_stood_still_while_the_catalogs_log_was_cleaned_reads_what_there_is_
         delta.opened(lake.catalog, newest[0])
     monkeypatch.setattr(log, "head", lambda table: newest.pop() if newest else real(table))
     assert {*Lake(world.root).places()} == {BRONZE, SILVER, QUARANTINE}
+
+
+def test_what_is_dropped_is_gone_although_another_process_starts_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Lake(tmp_path).create(SILVER, ROWS, properties={})
+    another = threading.Thread(target=lambda: Lake(tmp_path).finish())
+
+    def started(step: str, flow: str) -> None:
+        if step == "noted":
+            another.start()
+            another.join(timeout=1.0)  # it ends, or it waits for the drop
+
+    monkeypatch.setattr(failpoints, "reach", started)
+    Lake(tmp_path).drop([SILVER], [])
+    another.join()
+    Lake(tmp_path).finish()
+    assert not place.path.exists() and not list(tmp_path.glob("_drop.*"))
 
 
 def test_a_lease_that_can_not_be_noted_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,3 +149,14 @@ def test_memory_has_those_that_were_read_last(tmp_path: Path) -> None:
     assert [kept.find(file) is not None for file in files] == [True, False, True, True, False, False]
     few = recent.Recent(most=size - 1)
     assert len(few.rows(files[0], pq.read_table)) == 50 and few.find(files[0]) is None
+
+
+def test_a_number_that_is_too_large_for_a_column_is_in_no_row_of_it() -> None:
+    rows = pa.table({"id": pa.array([1, 2, None], pa.int32())})
+    for large in (5_000_000_000, -(2**31) - 1):
+        wanted = pa.chunked_array([pa.array([2, large], pa.int64())])
+        assert scan.alike(rows, [{"id": wanted}]).to_pylist() == [False, True, False]
+        assert scan.alike(rows, [{"id": pa.array([large, None], pa.int64())}]).to_pylist()[2] is True
+    edges = pa.array([2**31 - 1, -(2**31)], pa.int64())
+    assert stored.fits(edges, pa.int32()).to_pylist() == [True, True]
+    assert stored.fits(pa.array(["a"]), pa.int32()).to_pylist() == [True]

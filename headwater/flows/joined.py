@@ -12,6 +12,7 @@ from functools import reduce
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from headwater.common import database, scratch
@@ -93,7 +94,8 @@ class JoinedFlow(EarlierFlow, DerivedFlow):
             keys = {ours: among[theirs] for ours, theirs in partners.equal}
             columns = pa.schema([stored.schema(of.columns).field(name) for name in keys])
             index = self._indexes.setdefault((partners.of, (*keys,)), KeyIndex([*keys], columns))
-            wanted = pa.table(keys).cast(columns).drop_null()
+            fit = (stored.fits(values, columns.field(name).type) for name, values in keys.items())
+            wanted = pa.table(keys).filter(reduce(pc.and_, fit)).cast(columns).drop_null()
             owners, _ = index.owners([*of.near({})], wanted)
             near = {file: near[file] for file in owners if file in near}
         self._met |= near

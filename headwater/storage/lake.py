@@ -27,7 +27,7 @@ from deltalake.exceptions import DeltaError
 
 from headwater.common import times
 from headwater.common.values import plain
-from headwater.errors import CommitError, DamageError, ProjectError
+from headwater.errors import CommitError, DamageError, LakeError
 from headwater.errors.causes import first_line
 from headwater.runtime import failpoints
 from headwater.storage import checksums, delta, json_file, log, store
@@ -94,8 +94,7 @@ class Lake:
         self._store = store.of(root)
         self.catalog = root / "_catalog"
         self._noted = root / "_catalog.json"
-        self._read_at = -2
-        self._places: dict[str, Place] = {}
+        self._read: tuple[int, dict[str, Place]] = (-2, {})  # one value: a run's threads read it at once
 
     def flow_folder(self, flow: str, table: str | None = None) -> Path:
         """The folder of what a flow keeps beside the generation of its table: of its own name, or another."""
@@ -104,14 +103,14 @@ class Lake:
 
     def places(self) -> dict[str, Place]:
         """Every table's live generation, by name."""
-        version = log.head(self.catalog)
-        if version != self._read_at:
-            self._places = {
+        version, (at, places) = log.head(self.catalog), self._read
+        if version != at:
+            places = {
                 row["name"]: Place(row["name"], row["generation"], self.root / row["path"], row["id"])
                 for row in self._rows(version)
             }
-            self._read_at = version
-        return self._places
+            self._read = version, places
+        return places
 
     def _rows(self, version: int) -> list[dict[str, Any]]:
         """What the catalog holds: as was noted before that version was made, or else as it says itself.
@@ -145,11 +144,11 @@ class Lake:
         """The table's live generation.
 
         Raises:
-            ProjectError: nothing has been written to it yet.
+            LakeError: nothing has been written to it yet.
         """
         places = self.places()
         if name not in places:
-            raise ProjectError(
+            raise LakeError(
                 f"{name} holds nothing yet: no flow has written it",
                 code="TABLE_EMPTY",
                 table=name,
@@ -205,8 +204,12 @@ class Lake:
     def swap(self, places: Mapping[str, Place], without: Iterable[str] = ()) -> None:
         """Let these generations be the live ones, and have some tables no more: in one commit."""
         with _LOCK, self.alone():
-            kept = {name: place for name, place in self.places().items() if name not in set(without)}
-            self._write({**kept, **places}.values())
+            self._swap(places, without)
+
+    def _swap(self, places: Mapping[str, Place], without: Iterable[str]) -> None:
+        gone = set(without)
+        kept = {name: place for name, place in self.places().items() if name not in gone}
+        self._write({**kept, **places}.values())
 
     def drop(self, tables: Iterable[str], flows: Iterable[str]) -> None:
         """Have tables no more, in one commit; `finish` deletes what they held, and their flows' folders."""
@@ -214,9 +217,10 @@ class Lake:
         folders = [self.at(name, 1).parent for name in names]
         folders += [self.flow_at(flow, 1).parent for flow in flows]
         held = {"tables": names, "folders": [str(folder.relative_to(self.root)) for folder in folders]}
-        json_file.write(self.root / f"_drop.{names[0]}.json", held)
-        failpoints.reach("noted", names[0])
-        self.swap({}, without=names)
+        with _LOCK, self.alone():  # who finds the note before the commit takes it for that of one killed
+            json_file.write(self.root / f"_drop.{names[0]}.json", held)
+            failpoints.reach("noted", names[0])
+            self._swap({}, names)
 
     def finish(self) -> int:
         """Delete what is left of dropped tables, before others may have their names; how many there were."""

@@ -166,7 +166,9 @@ def _all(rows: pa.Table, wanted: Wanted) -> pa.ChunkedArray | pa.Array:
     for column in wanted.keys() & {*rows.column_names}:
         kind, values = rows.schema.field(column).type, wanted[column]
         if stored.is_told_apart(kind) and stored.is_told_apart(values.type):
-            found = pc.and_(found, pc.is_in(rows[column], value_set=_one(values.cast(kind))))
+            values = _one(values)
+            values = values.filter(stored.fits(values, kind)).cast(kind)
+            found = pc.and_(found, pc.is_in(rows[column], value_set=values))
     return found
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -138,6 +139,18 @@ def _bounded(path: str, kind: pa.DataType) -> list[str]:
     if pa.types.is_struct(kind):
         return [found for field in kind for found in _bounded(f"{path}.{field.name}", field.type)]
     return [] if pa.types.is_floating(kind) or pa.types.is_nested(kind) else [path]
+
+
+def fits(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Which values a column of a type may have: a number too large for it no row has. NULL fits."""
+    if not (pa.types.is_signed_integer(values.type) and pa.types.is_signed_integer(kind)):
+        return pa.repeat(True, len(values))
+    if kind.bit_width >= values.type.bit_width:
+        return pa.repeat(True, len(values))
+    most = pa.scalar(2 ** (kind.bit_width - 1) - 1, values.type)
+    least = pa.scalar(-(2 ** (kind.bit_width - 1)), values.type)
+    within = pc.and_(pc.greater_equal(values, least), pc.less_equal(values, most))
+    return pc.fill_null(within, True)
 
 
 def is_told_apart(kind: pa.DataType) -> bool:

@@ -168,7 +168,7 @@ MEANINGS: dict[Flows, Meaning] = {
         "FlowError", "The object store refuses the request.", "Mend the keys or the name in `s3.<bucket>`."
     ),
     "TABLE_EMPTY": Meaning(
-        "ProjectError or QualityError or QueryError",
+        "LakeError or QualityError or QueryError",
         "No flow has written the table yet.",
         "`headwater run TABLE --once`.",
     ),
