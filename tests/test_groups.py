@@ -198,6 +198,23 @@ def test_others_are_not_kept_so(interpreted: SparkSession, tmp_path: Path) -> No
     assert A in told and B in told
 
 
+def test_the_least_number_of_a_type_goes_as_others_do(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(computed, "WHOLE", -1)
+    least = "SELECT n, sum(x) AS total, avg(x) AS mean, sum(x * 4294967296) AS wide FROM gold.few GROUP BY n"
+    case = Changing(tmp_path, interpreted, {"least": (least, "n")})
+    flows = [case.flow(name) for name in (FEW, *case.views)]
+    for x in (-(2**31), 5):
+        case.append(A, [{"id": x, "k": 1, "x": x, "s": "p"}])
+        for flow in flows:
+            while flow.step():
+                pass
+        assert anew(flows[-1]) == 0
+    (view,) = case.views
+    assert case.rows(view, "n, total, mean, wide") == [(2, 5, 5.0, 5 * 2**32)]
+
+
 def test_its_newest_batch_says_what_it_touched_read_and_wrote(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

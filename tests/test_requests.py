@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
+import pytest
 from raising import raises_code
 
 from headwater.errors import FlowError
-from headwater.storage import lease, mailbox
+from headwater.storage import json_file, lease, mailbox
 from headwater.storage.mailbox import Request
 
 ASKED = Request("replay", "a rule", None, "f00")
@@ -71,6 +73,23 @@ def test_a_holder_that_ends_without_an_answer_is_not_waited_for(tmp_path: Path) 
         assert serve(tmp_path, None) == [ASKED]
     asker.join(30)
     assert said == [None]
+
+
+@pytest.mark.parametrize("content", ['{"action": "replay", "of a newer version": 1}', "{", "[]"])
+def test_a_request_that_is_not_understood_is_refused_and_the_next_one_is_taken(
+    tmp_path: Path, content: str
+) -> None:
+    with held(tmp_path):
+        requests = tmp_path / "requests"
+        requests.mkdir()
+        if content.startswith('{"'):
+            json_file.write(requests / "0.json", json.loads(content))
+        else:
+            (requests / "0.json").write_text(content)
+        json_file.write(requests / "1.json", asdict(ASKED))
+        assert [request for request, _ in mailbox.take(tmp_path)] == [ASKED]
+        with raises_code("REQUEST_FAILED", match="can't be read, or is of another version"):
+            mailbox.done(json_file.read(requests / "0.answer", hint=""))
 
 
 def test_why_not_is_raised() -> None:

@@ -24,7 +24,7 @@ from headwater.operations.maintain.horizon import holds
 from headwater.operations.rebuild.build import Builder
 from headwater.operations.rebuild.reconcile import reconcile
 from headwater.run.maintenance import Upkeep
-from headwater.storage import log
+from headwater.storage import log, mailbox
 
 NOW = "kafka: embedded\nmaintain: {keep: 0s, every: 1s}\n"
 SINK = '''import headwater as hw
@@ -276,6 +276,49 @@ def test_maintenance_for_a_flow_that_another_has_replaced_stops_neither(case: Vi
         live.step()
         live.upkeep.step()
     assert case.everything() == of_new_lake(case)
+
+
+def test_a_reader_that_can_not_read_on_keeps_no_other_from_being_maintained(case: Visits) -> None:
+    draw, counts = random.Random(5), case.root / "gold/counts.sql"
+    text, top = counts.read_text(), (case.root / "gold/top.sql").read_text()
+    for turn in range(4):
+        case.visit(draw, 10)
+        case.drain(*(DERIVED if turn < 2 else (VISITS,)))
+        if turn == 1:
+            for file in ("counts", "top", "ended"):
+                (case.root / f"gold/{file}.sql").unlink()
+    for place in case.lake.places().values():
+        DeltaTable(place.path).create_checkpoint()
+    maintain.maintain(case.definitions)
+    before = log.first(case.lake.places()[VISITS].path)
+    assert before > 2
+    case.write({"gold/counts.sql": text, "gold/top.sql": top})
+    for _ in range(3):
+        case.visit(draw, 10)
+        case.drain(VISITS)
+    for place in case.lake.places().values():
+        DeltaTable(place.path).create_checkpoint()
+    done = {one.table: one for one in maintain.maintain(case.definitions)}
+    assert done[VISITS].held == "" and done[VISITS].first > before
+    with raises_code("LOG_SHORTENED"):
+        case.drain(COUNTS)
+
+
+def test_maintenance_goes_on_after_a_look_that_failed(case: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
+    live, looks, real = Live(case), list[str](), mailbox.take
+
+    def taken(folder: Path, kind: str = "requests") -> Any:
+        looks.append(kind)
+        if len(looks) < 3:
+            raise OSError(28, "No space left on device", f"{folder}/{len(looks)}.answer")
+        live.context.stop.set()
+        return real(folder, kind)
+
+    monkeypatch.setattr(mailbox, "take", taken)
+    notices = list[str]()
+    monkeypatch.setattr(live.context.board, "say_once", lambda what, why: notices.append(f"{what}: {why}"))
+    live.upkeep.run()
+    assert len(looks) > 2 and "No space left" in notices[0] and len(notices) == 2
 
 
 def test_what_cannot_be_is_refused(case: Visits) -> None:

@@ -52,6 +52,7 @@ class Board:
         self._lines = lines
         self._notices = notices
         self._validations: dict[str, frozenset[str]] = {}  # what each table's last one missed
+        self._told: set[str] = set()
         self.stage = "starting"
         self.flows: dict[str, FlowState] = {}
 
@@ -106,6 +107,13 @@ class Board:
         """Tell a person."""
         with self._lock:
             self._say(what)
+
+    def say_once(self, what: str, why: str) -> None:
+        """Tell a person what each look finds anew, the first time."""
+        with self._lock:
+            if what not in self._told:
+                self._told.add(what)
+                self._say(f"{what}: {why}")
 
     def batches(self, name: str) -> int:
         """How many batches a flow has sealed in this run."""

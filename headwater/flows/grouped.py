@@ -98,7 +98,7 @@ class Grouped:
             listed = [f"CAST({part} AS INT) AS {PART}", *groups.groups]
             listed += [name if name == value else f"NULL AS {name}" for name in groups.values]
             listed.append(f"sum({SIGN}) AS {ROWS}")
-            listed += [f"{self._added(each, value)} AS {each.column}" for each in groups.aggregates]
+            listed += [f"{self._added(each, value, kinds)} AS {each.column}" for each in groups.aggregates]
             counted = f"CAST(count(*) FILTER ({{0}} IS NOT NULL AND {SIGN} > 0) AS BIGINT)"
             counted += f" - count(*) FILTER ({{0}} IS NOT NULL AND {SIGN} < 0)"
             listed += [
@@ -114,7 +114,7 @@ class Grouped:
         return f"SELECT {typed} FROM ({' UNION ALL '.join(parts)})"
 
     @staticmethod
-    def _added(output: Output, value: str) -> str:
+    def _added(output: Output, value: str, kinds: Mapping[str, str]) -> str:
         """What rows add to an aggregate: of their group, or of a value that is counted."""
         if value and output.value != value:
             return "NULL"
@@ -122,7 +122,8 @@ class Grouped:
             return "0"  # `_state` says it: that depends on what values there were
         if output.kind in ("min", "max"):
             return "NULL" if output.value else f"{output.kind}({output.column})"
-        return f"sum({SIGN} * {output.column})"
+        wide = f"CAST({output.column} AS {kinds[output.column]})"  # a type's least number has no other sign
+        return f"sum({SIGN} * {wide})"
 
     def _merged(self) -> str:
         """SQL of the rows of the state that change, as they are then, but for what depends on all values."""

@@ -38,14 +38,23 @@ class Upkeep:
     def run(self) -> None:
         """Maintain until the run ends."""
         while not self._context.stop.wait(_POLL):
-            for flow in list(self._flows.values()):
-                if isinstance(flow, Committing):
-                    self._answer(flow.name, flow)
-            for name in self._context.board.failed():
-                if name not in self._flows:
-                    self._answer(name, None)
-            if self._every is not None and time.monotonic() >= self._due:
+            try:
+                self._look()
+            except Exception as e:  # of a disk that is full, as the next look may do better
+                self._context.board.say_once("maintenance can not see what there is to do", describe(e))
+
+    def _look(self) -> None:
+        """Do what is asked for, and what is due."""
+        for flow in list(self._flows.values()):
+            if isinstance(flow, Committing):
+                self._answer(flow.name, flow)
+        for name in self._context.board.failed():
+            if name not in self._flows:
+                self._answer(name, None)
+        if self._every is not None and time.monotonic() >= self._due:
+            try:
                 self.step()
+            finally:
                 self._due = time.monotonic() + self._every
 
     def step(self) -> None:

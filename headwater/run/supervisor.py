@@ -79,7 +79,6 @@ class Run:
         self._stop = threading.Event()
         self._leases = Leases(Lake(project.conf.lake), self._stop.wait)
         self._jvm_gone = threading.Event()
-        self._said: set[str] = set()
 
     def stop(self) -> None:
         """End the run after the current commits."""
@@ -281,14 +280,15 @@ class Run:
                 try:
                     flow.committer.checkpoint(context.project.conf.maintain.checkpoint)
                 except Exception as e:  # the flow goes on, and the next look may do better
-                    self._say_once(f"{name}: its log gets no checkpoint: {describe(e)}")
+                    self.board.say_once(f"{name}: its log gets no checkpoint", describe(e))
         for name in self.board.failed():
-            for _, answer in mailbox.take(context.lake.flow_folder(name)):
-                why, hint = f"{name} has failed in process {os.getpid()}", "mend it and start that one again"
-                refused = FlowError(why, code="FLOW_HAS_FAILED", table=name, hint=hint)
-                mailbox.reply(answer, mailbox.refusal(refused))
+            try:
+                for _, answer in mailbox.take(context.lake.flow_folder(name)):
+                    mailbox.reply(answer, mailbox.refusal(_has_failed(name)))
+            except Exception as e:
+                self.board.say_once(f"{name}: who asks something of it gets no answer", describe(e))
 
-    def _say_once(self, notice: str) -> None:
-        if notice not in self._said:
-            self._said.add(notice)
-            self.board.say(notice)
+
+def _has_failed(name: str) -> FlowError:
+    why, hint = f"{name} has failed in process {os.getpid()}", "mend it and start that one again"
+    return FlowError(why, code="FLOW_HAS_FAILED", table=name, hint=hint)

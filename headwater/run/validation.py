@@ -47,7 +47,10 @@ class Schedule:
     def run(self) -> None:
         """Validate each table whenever it is due, until the run ends."""
         while self._due and not self._context.stop.is_set():
-            self.step()
+            try:
+                self.step()
+            except Exception as e:  # where the lake can't be read just now
+                self._context.board.say_once("what is due can not be validated", describe(e))
             soonest = min(self._due.values()) - time.monotonic()
             self._context.stop.wait(min(max(soonest, 0.1), _POLL))
 

@@ -78,9 +78,16 @@ def take(folder: Path, kind: str = "requests") -> Iterator[tuple[Request, Path]]
     for name in sorted(name for name in there.names(folder / kind) if name.endswith(".json")):
         path = folder / kind / name
         taken = path.with_suffix(".taken")
+        answer = path.with_suffix(".answer")
         with suppress(FileNotFoundError):  # withdrawn
             there.rename(path, taken)
-            yield Request(**json_file.read(taken, hint="ask again")), path.with_suffix(".answer")
+            try:
+                request = Request(**json_file.read(taken, hint="ask again"))
+            except (HeadwaterError, TypeError) as e:
+                why = f"{taken}: the request can't be read, or is of another version of headwater: {e}"
+                reply(answer, refusal(FlowError(why, code="REQUEST_FAILED", file=taken, hint="ask again")))
+            else:
+                yield request, answer
 
 
 def reply(to: Path, answer: Answer) -> None:

@@ -13,7 +13,7 @@ from headwater.operations.savepoints.kept import all_of, folder_of
 from headwater.operations.savepoints.restoring import read_of_bronze
 from headwater.project.definitions import Table
 from headwater.project.load import Project
-from headwater.storage import log, ranges
+from headwater.storage import delta, log, ranges, store
 from headwater.storage.intent import IntentFile
 from headwater.storage.lake import Lake
 from headwater.storage.names import beside
@@ -116,7 +116,11 @@ def _inputs(project: Project, lake: Lake, consumed: dict[str, dict[str, int]], w
         at, place = Position.parse(consumed[source]), lake.places().get(source)
         if place is None or place.generation != at.generation or not ranges.is_as_read(place.path, at):
             continue
+        following = delta.entry(place.path, at.holds + 1)
+        if 0 <= at.holds < log.head(place.path) and not store.of(following).exists(following):
+            continue  # it can't read on: a rebuild begins with what there is
         yield Hold(source, at.generation, at.holds, who)
         if source in project.tables and at.holds >= 0:
-            for flow in log.read(place.path, at.holds).flows.values():
-                yield from _inputs(project, lake, flow["consumed"], who)
+            with suppress(CommitError):  # that version has gone
+                for flow in log.read(place.path, at.holds).flows.values():
+                    yield from _inputs(project, lake, flow["consumed"], who)
