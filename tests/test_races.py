@@ -281,6 +281,18 @@ def test_who_stood_still_while_the_catalogs_log_was_cleaned_reads_what_there_is_
     assert {*Lake(world.root).places()} == {BRONZE, SILVER, QUARANTINE}
 
 
+def test_a_version_whose_entries_are_being_cleaned_is_gone_and_not_damaged(world: World) -> None:
+    table = topic(world).place.path
+    for gone in range(3):
+        delta.entry(table, gone).unlink()
+    with raises_code("LOG_SHORTENED", match="version 4 is gone"):
+        delta.opened(table, 4)
+    assert delta.opened(table).version() == 6
+    delta.checkpoint(table, 6).write_bytes(b"no Parquet")
+    with raises_code("LOG_DAMAGED"):
+        delta.opened(table, 4)
+
+
 def test_what_is_dropped_is_gone_although_another_process_starts_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,6 +165,10 @@ def _mend(table: Path, version: int | None, why: str, *, went: bool) -> None:
         raise damaged(table, table / LOG, why)
     for at in range(oldest):
         if not there.exists(entry(table, at)):
+            if version is not None and any(
+                _is_whole(checkpoint(table, v)) for v in versions(table) if v > version
+            ):
+                raise _shortened(table, version)  # by maintenance, which is at it
             lost = whole if there.exists(whole) else entry(table, oldest - 1)
             raise damaged(table, lost, "it is no Parquet" if lost == whole else "it is gone")
     there.delete(whole)
@@ -182,22 +186,26 @@ def _is_whole(checkpoint: Path) -> bool:
 
 def _gone(table: Path, version: int | None) -> CommitError:
     """A version is not there: the log was cleaned past it, or the table is gone."""
-    name = name_of(table)
     if version is not None and next(versions(table), None) is not None:
-        file = entry(table, version)
-        return CommitError(
-            f"{file}: version {version} is gone from the log",
-            code="LOG_SHORTENED",
-            table=name,
-            file=file,
-            hint="rebuild the tables below",
-        )
+        return _shortened(table, version)
+    name = name_of(table)
     return CommitError(
         f"{name}: there is no Delta table at {table}, where the catalog has it",
         code="TABLE_MISSING",
         table=name,
         file=table,
         hint=_way_out(name),
+    )
+
+
+def _shortened(table: Path, version: int) -> CommitError:
+    file = entry(table, version)
+    return CommitError(
+        f"{file}: version {version} is gone from the log",
+        code="LOG_SHORTENED",
+        table=name_of(table),
+        file=file,
+        hint="ask for a newer one; a flow that was to read on from there: rebuild its table",
     )
 
 

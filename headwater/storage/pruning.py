@@ -170,14 +170,17 @@ def conditions(rows: pa.Table, keys: Iterable[str]) -> list[str]:
 def not_over(column: str, until: pa.ChunkedArray) -> str | None:
     """A condition on the table `t` that holds for rows whose column is NULL, or no less than one of these.
 
-    None: files have no bounds of such a column.
+    None: files have no bounds of such a column, or it can't be written: beyond the year 9999.
     """
     if not has_bounds(until.type):
         return None
     name, least = f"t.{quoted(column)}", pc.min(until)
     if not least.is_valid:
         return f"{name} IS NULL"
-    return f"({name} IS NULL OR {name} >= {_literal(_comparable(least).as_py(), least.type, up=False)})"
+    try:
+        return f"({name} IS NULL OR {name} >= {_literal(_comparable(least).as_py(), least.type, up=False)})"
+    except OverflowError:
+        return None
 
 
 def _few(ranges: tuple[tuple[Any, Any], ...]) -> list[tuple[Any, Any]]:

@@ -57,8 +57,8 @@ MEANINGS: dict[Flows, Meaning] = {
     ),
     "LOG_SHORTENED": Meaning(
         "CommitError",
-        "A version that a flow has to read is gone from the table's log.",
-        "Rebuild the tables below it.",
+        "A version that is to be read is gone from the table's log.",
+        "Ask for a newer one; of a flow that was to read on from there: rebuild its table.",
     ),
     "LOG_DAMAGED": Meaning(
         "CommitError",
