@@ -9,6 +9,7 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,11 +23,12 @@ from headwater.errors import FlowError, ProjectError
 from headwater.flows.context import Context
 from headwater.flows.run_queue import RunQueue
 from headwater.operations.maintain.clean import clean
+from headwater.operations.maintain.horizon import Hold, holds
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.planner.analysis import Analysed
 from headwater.project.load import load_project
 from headwater.runtime import jvm
-from headwater.storage import stored
+from headwater.storage import log, stored
 from headwater.storage.target import Target
 from headwater.testing import Project
 from headwater.testing.rows import commit, table
@@ -471,3 +473,39 @@ def test_a_sink_that_comes_when_the_log_has_lost_its_beginning_gets_all_rows(
     assert sorted(wrote[3]) == sorted([6, "upsert", host, n] for host, n in rows)
     case.commit(("h0", 1))
     assert [said for said in case.run() if said[0] == "write"][-1][1:3] == [7, 7]
+
+
+def test_what_a_sink_begins_with_is_held_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Readings(tmp_path / "project")
+    case.commit(("h1", 1))
+    held, real = list[list[Hold]](), log.commits
+
+    def read(*args: Any, **options: Any) -> Any:
+        held.append([hold for hold in holds(case.definitions, case.lake) if hold.who == f"the sink {NAME}"])
+        return real(*args, **options)
+
+    monkeypatch.setattr("headwater.flows.publish.log", SimpleNamespace(**{**vars(log), "commits": read}))
+    assert [said[1:3] for said in case.run() if said[0] == "write"] == [[0, 1]]
+    assert held[0] == [Hold(TABLE, 1, -1, f"the sink {NAME}")]
+    assert not list((tmp_path / "project/.headwater/lake/_flows").rglob("begun.json"))
+
+
+def test_a_sink_that_stood_still_before_it_held_what_it_sends_sends_what_there_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Readings(tmp_path / "project")
+    for n in range(5):
+        case.commit((f"h{n}", n))
+    DeltaTable(case.written.place.path).create_checkpoint()
+    case.commit(("h9", 9))
+    assert clean(case.written.place.path, upto=6, before=datetime.now(UTC)).commits == 5
+    heads = [3]  # as it was before the log was cleaned
+
+    def head(path: Path) -> int:
+        return heads.pop() if heads else log.head(path)
+
+    monkeypatch.setattr("headwater.flows.publish.log", SimpleNamespace(**{**vars(log), "head": head}))
+    (wrote,) = [said for said in case.run() if said[0] == "write"]
+    assert wrote[1:3] == [6, 6] and len(wrote[3]) == 6 and not heads

@@ -164,6 +164,8 @@ class PublishFlow:
 
     def _changes(self, place: Place, at: Position) -> Changes | None:
         """The next versions, as many as a batch may have; None where there is none."""
+        if at.version < 0 and not self._begun.exists():  # from here on maintenance keeps what there is
+            _write(self._begun, Position(place.generation, -1))
         if at.version < 0 and log.first(place.path) > 0:
             return self._whole(place)
         parts: list[tuple[Position, Pieces]] = []
@@ -208,12 +210,15 @@ class PublishFlow:
             FlowError: the one that was begun is gone, so what the sink has is not known.
         """
         goal = _read(self._begun)
-        if goal <= self._at or goal.generation != place.generation:
+        if goal > self._at and goal.generation == place.generation and goal.version >= 0:
+            if goal.version < log.first(place.path):
+                raise self._unknown(f"version {goal.version}, a part of which was sent, is gone")
+            return goal.version
+        while True:  # until that is held, maintenance may forget it
             goal = Position(place.generation, log.head(place.path))
             _write(self._begun, goal)
-        elif goal.version < log.first(place.path):
-            raise self._unknown(f"version {goal.version}, a part of which was sent, is gone")
-        return goal.version
+            if goal.version >= log.first(place.path):
+                return goal.version
 
     def _send(self, target: Target, changes: Changes) -> Position:
         reporting = Reporting(self._context, self.name)
