@@ -22,6 +22,7 @@ from simulator.world import World
 from headwater.common import times
 from headwater.operations import maintain
 from headwater.operations.maintain.clean import clean, forget_uncommitted
+from headwater.operations.savepoints.cut import tables
 from headwater.runtime import failpoints
 from headwater.storage import checksums, delta, lease, log, ranges, store
 from headwater.storage.commit import Built, Committer
@@ -291,6 +292,31 @@ def test_a_version_whose_entries_are_being_cleaned_is_gone_and_not_damaged(world
     delta.checkpoint(table, 6).write_bytes(b"no Parquet")
     with raises_code("LOG_DAMAGED"):
         delta.opened(table, 4)
+
+
+@pytest.mark.parametrize("when", ["while the log is copied", "while files are"])
+def test_a_table_is_copied_although_its_log_is_cleaned_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    table = Target(Lake(tmp_path / "lake").create(SILVER, NUMBERS, properties={}))
+    for at in range(6):
+        rows = pa.table([[at], [0]], schema=NUMBERS)
+        table.append(table.write(rows, f"{at:012d}"), Identity(SILVER, 1, at, {}))
+    path, into, real = table.place.path, tmp_path / "copy", shutil.copy2
+    table.checkpoint(1)
+    cleaned = list[int]()
+
+    def copied(source: Path, to: Path) -> object:
+        if not cleaned and (source.parent.name == delta.LOG) == when.startswith("while the log"):
+            cleaned.append(clean(path, upto=6, before=times.now() + timedelta(hours=1)).commits)
+        return real(source, to)
+
+    monkeypatch.setattr(shutil, "copy2", copied)
+    tables.take(path, 6, into, full=True)
+    assert cleaned == [6]
+    assert sorted(delta.opened(into).to_pyarrow_table()["offset"].to_pylist()) == [*range(6)]
+    assert log.first(into) == (6 if when.startswith("while the log") else 0)
+    checksums.check(into)
 
 
 def test_what_is_dropped_is_gone_although_another_process_starts_meanwhile(

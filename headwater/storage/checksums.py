@@ -96,19 +96,20 @@ def noted(table: Path, version: int) -> dict[str, Any] | None:
     return last
 
 
-def take(table: Path, version: int, into: Path) -> None:
-    """Note the same of a version that was brought to another folder, where its entry may say other things.
+def take(table: Path, version: int, into: Path) -> bool:
+    """Note the same of a version whose entry was brought to another folder, where it may say other things;
+    False: nothing is noted of it, so its files have to be looked at when they are there, too (`note`).
 
     Raises:
         CommitError: its entry is not what was written, or the log can't be read.
     """
     known, file = noted(table, version), delta.entry(table, version)
     if known is None:
-        note(into, version)
-        return
+        return False
     if of(file) != known["entry"]:
         raise delta.damaged(table, file, f"it {OTHER}")
     json_file.write(into / delta.LOG / NEWEST, {**known, "entry": of(delta.entry(into, version))})
+    return True
 
 
 def take_beside(table: Path, version: int, into: Path) -> None:

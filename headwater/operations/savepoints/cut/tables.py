@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,8 @@ def take(
         CommitError: a file of the version is gone, or its entry in the log is not what was written.
     """
     needed = {Path(path) for path in files(table, version)}
-    logs = table / "_delta_log"
-    found = {name: number for name, number in _numbered(logs, _COMMIT) if number <= version}
-    for path in sorted(needed | _history(table, found.values())):
+    is_noted = _take_log(table, version, into, full=full, flows=flows)
+    for path in sorted(needed | {table / path for path in _history(into)}):
         try:
             _bring(path, into / path.relative_to(table), full)
         except FileNotFoundError:
@@ -57,21 +56,41 @@ def take(
                     file=path,
                     hint="if it was removed just now, run again",
                 ) from None
+    if not is_noted:
+        checksums.note(into, version)
+
+
+def _take_log(
+    table: Path, version: int, into: Path, *, full: bool, flows: Mapping[str, Any] | None, tries: int = 5
+) -> bool:
+    """Bring the log first, at once: while many files are copied, maintenance removes what it begins with.
+
+    Returns:
+        Whether it says the checksums of the version's files.
+    """
+    logs = table / delta.LOG
+    found = {name: number for name, number in _numbered(logs, _COMMIT) if number <= version}
     checkpoints = {name: number for name, number in _numbered(logs, _CHECKPOINT) if number <= version}
-    for name, number in {**checkpoints, **found}.items():
-        if number == version and name in found and flows is not None:
-            (into / "_delta_log").mkdir(parents=True, exist_ok=True)
-            (into / "_delta_log" / name).write_text(_saying(logs / name, flows), encoding="utf-8")
-        else:
-            _bring(logs / name, into / "_delta_log" / name, full)
+    try:
+        for name, number in {**checkpoints, **found}.items():
+            if number == version and name in found and flows is not None:
+                (into / delta.LOG).mkdir(parents=True, exist_ok=True)
+                (into / delta.LOG / name).write_text(_saying(logs / name, flows), encoding="utf-8")
+            else:
+                _bring(logs / name, into / delta.LOG / name, full)
+    except FileNotFoundError:
+        if not tries:
+            raise
+        shutil.rmtree(into / delta.LOG, ignore_errors=True)
+        return _take_log(table, version, into, full=full, flows=flows, tries=tries - 1)
     for number in checkpoints.values():
         with suppress(FileNotFoundError):
             _bring(checksums.beside(table, number), checksums.beside(into, number), full)
     if checkpoints:
         newest = max(checkpoints, key=lambda name: checkpoints[name])
-        _point(into / "_delta_log", newest)
+        _point(into / delta.LOG, newest)
         checksums.take_beside(table, checkpoints[newest], into)
-    checksums.take(table, version, into)
+    return checksums.take(table, version, into)
 
 
 def empty(table: Path, into: Path) -> None:
@@ -95,10 +114,12 @@ def definition(lake: Lake, name: str, generation: int, into: Path) -> None:
         shutil.copy2(kept, into / DEFINITION)
 
 
-def _history(table: Path, versions: Iterable[int]) -> set[Path]:
-    """The files that these commits added or keep changes in."""
-    commits = (log.read(table, version) for version in versions)
-    return {Path(file.path) for commit in commits for file in (*commit.added, *commit.changes)}
+def _history(table: Path) -> set[Path]:
+    """The files, as paths below the table, that the commits of a log added or keep changes in."""
+    commits = (log.read(table, number) for _, number in _numbered(table / delta.LOG, _COMMIT))
+    return {
+        Path(file.path).relative_to(table) for commit in commits for file in (*commit.added, *commit.changes)
+    }
 
 
 def _numbered(logs: Path, name: re.Pattern[str]) -> Iterator[tuple[str, int]]:
