@@ -75,3 +75,5 @@ def test_on_first_use_they_are_made_or_it_is_said_once_why_not(
         class_archive.file(program_of).touch()
     prepare.prepare()
     assert capsys.readouterr().err == ""
+    prepare.prepare(again=True)
+    assert ("no room" in capsys.readouterr().err) == (program != "0")

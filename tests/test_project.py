@@ -130,6 +130,20 @@ def test_python_runs_without_being_imported_by_a_clashing_name(make: Make) -> No
     assert load(root).names() == ["bronze.raw", "silver.readings"]
 
 
+def test_folders_below_a_layer_hold_definitions_too(make: Make) -> None:
+    plain = "CREATE STREAMING TABLE {} AS SELECT * FROM STREAM silver.readings"
+    root = make(
+        {
+            "silver/a/b/deep.sql": plain.format("deep"),
+            "silver/_helpers/no.sql": plain.format("no"),
+            "silver/a/_no.sql": plain.format("no"),
+            "silver/.ipynb_checkpoints/no.sql": plain.format("no"),
+            "gold/a/deep.sql": plain.format("deep"),
+        }
+    )
+    assert set(load(root).names()) == {"bronze.raw", "silver.readings", "silver.deep", "gold.deep"}
+
+
 @pytest.mark.parametrize(
     ("files", "code", "says"),
     [

@@ -184,7 +184,13 @@ def _digest(root: Path) -> str:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.glob("*") if p.suffix in (".py", ".sql") and not p.name.startswith("_"))
+    """The files of definitions, in folders below, too; not what has a name that begins with `_` or `.`."""
+    found = ((path, path.relative_to(folder).parts) for path in folder.rglob("*"))
+    return sorted(
+        path
+        for path, parts in found
+        if path.suffix in (".py", ".sql") and not any(part.startswith(("_", ".")) for part in parts)
+    )
 
 
 # The words of `headwater` that return a definition, which is called as the variable is.

@@ -15,16 +15,21 @@ RECORD = ["-m", "headwater.run.record_classes"]  # in a process of its own, whos
 _PATIENCE = 30.0  # seconds that it gets to end what it has started
 
 
-def prepare() -> None:
+def prepare(*, again: bool = False) -> None:
     """Have both; where they are there already, that takes no time.
 
     Without archives all works, and Java starts more slowly: where they can't be made, that is said once.
+
+    Args:
+        again: whether archives are tried again that could not be made before.
 
     Raises:
         SetupError: there is no Java, or a library can't be had.
     """
     if not jars.jars_folder().is_dir():
         jars.resolve()
+    if again and os.access(sys.prefix, os.W_OK):
+        _failed().unlink(missing_ok=True)
     if _archived() or not os.access(sys.prefix, os.W_OK):
         return
     with locks.alone(Path(sys.prefix) / "headwater-archives.lock"):
