@@ -54,6 +54,7 @@ def status(project: Project = None, env: Env = "local", as_json: AsJson = False)
         start = "; start it: headwater kafka start" if loaded.conf.kafka == "embedded" else ""
         typer.echo(f"\n? is not known, since Kafka does not answer{start}")
     print_broken(one.error for one in found)
+    print_broken(f"{one.table} {one.failed}" for one in found if one.failed)
     if views:
         print()
         listings.show([_batches(views)], sys.stdout)

@@ -8,17 +8,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
+from headwater.common import times
 from headwater.common.durations import interval
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka import wanted
 from headwater.connectors.kafka.broker import create_topics
-from headwater.errors import FlowError
+from headwater.errors import Data, FlowError
 from headwater.errors.causes import data_of, describe
 from headwater.flows import reading, realtime
 from headwater.flows.context import Context, Moved
@@ -36,7 +38,8 @@ from headwater.run.leases import Leases
 from headwater.run.maintenance import Upkeep
 from headwater.run.validation import Schedule
 from headwater.runtime import jvm, sessions
-from headwater.storage import erasure, mailbox
+from headwater.storage import erasure, failure, mailbox
+from headwater.storage.failure import Failure
 from headwater.storage.lake import Lake
 
 BACKOFF = (1.0, 30.0)  # seconds: the first wait after a transient fault, and the longest
@@ -223,13 +226,20 @@ class Run:
                     self._stop.set()
                     return
                 if not transient(e):
-                    self.board.state(name, "failed", self._located(name, e), data_of(e))
+                    self._fail(context, name, self._located(name, e), data_of(e))
                     return
                 tries = 0 if self.board.batches(name) > done else tries + 1
                 wait = min(BACKOFF[1], BACKOFF[0] * 2 ** min(tries, 10)) * random.uniform(0.5, 1.0)
                 said = f"{describe(e)}; trying again in {wait:.0f} s"
                 self.board.state(name, "waiting", said, data_of(e))
                 self._stop.wait(wait)
+
+    def _fail(self, context: Context, name: str, said: str, data: Data | None) -> None:
+        """A flow has stopped for good: here, and for who asks from outside."""
+        self.board.state(name, "failed", said, data)
+        kept = Failure(times.now(), said, data["code"] if data else None)
+        with suppress(Exception):  # of a disk that is full: the run has told it
+            failure.note(context.lake.flow_folder(name), kept)
 
     def _begin(self, context: Context, name: str) -> Flow:
         """A flow, once the lease of the generation that it writes is held.
@@ -242,6 +252,7 @@ class Run:
         flow = flow_of(context, name)
         if not self._leases.holds(name):
             raise Moved(name)
+        failure.forget([context.lake.flow_folder(name)])
         self._flows[name] = flow
         return flow
 

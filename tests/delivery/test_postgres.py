@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import sys
@@ -118,6 +119,8 @@ def test_a_sink_that_is_refused_stops_alone(project: Project, server: Server) ->
     assert run.code() == 1, run.said()
     refused: list[Any] = [event["flow"] for event in failed(run)]
     assert refused == [USAGE] and "its column window_start is missing" in run.stderr, run.said()
+    told = {one["table"]: one["failed"] for one in json.loads(project.headwater("status", "--json"))}
+    assert "its column window_start is missing" in told.pop(USAGE) and not any(told.values())
     assert project.caught_up()
     server.rows(f"DROP TABLE {GOLD}")
     project.once()

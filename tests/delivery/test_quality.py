@@ -81,6 +81,12 @@ def test_few_rows_and_many_are_held_back_with_their_reasons_once(project: Projec
     assert_held(project, 720)
 
 
+def failure_of(project: Project, table: str) -> str:
+    """What `status` says of a flow that has failed."""
+    (standing,) = (one for one in json.loads(project.headwater("status", "--json")) if one["table"] == table)
+    return str(standing["failed"])
+
+
 def test_a_rule_that_fails_stops_its_flow_before_the_commit(project: Project) -> None:
     suite = project.root / "quality" / "silver.cpu_metrics.json"
     content: dict[str, Any] = json.loads(suite.read_text())
@@ -93,11 +99,13 @@ def test_a_rule_that_fails_stops_its_flow_before_the_commit(project: Project) ->
     assert run.code() == 1, run.said()
     assert "values_to_be_between(usage) (2 rows, " in run.stderr and "999.9" in run.stderr, run.said()
     assert "100.5" not in run.stderr
+    assert "values_to_be_between(usage) (2 rows, " in failure_of(project, SILVER)
     assert project.rows(SILVER, "*") == []
     assert project.rows(QUARANTINE, "*") == []
     suite.write_text(mended)
     project.once(SILVER)
     assert_held(project, 2)
+    assert failure_of(project, SILVER) == ""
 
 
 def test_a_table_that_fails_when_it_is_due_is_written_no_more_while_others_go_on(project: Project) -> None:

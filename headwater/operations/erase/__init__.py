@@ -40,7 +40,7 @@ from headwater.planner import analysis
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
 from headwater.runtime import failpoints, sessions
-from headwater.storage import log
+from headwater.storage import failure, log
 from headwater.storage.erasure import Erasure
 from headwater.storage.intent import IntentFile, intents_of
 from headwater.storage.lake import Lake
@@ -140,6 +140,7 @@ def erase(
         sinks = _publish(project, lake, below, board)
         failpoints.reach("published", "erase")
         _remove_earlier(project, lake)
+        failure.forget(map(lake.flow_folder, [*project.names(), *project.alerts, *project.sinks]))
         searched = search(lake, erasure.places)
         erasure.forget(lake)
     rest = left(project, lake, erasure.places, sinks)

@@ -17,7 +17,7 @@ from headwater.errors import BrokerError, CommitError, FlowError, Unavailable
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.query.inspect import history, state
-from headwater.storage import lease, log, ranges, summary
+from headwater.storage import failure, lease, log, ranges, summary
 from headwater.storage.lake import Lake
 from headwater.storage.names import gaps_name, ledger_name
 from headwater.storage.ranges import Position
@@ -70,6 +70,8 @@ class Standing:
             changed (`rows_written`); None: it has had none.
         gaps: how many gaps in its topic were accepted; `<table>__gaps` says which and why.
         error: of a broken table, what is wrong and what to do; then little else is known.
+        failed: of a flow that stopped for good and has not begun again, what it said; "" of others. Its run
+            goes on, and holds the table.
     """
 
     table: str
@@ -83,11 +85,13 @@ class Standing:
     amiss: int = 0
     gaps: int = 0
     error: str = ""
+    failed: str = ""
     batch: dict[str, int | None] | None = None
 
 
 def standings(project: Project) -> list[Standing]:
-    """Every table that a flow feeds, in the order of the graph. Nothing is started to find out."""
+    """Every table that a flow feeds, in the order of the graph, and each alert and sink that has failed.
+    Nothing is started to find out."""
     lake, ends, found = Lake(project.conf.lake), _ends(project), []
     for name in project.names():
         writer = lease.holder(lake.flow_folder(name))
@@ -95,7 +99,19 @@ def standings(project: Project) -> list[Standing]:
             found.append(_standing(project, lake, name, writer, ends))
         except CommitError as e:
             found.append(Standing(name, writer, None, None, None, None, None, error=str(e)))
+    for name in (*project.alerts, *project.sinks):
+        if said := _failed(lake, name):
+            found.append(Standing(name, None, None, None, None, None, None, failed=said))
     return found
+
+
+def _failed(lake: Lake, name: str) -> str:
+    """Why a flow has failed, and when; "" where it has not."""
+    try:
+        kept = failure.read(lake.flow_folder(name))
+    except CommitError as e:
+        return str(e)
+    return f"failed at {kept.at:%Y-%m-%d %H:%M:%SZ}: {kept.error}" if kept else ""
 
 
 def _standing(
@@ -132,6 +148,7 @@ def _standing(
         amiss=len(ledger.amiss()) if ledger else 0,
         gaps=summary.of(places[gaps_name(name)]).rows or 0 if gaps_name(name) in places else 0,
         batch=batch,
+        failed=_failed(lake, name),
     )
 
 
