@@ -47,6 +47,7 @@ ALERT = """import headwater as hw
 def alert(m):
     return m
 """
+VIEW = "CREATE MATERIALIZED VIEW gold.v TBLPROPERTIES ({}) AS SELECT host FROM silver.readings"
 PROCESS = """import headwater as hw
 
 
@@ -223,6 +224,22 @@ def test_folders_below_a_layer_hold_definitions_too(make: Make) -> None:
             },
             "TABLE_NAME_INVALID",
             "{root}/gold/t.sql:1: gold.../../x has other characters in its name than letters, digits and _",
+        ),
+        *(
+            (
+                {"gold/v.sql": VIEW.format(f"'headwater.{said}'")},
+                "PROPERTY_INVALID",
+                f"gold.v: {says} is of windows",
+            )
+            for said, says in {
+                "emit' = 'final": "emit = 'final'",
+                "allowed_lateness' = '1h": "allowed_lateness",
+            }.items()
+        ),
+        (
+            {"gold/v.sql": VIEW.format("'headwater.publish' = 'x', 'headwater.publish.on' = 'final'")},
+            "PROPERTY_INVALID",
+            "gold.v->x: on = 'final' is of windows, which are over one day, and rows of a view may",
         ),
         (
             {"gold/p.py": PROCESS.format(source="['silver.readings', 'bronze.raw']")},

@@ -174,6 +174,8 @@ def test_other_statements_are_refused_by_name(tmp_path: Path, text: str, code: C
             "PROPERTY_INVALID",
             "headwater.publish.on = 'close'; known: update, final",
         ),
+        ("headwater.on_error", "stop", "PROPERTY_INVALID", "headwater.on_error is of a table that decodes"),
+        ("headwater.skew", "1 hour", "PROPERTY_INVALID", "headwater.skew is of a table that decodes"),
         (
             "headwater.parallelism",
             "0",
@@ -196,6 +198,19 @@ def test_properties_that_cannot_be_are_refused(
     )
     found = refusal(code, tmp_path, text)
     assert ": gold.t: " in found and says in found
+
+
+def test_a_table_that_decodes_says_its_skew_and_what_becomes_of_errors(tmp_path: Path) -> None:
+    said = "'headwater.decode' = 'json', 'headwater.schema' = 'n INT', 'headwater.skew' = '1 hour'"
+    said += ", 'headwater.on_error' = 'stop'"
+    text = f"CREATE STREAMING TABLE t TBLPROPERTIES ({said}) AS SELECT n FROM STREAM bronze.raw"
+    table = parse(tmp_path, text)
+    assert (table.skew, table.on_error) == ("1 hour", "stop")
+    for says in ("'headwater.contract' = 'freeze'", "'headwater.timestamp' = 'at'"):
+        of_json = text.replace("'json'", "'debezium'").replace(
+            "'headwater.skew'", f"{says}, 'headwater.skew'"
+        )
+        assert "is of 'headwater.decode' = 'json'" in refusal("PROPERTY_INVALID", tmp_path, of_json)
 
 
 def test_a_flow_says_where_its_rows_go(tmp_path: Path) -> None:

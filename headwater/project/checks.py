@@ -19,6 +19,7 @@ from headwater.project.definitions import (
     Emit,
     Files,
     Format,
+    OnError,
     Refresh,
     Sink,
     Table,
@@ -154,16 +155,10 @@ def _check_intervals(definition: Topic | Files | Table) -> None:
 
 def _check_properties(table: Table) -> None:
     _check_intervals(table)
-    if table.on_error not in ("bisect", "stop"):
-        raise ProjectError(
-            f"{table.where}: on_error = '{table.on_error}'",
-            code="PROPERTY_INVALID",
-            where=table.where,
-            hint="known: bisect, stop",
-        )
     for option, value, known in (
         ("emit", table.emit, get_args(Emit)),
         ("refresh", table.refresh, get_args(Refresh)),
+        ("on_error", table.on_error, get_args(OnError)),
     ):
         if value not in known:
             raise ProjectError(

@@ -24,6 +24,7 @@ Function = Callable[..., "DataFrame"]
 Fetch = Callable[[list[dict[str, Any]]], Iterable[Mapping[str, Any]]]
 Contract = Literal["evolve", "freeze", "quarantine"]
 Emit = Literal["update", "final"]
+OnError = Literal["bisect", "stop"]
 Refresh = Literal["auto", "incremental strict", "full"]
 Format = Literal["json", "text", "csv", "parquet", "avro"]
 
@@ -247,7 +248,7 @@ class Table(Declaration):
     idle_timeout: str = "30 seconds"
     sinks: tuple[Sink, ...] = ()
     skew: str = "5 minutes"
-    on_error: Literal["bisect", "stop"] = "bisect"
+    on_error: OnError = "bisect"
     limits: Limits = Limits()
     properties: dict[str, str] = field(default_factory=dict)
     expectations: tuple[Rule, ...] = ()
@@ -566,7 +567,7 @@ def table(
     allowed_lateness: str | None = None,
     idle_timeout: str = "30 seconds",
     skew: str = "5 minutes",
-    on_error: Literal["bisect", "stop"] = "bisect",
+    on_error: OnError = "bisect",
     **limits: Any,
 ) -> Callable[[Function], Table]:
     """Declare a table by a function from its sources' DataFrames to its own.

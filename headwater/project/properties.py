@@ -13,6 +13,7 @@ from headwater.project.definitions import (
     Json,
     KafkaSink,
     Limits,
+    OnError,
     Refresh,
     Sink,
     Table,
@@ -32,6 +33,7 @@ KNOWN = (
     "headwater.keys",
     "headwater.lookup",
     "headwater.max_rows_per_batch",
+    "headwater.on_error",
     "headwater.opensearch",
     "headwater.opensearch.on",
     "headwater.parallelism",
@@ -42,6 +44,7 @@ KNOWN = (
     "headwater.publish.partitions",
     "headwater.refresh",
     "headwater.schema",
+    "headwater.skew",
     "headwater.timestamp",
     "headwater.tombstones",
     "headwater.trigger",
@@ -72,8 +75,18 @@ def from_properties(table: Table, properties: Mapping[str, str]) -> Table:
             where=where,
             hint="add that: else a row without a partner is there at once, and corrected when one comes",
         )
+    for key in ("headwater.skew", "headwater.on_error"):
+        if key in properties and "headwater.decode" not in properties:
+            raise ProjectError(
+                f"{where}: {key} is of a table that decodes",
+                code="PROPERTY_INVALID",
+                where=where,
+                hint="say it there: what it is about is held back as it is decoded",
+            )
     return replace(
         table,
+        skew=properties.get("headwater.skew", table.skew),
+        on_error=cast(OnError, _one_of(where, properties, "headwater.on_error", get_args(OnError))),
         keys=_columns(properties, "headwater.keys"),
         cluster_by=_columns(properties, "headwater.cluster_by"),
         emit=_emit(where, properties, "headwater.emit"),
