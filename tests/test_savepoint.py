@@ -25,7 +25,7 @@ from headwater.flows.declared import flow_of
 from headwater.operations import rebuild, savepoints
 from headwater.operations.savepoints import cut as cuts
 from headwater.runtime import failpoints
-from headwater.storage import log
+from headwater.storage import delta, log
 from headwater.storage.lake import Lake
 from headwater.storage.mailbox import Request
 from headwater.storage.names import beside
@@ -381,3 +381,30 @@ def test_the_command_line_has_all_of_it(case: Lakes) -> None:
     assert f"{VISITS} is generation {generation} now" in said("restore", "by-hand").splitlines()
     assert said("drop", "by-hand") == "removed savepoint by-hand\n"
     assert "by-hand" not in said("ls")
+
+
+def test_a_savepoint_that_could_not_go_on_is_none(case: Lakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took so long that what it would go on from is gone. It is the last one: bronze has lost its past."""
+    draw = random.Random(17)
+    case.visit(draw)
+    case.drain()
+
+    def reach(step: str, flow: str) -> None:
+        if (step, flow) == ("chosen", "savepoint"):
+            for _ in range(2):
+                case.visit(draw)
+            case.drain()
+            DeltaTable(case.bronze.place.path).create_checkpoint()
+            head = log.head(case.bronze.place.path)
+            for version in range(log.first(case.bronze.place.path), head):
+                delta.entry(case.bronze.place.path, version).unlink()
+
+    kept = tuple(one.name for one in savepoints.all_of(case.lake))
+    with monkeypatch.context() as patched:
+        patched.setattr(failpoints, "reach", reach)
+        with raises_code(
+            "RESTORE_NOT_POSSIBLE", table=RAW, match="would go on from .* which its log has no more"
+        ):
+            savepoints.create(case.definitions, "slow")
+    assert tuple(one.name for one in savepoints.all_of(case.lake)) == kept
+    savepoints.create(case.definitions, "quick")

@@ -18,7 +18,7 @@ from headwater.operations.savepoints import cut as cuts
 from headwater.operations.savepoints.cut import Chosen, lakes
 from headwater.operations.savepoints.cut.whole import remove, unfinished, whole
 from headwater.operations.savepoints.kept import FILE, Bronze, Held, Savepoint, all_of, folder_of, unknown
-from headwater.operations.savepoints.restoring import restore
+from headwater.operations.savepoints.restoring import goes_on, restore
 from headwater.project.load import Project
 from headwater.runtime import failpoints
 from headwater.storage import erasure, json_file, summary
@@ -30,7 +30,8 @@ def create(project: Project, name: str) -> Savepoint:
 
     Raises:
         ProjectError: no such name can be given.
-        LakeError: there is such a savepoint, or nothing to keep; or an erase is under way.
+        LakeError: there is such a savepoint, or nothing to keep; an erase is under way; or bronze has lost
+            what the savepoint would go on from.
         LeaseError: another process is making it.
         CommitError: a file was removed meanwhile.
     """
@@ -64,6 +65,11 @@ def create(project: Project, name: str) -> Savepoint:
         )
         json_file.write(part / FILE, plain(asdict(made)), indent=1)
         failpoints.reach("made", "savepoint")
+    try:  # only now maintenance keeps what it would go on from
+        goes_on(lake, made, Lake(folder))
+    except LakeError:
+        remove(folder)
+        raise
     return made
 
 

@@ -44,7 +44,7 @@ def restore(project: Project, name: str) -> dict[str, int]:
     if not folder.exists():
         raise unknown(lake, name)
     saved = Lake(folder)
-    _goes_on(lake, read(folder / FILE), saved)
+    goes_on(lake, read(folder / FILE), saved)
     live, kept = lake.places(), saved.places()
     younger = [t for t in project.tables if t in live and t not in kept and log.exists(live[t].path)]
     plan = _planned(project, lake, name, [*kept, *younger])
@@ -116,11 +116,11 @@ def _planned(project: Project, lake: Lake, name: str, wanted: list[str]) -> Plan
     return plan
 
 
-def _goes_on(lake: Lake, savepoint: Savepoint, saved: Lake) -> None:
+def goes_on(lake: Lake, savepoint: Savepoint, saved: Lake) -> None:
     """Check that the tables of a savepoint can go on from the bronze tables that are there.
 
     Raises:
-        ProjectError: a bronze table is another one, or has not what was read of it.
+        LakeError: a bronze table is another one, or has not what was read of it.
     """
     places = lake.places()
     for name, position in read_of_bronze(savepoint, saved).items():
