@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from headwater.project.load import LAYERS, Project
+from headwater.project.load import Project
+from headwater.project.paths import LAYERS
 
 
 def in_process(project: Project) -> str:

@@ -28,7 +28,7 @@ from headwater.project.definitions import (
     View,
 )
 from headwater.project.naming import FINAL
-from headwater.project.paths import find_project, make_private
+from headwater.project.paths import LAYERS, definition_files, find_project, make_private
 from headwater.project.reference import Clock, Reference, find_references
 from headwater.project.streams import followed
 from headwater.project.suite import Suite, joined, of_whole_table
@@ -37,7 +37,6 @@ from headwater.project.views import expanded, with_snapshots
 from headwater.runtime import jvm
 from headwater.storage.file_system import refuse_remote
 
-LAYERS = ("bronze", "silver", "gold")
 FINAL_TRIGGER = "2s"  # of such: windows wait for their delay anyhow, and the corrected table shall be fresh
 
 
@@ -124,7 +123,7 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     wrong, declared, unread = Collected(), list[Declaration](), set[str]()
     with pipelines.loading(conf.spark) as spark:
         for layer in LAYERS:
-            for path in _files(root / layer):
+            for path in definition_files(root / layer):
                 with wrong.each(partial(unread.add, layer)):
                     declared += list(_declarations(path, layer, spark))
     declared = pipelines.with_topics(declared)
@@ -181,16 +180,6 @@ def _digest(root: Path) -> str:
             if path.suffix in (".py", ".sql", ".json"):
                 found.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return found.hexdigest()
-
-
-def _files(folder: Path) -> list[Path]:
-    """The files of definitions, in folders below, too; not what has a name that begins with `_` or `.`."""
-    found = ((path, path.relative_to(folder).parts) for path in folder.rglob("*"))
-    return sorted(
-        path
-        for path, parts in found
-        if path.suffix in (".py", ".sql") and not any(part.startswith(("_", ".")) for part in parts)
-    )
 
 
 # The words of `headwater` that return a definition, which is called as the variable is.

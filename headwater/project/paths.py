@@ -28,6 +28,17 @@ def find_project(start: Path | None = None) -> Path:
     )
 
 
+def definition_files(layer: Path) -> list[Path]:
+    """The files of a layer's definitions, in order, those in folders below it, too: not what has a name that
+    begins with `_` or `.`, nor what lies below such a folder."""
+    found = ((path, path.relative_to(layer).parts) for path in layer.rglob("*"))
+    return sorted(
+        path
+        for path, parts in found
+        if path.suffix in (".py", ".sql") and not any(part.startswith(("_", ".")) for part in parts)
+    )
+
+
 def engine_folder(project: Path) -> Path:
     """What the engine keeps beside the project's files, the embedded broker's data too."""
     return project / ".headwater"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from py4j.protocol import Py4JError
 
-from headwater.errors import Unavailable
+from headwater.errors import FlowError, Unavailable
 from headwater.errors.causes import known
 from headwater.flows.context import Context
 
@@ -18,6 +20,13 @@ TRANSIENT = (
     "org.apache.kafka.common.KafkaException: Failed to create new KafkaAdminClient",
     "java.net.ConnectException",
 )
+
+
+def has_failed(name: str) -> FlowError:
+    """What who asks something of a flow that has failed is told."""
+    hint = "mend it and start that one again"
+    said = f"{name} has failed in process {os.getpid()}"
+    return FlowError(said, code="FLOW_HAS_FAILED", table=name, hint=hint)
 
 
 def transient(error: Exception) -> bool:

@@ -13,6 +13,7 @@ from headwater.flows.context import Context
 from headwater.flows.declared import Committing, Flow
 from headwater.operations import maintain
 from headwater.operations.maintain import Maintained
+from headwater.run.faults import has_failed
 from headwater.storage import mailbox
 from headwater.storage.names import beside
 from headwater.storage.target import Target
@@ -67,7 +68,7 @@ class Upkeep:
 
     def _answer(self, name: str, flow: Committing | None) -> None:
         for _, answer in mailbox.take(self._context.lake.flow_folder(name), maintain.KIND):
-            done = self._maintain(flow) if flow else _failed(name)
+            done = self._maintain(flow) if flow else has_failed(name)
             if isinstance(done, FlowError):
                 mailbox.reply(answer, mailbox.refusal(done))
             else:
@@ -105,8 +106,3 @@ class Upkeep:
             if not self._context.stop.is_set():
                 self._context.board.say(str(why))
             return why
-
-
-def _failed(name: str) -> FlowError:
-    hint = "mend it and start its run again"
-    return FlowError(f"{name} has failed", code="FLOW_HAS_FAILED", table=name, hint=hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -33,7 +32,7 @@ from headwater.project.conf import KafkaOptions
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
 from headwater.query.inspect.status import Status, snapshot
-from headwater.run.faults import jvm_is_gone, transient
+from headwater.run.faults import has_failed, jvm_is_gone, transient
 from headwater.run.leases import Leases
 from headwater.run.maintenance import Upkeep
 from headwater.run.validation import Schedule
@@ -295,11 +294,6 @@ class Run:
         for name in self.board.failed():
             try:
                 for _, answer in mailbox.take(context.lake.flow_folder(name)):
-                    mailbox.reply(answer, mailbox.refusal(_has_failed(name)))
+                    mailbox.reply(answer, mailbox.refusal(has_failed(name)))
             except Exception as e:
                 self.board.say_once(f"{name}: who asks something of it gets no answer", describe(e))
-
-
-def _has_failed(name: str) -> FlowError:
-    why, hint = f"{name} has failed in process {os.getpid()}", "mend it and start that one again"
-    return FlowError(why, code="FLOW_HAS_FAILED", table=name, hint=hint)

@@ -97,8 +97,7 @@ def noted(table: Path, version: int) -> dict[str, Any] | None:
 
 
 def take(table: Path, version: int, into: Path) -> bool:
-    """Note the same of a version whose entry was brought to another folder, where it may say other things;
-    False: nothing is noted of it, so its files have to be looked at when they are there, too (`note`).
+    """Note the same where a version's entry was brought to; False: `note` it when its files are there, too.
 
     Raises:
         CommitError: its entry is not what was written, or the log can't be read.

@@ -31,7 +31,6 @@ from headwater.errors import CommitError, DamageError, LakeError
 from headwater.errors.causes import first_line
 from headwater.runtime import failpoints
 from headwater.storage import checksums, delta, json_file, log, store
-from headwater.storage.names import beside
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -62,21 +61,6 @@ class Place:
     generation: int
     path: Path
     id: str = ""
-
-
-def readers(place: Place) -> list[str]:
-    """The tables whose flows have read a table, as the lake that it lies in says."""
-    exists = store.of(place.path).exists
-    root = next((folder for folder in place.path.parents if exists(folder / "_catalog")), None)
-    places = Lake(root).places() if root else {}
-    others = {
-        name: other for name, other in places.items() if not any(name in beside(each) for each in places)
-    }
-    return sorted(
-        name
-        for name, other in others.items()
-        if any(place.name in flow["consumed"] for flow in log.flows(other.path).values())
-    )
 
 
 class Lake:

@@ -14,10 +14,10 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from headwater.common import times
 from headwater.errors import CommitError
-from headwater.storage import checksums, delta, log
+from headwater.storage import checksums, delta, log, readers
 from headwater.storage.checksums import Kept
 from headwater.storage.identity import Identity, recorded
-from headwater.storage.lake import NO_HOOKS, Place, readers
+from headwater.storage.lake import NO_HOOKS, Place
 from headwater.storage.log import DataFile
 from headwater.storage.parquet import Files
 
@@ -270,5 +270,5 @@ class OpenTable(Files):
 def _anew(place: Place) -> str:
     """How a table is begun anew, with all that has read it."""
     way = f"find that writer, then begin the table anew: remove {place.path.parent}, and run it again"
-    others = readers(place)
+    others = readers.of(place)
     return f"{way}; then build what has read it anew: headwater rebuild {' '.join(others)}" if others else way

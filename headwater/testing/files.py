@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from headwater.project.load import LAYERS
+from headwater.project.paths import LAYERS
 
 FOLDERS = (*LAYERS, "quality", "queries", "generators", "conf")  # of a project that is copied
 

@@ -92,8 +92,7 @@ def rebuild(
 
     Raises:
         ProjectError: an unknown table, or a bronze table.
-        LakeError: another rebuild is under way, or the history is not whole any more and `since` does not
-            say that this is known.
+        LakeError: another rebuild is under way, or the history has gaps, which `since` does not admit.
         LeaseError: another process is at it.
         FlowError: a flow failed, or a live one did not come to rest.
     """
