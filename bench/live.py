@@ -35,6 +35,7 @@ class Live:
         self._home, self._tables = home, tables
         self.began = 0.0
         self.batches: list[BatchReport] = []
+        self._failed: list[str] = []
 
     def __enter__(self) -> Live:
         self.began = time.time()
@@ -64,17 +65,20 @@ class Live:
         for line in map(json.loads, self._run.stdout):
             if line["event"] == "batch":
                 self.batches.append(BatchReport.parse(line))
+            if line["event"] == "state" and line["state"] == "failed":
+                self._failed.append(line["flow"])
 
     def wait(self, met: Callable[[], bool], within: float = 600.0) -> None:
         """Wait until something is so.
 
         Raises:
-            RuntimeError: it was not so within so many seconds, or the run has ended.
+            RuntimeError: it was not so within so many seconds, or the run or one of its flows has ended.
         """
         until = time.monotonic() + within
         while not met():
-            if self._run.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"the run did not come so far: see {self._home / LOG}")
+            if self._failed or self._run.poll() is not None or time.monotonic() > until:
+                failed = f", {', '.join(self._failed)} failed" if self._failed else ""
+                raise RuntimeError(f"the run did not come so far{failed}: see {self._home / LOG}")
             time.sleep(0.05)
 
     def of(self, table: str) -> list[BatchReport]:

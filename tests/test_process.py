@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -304,7 +305,7 @@ def test_what_can_not_be_is_said_before_anything_runs(
             "PROCESS_FAILED",
             "failed on the timer of {'user': 'ann'} at 2025-10-09T",
         ),
-        ("seconds=20", "seconds=0", "PROCESS_FAILED", "would not lie after"),
+        ("seconds=20", "seconds=-1", "PROCESS_FAILED", "would not lie at or after"),
     ],
 )
 def test_a_process_that_fails_stops_its_flow(
@@ -316,6 +317,46 @@ def test_a_process_that_fails_stops_its_flow(
         case.end(COUNTS)
     assert error in str(e.value)
     assert case.seen() == []
+
+
+def test_a_row_at_the_time_of_the_timer_may_set_it_again(tmp_path: Path) -> None:
+    """As one does that keeps several ends: the next one may be now, and its timer comes after this row."""
+
+    def at(seconds: int) -> datetime:
+        return datetime.fromtimestamp(EPOCH + seconds, UTC)
+
+    @hw.process(
+        source="silver.x",
+        keys=["user"],
+        event_time="at",
+        delay="1s",
+        columns="at TIMESTAMP",
+        state="ends ARRAY<TIMESTAMP>",
+    )
+    def ends(row: hw.Row | None, user: hw.Keyed) -> Iterator[hw.Row]:
+        left = [*(user.state or {"ends": []})["ends"]]
+        if row is None:
+            yield from ({"at": end} for end in left if end <= user.now)
+            left = [end for end in left if end > user.now]
+        else:
+            left.append(user.now + timedelta(seconds=20))
+        user.forget()
+        if left:
+            user.state = {"ends": left}
+            user.wake(left[0])
+
+    rows = [{"user": "ann", "at": at(seconds)} for seconds in (0, 20, 20, 30)]
+    found = hw.drive(ends, rows, until=at(60))
+    assert [row["at"] for row in found.rows] == [at(20), at(40), at(40), at(50)] and found.keys == {}
+
+    @hw.process(
+        source="silver.x", keys=["user"], event_time="at", delay="1s", columns="at TIMESTAMP", state="n INT"
+    )
+    def ever(row: hw.Row | None, user: hw.Keyed) -> None:
+        user.wake(user.now)
+
+    with pytest.raises(ValueError, match=r"a timer at .* would not lie after"):
+        hw.drive(ever, rows, until=at(60))
 
 
 def test_drive_needs_no_stream(tmp_path: Path) -> None:

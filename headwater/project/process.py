@@ -7,7 +7,7 @@ the next. It needs no stream to be tried: see `headwater.project.drive`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -87,22 +87,25 @@ class Keyed:
         now: the event time of the row, or the time of the timer (UTC).
         state: what the process keeps of the key, {column → value}: set it as a whole; None: nothing.
         timer: when the process is called without a row; set by `wake`.
+        by_timer: whether it is called so now.
     """
 
     key: Mapping[str, Any]
     now: datetime = times.EPOCH
     state: dict[str, Any] | None = None
     timer: datetime | None = None
+    by_timer: bool = field(default=False, compare=False, repr=False)
 
     def wake(self, at: datetime) -> None:
         """Set the key's timer, in place of one that is set: the process is called, with None for a row, when
-        event time has come there.
+        event time has come there. One at `now` comes after the rows of that time.
 
         Raises:
-            ValueError: it does not lie after `now`.
+            ValueError: it lies before `now`; or at `now`, and a timer has come, which would come for ever.
         """
-        if at <= self.now:
-            raise ValueError(f"a timer at {at.isoformat()} would not lie after {self.now.isoformat()}")
+        if at < self.now or (self.by_timer and at == self.now):
+            where = "after" if self.by_timer else "at or after"
+            raise ValueError(f"a timer at {at.isoformat()} would not lie {where} {self.now.isoformat()}")
         self.timer = at
 
     def forget(self) -> None:
@@ -131,7 +134,7 @@ def advance(
     for at, stream, row in rows:
         if keyed.timer is not None or ttl is not None:
             yield from _elapse(process, keyed, at, ttl)
-        keyed.now = at
+        keyed.now, keyed.by_timer = at, False
         made = call(row, keyed, stream)
         if made is not None:
             yield from made
@@ -148,7 +151,7 @@ def expires(keyed: Keyed, ttl: timedelta | None) -> datetime | None:
 def _elapse(process: Process, keyed: Keyed, upto: datetime, ttl: timedelta | None) -> Iterator[Row]:
     """Let time come to just before `upto`."""
     while keyed.timer is not None and keyed.timer < upto:
-        keyed.now, keyed.timer = keyed.timer, None
+        keyed.now, keyed.timer, keyed.by_timer = keyed.timer, None, True
         yield from process.call(None, keyed, None) or ()
     end = expires(keyed, ttl)
     if end is not None and end < upto:
