@@ -43,7 +43,7 @@ class Node:
     def of_plan(cls, plan: Any) -> Node:
         """The tree of an analysed plan."""
         text = str(plan.toJSON())
-        if _ESCAPED in text and " ESCAPE '" in str(plan.treeString(True, False, _ALL, False)):
+        if _ESCAPED in text and " ESCAPE '" in str(plan.treeString(True, False, _ALL, False, False)):
             text = text.replace(_ESCAPED, _ESCAPED.replace("null", '"?"'))
         return cls.of(json.loads(text))
 
