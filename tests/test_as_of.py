@@ -182,7 +182,7 @@ def test_a_query_sees_the_rows_that_were_valid(
         found("yesterday")
     with raises_code(
         "TIME_INVALID",
-        match="is not a whole number, and silver.v has its history by a long",
+        match="is not a whole number, and silver.v has its history by values of type integer",
         table="silver.v",
     ):
         found("2026-05-01")
@@ -196,7 +196,9 @@ def test_a_history_by_times_is_asked_for_a_time(interpreted: SparkSession, tmp_p
     project.send("changes", [Change(3, False, 1, None).record(7)]).step()
     assert query.run("SELECT a FROM silver.v", project=tmp_path, as_of="1970-01-01T00:00:03Z").rows == [(1,)]
     with raises_code(
-        "TIME_INVALID", match="is not a time, and silver.v has its history by a timestamp", table="silver.v"
+        "TIME_INVALID",
+        match="is not a time, and silver.v has its history by values of type timestamp",
+        table="silver.v",
     ):
         query.run("SELECT a FROM silver.v", project=tmp_path, as_of="3")
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import headwater as hw
 from headwater.cli import app
-from headwater.errors import ProjectError
+from headwater.errors import LakeError, ProjectError
 from headwater.flows.upstream import Upstream
 from headwater.storage.identity import Identity
 from headwater.testing import Project, Rows
@@ -543,7 +543,7 @@ def test_state_says_what_is_kept(interpreted: SparkSession, tmp_path: Path) -> N
     assert [row["total"] for row in said(COUNTS)] == [2, 3, 3]
     assert [row["total"] for row in said(COUNTS, "--key", "user=ann")] == [2]
     refused = CliRunner().invoke(app, ["state", VISITS, "--project", str(tmp_path)])
-    assert isinstance(refused.exception, ProjectError)
+    assert isinstance(refused.exception, LakeError)
     assert "silver.visits keeps nothing between batches" in str(refused.exception)
 
 

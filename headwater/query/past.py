@@ -66,7 +66,7 @@ def conditions(tables: Sequence[Source], as_of: str | None, option: str = "--as-
         if as_of.isdecimal() if kind in _TIMES else kind in _WHOLE and not as_of.isdecimal():
             what = "a time" if kind in _TIMES else "a whole number"
             raise QueryError(
-                f"{option} {as_of} is not {what}, and {table.name} has its history by a {kind}",
+                f"{option} {as_of} is not {what}, and {table.name} has its history by values of type {kind}",
                 code="TIME_INVALID",
                 table=table.name,
                 hint=f"write {what}: {option} {'2026-01-31T06:00:00Z' if kind in _TIMES else '7'}",
