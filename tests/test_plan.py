@@ -123,6 +123,12 @@ def test_what_no_row_follows_from_changes_nothing(case: Visits) -> None:
     assert set(effects(case).values()) == {"unchanged"}
     case.change("gold/ended.sql", "INTERVAL 10 SECONDS", "INTERVAL 20 SECONDS")
     assert effects(case)[ENDED] == "resumes"
+    case.change("gold/counts.sql", "/* of all */", "FILTER (WHERE user <> 'a  b')")
+    assert effects(case)[COUNTS] == "rebuild"
+    case.drain(VISITS)
+    assert case.rebuild(COUNTS).swapped and effects(case)[COUNTS] == "unchanged"
+    case.change("gold/counts.sql", "'a  b'", "'a b'")
+    assert effects(case)[COUNTS] == "rebuild"
 
 
 def test_with_a_rebuild_or_a_run_all_is_as_it_was_defined(case: Visits) -> None:

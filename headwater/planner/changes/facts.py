@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +20,8 @@ from headwater.project.load import Project
 from headwater.project.pipelines import text_of
 from headwater.storage import json_file
 
+_QUOTED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)""", re.S)
+_SPACES = re.compile(r"\s*([(),])\s*|\s+")  # which a query has wherever it likes
 Facts = dict[str, str]
 FILE = "definition.json"
 
@@ -122,8 +125,13 @@ def _text(table: Table) -> str:
 
 def _said(definition: Table | View) -> str:
     if definition.sql is not None:
-        return " ".join(definition.sql.text.split())
+        parts = _QUOTED.split(definition.sql.text.strip())
+        return "".join(part if at % 2 else _SPACES.sub(_apart, part) for at, part in enumerate(parts))
     return text_of(definition.function, _code)
+
+
+def _apart(spaces: re.Match[str]) -> str:
+    return spaces[1] or " "
 
 
 def _code(function: Any) -> str:
