@@ -100,6 +100,7 @@ def test_a_rule_that_fails_stops_its_flow_before_the_commit(project: Project) ->
     assert "values_to_be_between(usage) (2 rows, " in run.stderr and "999.9" in run.stderr, run.said()
     assert "100.5" not in run.stderr
     assert "values_to_be_between(usage) (2 rows, " in failure_of(project, SILVER)
+    assert failure_of(project, SILVER).endswith(" [EXPECTATION_FAILED]")
     assert project.rows(SILVER, "*") == []
     assert project.rows(QUARANTINE, "*") == []
     suite.write_text(mended)

@@ -111,7 +111,10 @@ def _failed(lake: Lake, name: str) -> str:
         kept = failure.read(lake.flow_folder(name))
     except CommitError as e:
         return str(e)
-    return f"failed at {kept.at:%Y-%m-%d %H:%M:%SZ}: {kept.error}" if kept else ""
+    if kept is None:
+        return ""
+    code = f" [{kept.code}]" if kept.code else ""
+    return f"failed at {kept.at:%Y-%m-%d %H:%M:%SZ}: {kept.error}{code}"
 
 
 def _standing(
