@@ -63,9 +63,9 @@ OTHERS = {  # {table → the text that declares it, and the tables that it reads
     "SELECT article AS item, count(*) AS total FROM STREAM silver.sales GROUP BY article",
 }
 PYTHON = {
-    "merchants": "merchants = hw.lookup(lambda keys: [], keys='merchant', "
+    "silver.merchants": "merchants = hw.lookup(lambda keys: [], keys='merchant', "
     "columns='category STRING, risk DOUBLE', ttl='1 hour')",
-    "raw_orders": "raw_orders = hw.topic('raw_orders')",
+    "bronze.raw_orders": "raw_orders = hw.topic('raw_orders')",
 }
 
 
@@ -123,9 +123,9 @@ def _read_by(files: dict[str, str]) -> dict[str, str]:
         if re.search(rf"\b{name}\b", text) and table not in own:
             found[f"{layer}/{name}.sql"] = said
             text += said
-    for name, said in PYTHON.items():
-        layer = "bronze" if "topic" in said else "silver"
-        if re.search(rf"\b{name}\b", text) and f"{layer}.{name}" not in own:
+    for table, said in PYTHON.items():
+        layer, _, name = table.partition(".")
+        if re.search(rf"\b{name}\b", text) and table not in own:
             found[f"{layer}/{name}.py"] = f"import headwater as hw\n\n{said}\n"
     for name, columns in COLUMNS.items():
         if re.search(rf"\b{name}\b", text) and f"silver.{name}" not in own:
