@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from headwater.project import code
@@ -57,3 +60,29 @@ def test_what_is_no_function_stays_as_it_is() -> None:
 def test_a_docstring_on_the_line_of_its_function_stays() -> None:
     text = 'def t(raw): """Nothing."""'
     assert code.of(text) == text
+
+
+def test_flows_ask_for_their_code_at_the_same_time() -> None:
+    text = "def t(raw):\n" + "".join(f"    x{n} = f(raw + {n}, b=[1, (2, 3)])\n" for n in range(60))
+
+    class Ring:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:  # Python's collector may give the interpreter to another thread here
+            sum(range(20))
+
+    def ask(_: int) -> set[str]:
+        found = set()
+        for _ in range(100):
+            [Ring() for _ in range(30)]
+            found.add(code.of(text))
+        return found
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            assert set().union(*threads.map(ask, range(8))) == {text.rstrip()}
+    finally:
+        sys.setswitchinterval(before)

@@ -1,16 +1,17 @@
-"""A function's code, of all that its text is: what its rows follow from."""
+"""A function's code, of all that its text is: what its rows follow from.
+
+It is read by its tokens: `ast` counts how deep it is for all threads of a process at once (it raises SystemError
+then: python/cpython#106905), and flows ask for their code at the same time.
+"""
 
 from __future__ import annotations
 
-import ast
 import io
 import textwrap
 import tokenize
+from itertools import dropwhile
 
-_NO_CODE = {
-    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
-    *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
-}
+_BESIDE = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
 def of(text: str) -> str:
@@ -21,22 +22,36 @@ def of(text: str) -> str:
     """
     text = textwrap.dedent(text)
     try:
-        function, *more = ast.parse(text).body
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    except (SyntaxError, ValueError, tokenize.TokenError):
+    except (SyntaxError, tokenize.TokenError):
         return text
-    if more or not isinstance(function, ast.FunctionDef):
+    function = list(dropwhile(lambda statement: statement[0].string == "@", _statements(tokens)))
+    if not function or function[0][0].string != "def" or any(each[0].start[1] == 0 for each in function[1:]):
         return text
-    code = [token for token in tokens if token.type not in _NO_CODE and token.start[0] >= function.lineno]
-    if ast.get_docstring(function) is not None:
-        said = function.body[0].lineno
-        whole = next(token for token in code if token.start[0] == said and token.type == tokenize.STRING)
-        beside = [token for token in code if said in (token.start[0], token.end[0]) and token is not whole]
-        code = code if beside else [token for token in code if token is not whole]
+    head, *body = function
+    if body and _is_text(body[0]):
+        del body[0]
     lines = text.splitlines()
     for token in tokens:
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column].rstrip()
+    code = [token for statement in (head, *body) for token in statement]
     rows = {row for token in code for row in range(token.start[0], token.end[0] + 1)}
     return "\n".join(lines[row - 1] for row in sorted(rows))
+
+
+def _statements(tokens: list[tokenize.TokenInfo]) -> list[list[tokenize.TokenInfo]]:
+    """The tokens of each statement, or of what heads a block: all before the end of a logical line."""
+    found: list[list[tokenize.TokenInfo]] = [[]]
+    for token in tokens:
+        if token.type == tokenize.NEWLINE:
+            found.append([])
+        elif token.type not in _BESIDE:
+            found[-1].append(token)
+    return [statement for statement in found if statement]
+
+
+def _is_text(statement: list[tokenize.TokenInfo]) -> bool:
+    """Whether a function's first statement is its docstring."""
+    return all(token.type == tokenize.STRING for token in statement)
