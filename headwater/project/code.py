@@ -1,7 +1,7 @@
 """A function's code, of all that its text is: what its rows follow from.
 
-It is read by its tokens: `ast` counts how deep it is for all threads of a process at once (it raises SystemError
-then: python/cpython#106905), and flows ask for their code at the same time.
+It is read by its tokens: `ast` counts how deep it is for all threads of a process at once, and raises
+SystemError (python/cpython#106905) where flows ask for their code at the same time.
 """
 
 from __future__ import annotations
