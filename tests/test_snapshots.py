@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from raising import raises_code
 from test_final import seeded
@@ -19,6 +20,7 @@ from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner import explained
 from headwater.planner.changes import plan
 from headwater.runtime import failpoints
+from headwater.storage.intent import Intent, IntentFile
 from headwater.testing import Project, apply
 
 DECODE = (
@@ -206,3 +208,36 @@ def test_what_can_not_be(interpreted: SparkSession, tmp_path: Path, query: str, 
         return
     with raises_code(code):
         _ = project.tables
+
+
+@pytest.mark.parametrize("view", [False, True], ids=["a stream", "a view"])
+def test_a_version_that_goes_before_it_is_pinned_is_not_met(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: bool
+) -> None:
+    placed = (
+        "CREATE MATERIALIZED VIEW placed AS SELECT o.nr, s.city "
+        "FROM silver.orders o LEFT JOIN silver.shops s USING (shop)"
+    )
+    said = {**FILES, "conf/local.yaml": "kafka: embedded\nmaintain: {keep: 0s}\n"}
+    project = Project({**said, "gold/placed.sql": placed} if view else said, tmp_path, spark=interpreted)
+    orders(moved(project, 1, "Bern", 1), 1).step("silver.orders", "silver.shops_changes", "silver.shops")
+    _cleaned(project)  # its log has no beginning any more, by which who has not begun yet would hold it
+    written = IntentFile.write
+
+    def stands_still(file: IntentFile, intent: Intent) -> Intent:
+        monkeypatch.setattr(IntentFile, "write", written)
+        for at, city in enumerate(("Oslo", "Rome"), 2):
+            moved(project, 1, city, at).step("silver.shops_changes", "silver.shops")
+            _cleaned(project)
+        return written(file, intent)
+
+    monkeypatch.setattr(IntentFile, "write", stands_still)
+    project.step("gold.placed")
+    assert project.rows("gold.placed") == [(1, "Rome")]
+
+
+def _cleaned(project: Project) -> None:
+    """Remove what tables were, as a run's maintenance does after an hour."""
+    for place in project.lake.places().values():
+        DeltaTable(place.path).create_checkpoint()
+    maintain.maintain(project.definitions)

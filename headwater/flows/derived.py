@@ -89,8 +89,8 @@ class DerivedFlow(RangedFlow):
                 self._replay.recover()  # one that failed between its two commits
         return self.step()
 
-    def _carry_out(self, intent: Intent, *, begins: Collection[str] = ()) -> bool:
-        done = super()._carry_out(intent, begins=begins)
+    def _carry_out(self, intent: Intent, *, begins: Collection[str] = (), left: bool = False) -> bool:
+        done = super()._carry_out(intent, begins=begins, left=left)
         if self._answers is not None and done:
             self._answers.hold()
         return done

@@ -8,7 +8,7 @@ input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from headwater.flows.applied import Applied
 from headwater.flows.context import Context
 from headwater.flows.cursor import Cursor
 from headwater.flows.few import Refused
+from headwater.flows.references import Outrun
 from headwater.flows.reporting import Reporting
 from headwater.flows.rows import NONE_BROKEN, FewRows, ManyRows, Rows, are_few, can_be_held, read
 from headwater.flows.turns import TableFlow
@@ -34,10 +35,6 @@ from headwater.storage.ranges import Position, Range
 from headwater.storage.target import Target
 
 Ranges = Mapping[str, Range]  # of each input, by its name
-
-
-class _Outrun(Exception):  # noqa: N818 (nothing is wrong)
-    """Maintenance has removed what a first batch would go on from, before that was pinned."""
 
 
 class RangedFlow(TableFlow):
@@ -89,7 +86,7 @@ class RangedFlow(TableFlow):
         if left is not None:
             for each in self._cursors.keys() & left.consumed.keys():
                 self._cursors[each].check(Position.parse(left.consumed[each]))
-            self._carry_out(left)
+            self._carry_out(left, left=True)
 
     def _beside(self) -> list[str]:
         """The tables that the flow writes beside its own, where there is a need."""
@@ -203,36 +200,38 @@ class RangedFlow(TableFlow):
             bytes_read=intent.size,
         )
 
-    def _carry_out(self, intent: Intent, *, begins: Collection[str] = ()) -> bool:
+    def _carry_out(self, intent: Intent, *, begins: Collection[str] = (), left: bool = False) -> bool:
         """Do a batch; False: it is none, and the next is to be taken from what the inputs' logs have now.
 
         Args:
             intent: the batch.
             begins: the inputs of which it begins where their logs did.
+            left: whether a killed process has pinned it.
         """
         reporting = Reporting(self._context, self._place.name)
-        first = [each for each, at in self._consumed().items() if at == Position(generation=0)]
         try:
-            build = partial(self._build_first, first=first, begins=begins) if first else self._build
-            done = self.committer.carry_out(intent, partial(self._built, build))
-        except _Outrun:
+            done = self.committer.carry_out(intent, partial(self._build_pinned, begins=begins, left=left))
+        except Outrun:
             return False
         for each, position in self._consumed().items():
             self._cursors[each].position = position
         reporting.committed(intent, done)
         return True
 
-    def _build_first(self, intent: Intent, *, first: Sequence[str], begins: Collection[str]) -> Built:
-        """What the first batch of some inputs becomes, which holds what comes after it once it is pinned.
+    def _build_pinned(self, intent: Intent, *, begins: Collection[str], left: bool) -> Built:
+        """What a batch becomes, which holds what it reads once it is pinned; the first one of an input, what
+        comes after it too.
 
         Raises:
-            _Outrun: maintenance has removed that before, or is about to.
+            Outrun: maintenance has removed some of that before, or is about to.
         """
-        for each in first:
+        for each, at in self._consumed().items():
             upto = Position.parse(intent.consumed[each])
-            if self._cursors[each].is_outrun(upto, begins=each in begins):
-                raise _Outrun
-        return self._build(intent)
+            if at == Position(generation=0) and self._cursors[each].is_outrun(upto, begins=each in begins):
+                raise Outrun
+        if not left:
+            self._applied.references.check(intent.references)
+        return self._built(intent)
 
     def _read(self, intent: Intent, broken: pa.Table = NONE_BROKEN) -> Rows:
         work = self._work(intent)
@@ -250,18 +249,18 @@ class RangedFlow(TableFlow):
             self._carried = FewRows(work, stored.schema(work.columns).empty_table()).is_carried
         return self._carried and can_be_held(intent.files, intent.rows)
 
-    def _built(self, build: Callable[[Intent], Built], intent: Intent) -> Built:
+    def _built(self, intent: Intent) -> Built:
         """What a batch becomes: of many rows when there is room, and by Spark if DuckDB refuses them."""
         if not self._is_held(intent):
-            return build(intent)
+            return self._build(intent)
         try:
             with self._context.room:
-                return build(intent)
+                return self._build(intent)
         except Refused as refused:
             always = refused.always  # what it was raised over holds the rows, which go with it here
         before, self._carried = self._carried, False
         try:
-            return build(intent)
+            return self._build(intent)
         finally:
             self._carried = before and not always
 

@@ -8,16 +8,21 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from headwater.common import times
 from headwater.flows.context import Context
 from headwater.flows.few import Given
 from headwater.flows.inputs import Input
 from headwater.project.definitions import Table
 from headwater.runtime import in_memory
-from headwater.storage import log
+from headwater.storage import log, ranges
 from headwater.storage.lake import Place
 from headwater.storage.ranges import Position
 
 _MOST = 100_000  # rows of a table that this process holds
+
+
+class Outrun(Exception):  # noqa: N818 (nothing is wrong)
+    """Maintenance has removed what a batch reads, before that was pinned; what there is now is to be read."""
 
 
 class References:
@@ -57,6 +62,21 @@ class References:
         for name, version in found.items():
             self.read(name, version)
         return found
+
+    def check(self, versions: Mapping[str, str]) -> None:
+        """Check that the tables still are there as they were at versions that are pinned by now.
+
+        Raises:
+            Outrun: one was read longer ago than past versions are kept: this process stood still.
+        """
+        places = self._context.lake.places()
+        for name in self._snapshots:
+            generation, version = map(int, versions[name].split(":"))
+            place = places.get(name)
+            if generation and (place is None or place.generation != generation):
+                raise Outrun
+            if generation and place is not None:
+                check_kept(self._context, place, version)
 
     def give(self, name: str, rows: pa.Table) -> None:
         """Let a table have these rows, whatever there is of it."""
@@ -112,3 +132,15 @@ class References:
         if place is None or place.generation != generation:  # it was swapped since that was pinned
             place = Place(name, generation, self._context.lake.at(name, generation), "")
         return Input.at(place, number).frame(self._spark, columns)
+
+
+def check_kept(context: Context, place: Place, version: int) -> None:
+    """Check that a version of a table that is pinned by now, but was held by nobody before, is kept.
+
+    Raises:
+        Outrun: it has not been the newest for longer than past versions are kept.
+    """
+    if not ranges.is_newest(
+        place.path, version, times.now() - context.project.conf.maintain.kept(place.name)
+    ):
+        raise Outrun

@@ -13,7 +13,8 @@ versions were read, and by which definition: it is the checkpoint. How often tha
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from headwater.flows.computed import Computed
 from headwater.flows.context import Context
 from headwater.flows.incremental import Incremental
 from headwater.flows.inputs import Input
-from headwater.flows.references import References
+from headwater.flows.references import Outrun, References, check_kept
 from headwater.flows.reporting import Reporting
 from headwater.flows.turns import TableFlow
 from headwater.flows.view_changes import Changes, Tables
@@ -72,7 +73,7 @@ class ViewFlow(TableFlow):
         """Do what a killed process left half done."""
         left = self.committer.unsealed()
         if left is not None:
-            self._carry_out(left)
+            self._carry_out(left, self._build)
 
     def _turn(self) -> bool:
         if self._context.once and not all(map(self._context.heads.ended, self._inputs)):
@@ -113,7 +114,8 @@ class ViewFlow(TableFlow):
         )
         if not new and not self._changes(intent, self._pinned(intent)).rows:
             return False
-        self._carry_out(intent)
+        with suppress(Outrun):
+            self._carry_out(intent, self._build_pinned)
         return True
 
     def _head(self, name: str, place: Place) -> int:
@@ -159,10 +161,24 @@ class ViewFlow(TableFlow):
         self._seen = consumed
         return False
 
-    def _carry_out(self, intent: Intent) -> None:
+    def _carry_out(self, intent: Intent, build: Callable[[Intent], Built]) -> None:
         reporting = Reporting(self._context, self.name)
         self._seen = {}
-        reporting.committed(intent, self.committer.carry_out(intent, self._build))
+        reporting.committed(intent, self.committer.carry_out(intent, build))
+
+    def _build_pinned(self, intent: Intent) -> Built:
+        """What has to change in the table, by what a batch reads and holds now that it is pinned.
+
+        Raises:
+            Outrun: maintenance has removed some of it before, or is about to.
+        """
+        if self._context.bounds.references(self.name) is None:  # else who has said the bounds holds all
+            self._references.check(intent.references)
+            if self._consumed() is None:  # what a later batch reads is held since the one before
+                places = self._context.lake.places()
+                for name in self._inputs:
+                    check_kept(self._context, places[name], Position.parse(intent.consumed[name]).version)
+        return self._build(intent)
 
     def _build(self, intent: Intent) -> Built:
         changes = self._changes(intent, self._pinned(intent))

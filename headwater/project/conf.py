@@ -5,6 +5,7 @@ Secrets in it are references, never values: see `headwater.project.secrets`.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, urlsplit
@@ -160,6 +161,11 @@ class Maintenance(Strict):
     keep: Span = "1 hour"
     checkpoint: Annotated[int, Field(ge=1)] = 20
     tables: dict[str, KeptFor] = {}
+
+    def kept(self, table: str = "") -> timedelta:
+        """How far back versions of a table can be read."""
+        one = self.tables.get(table)
+        return durations.parse(one.keep if one and one.keep else self.keep)
 
     @field_validator("tables")
     @classmethod

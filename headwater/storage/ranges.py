@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,16 @@ def is_as_read(table: Path, at: Position) -> bool:
         return _made(log.read(table, at.newest)) == at.committed
     except CommitError:
         return True  # it has gone from the log, as those may that are read no more
+
+
+def is_newest(table: Path, version: int, since: datetime) -> bool:
+    """Whether a version of a table is the newest, or was until some time after `since` (UTC)."""
+    if log.head(table) <= version:
+        return True
+    try:
+        return log.read(table, version + 1).at > since
+    except CommitError:
+        return False  # it has gone from the log
 
 
 def read_until(table: Path, at: Position) -> pa.Table | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from headwater.common import durations, times
@@ -22,7 +22,6 @@ from headwater.operations.maintain.compact import compact
 from headwater.operations.maintain.expire import expire, part
 from headwater.operations.maintain.horizon import Hold, holds
 from headwater.planner.changes import facts as definitions
-from headwater.project.conf import Maintenance
 from headwater.project.load import Project
 from headwater.storage import checksums, erasure, lease, log, mailbox
 from headwater.storage.intent import intents_of
@@ -112,7 +111,7 @@ def engines(project: Project, lake: Lake, names: Sequence[str] = ()) -> list[Mai
         found = [_maintain(project, lake, target.place.name, target, ()) for target in targets]
         if (version := log.head(lake.catalog)) - log.checkpoint(lake.catalog)[0] >= policy.checkpoint:
             checksums.checkpoint(lake.catalog)
-        clean(lake.catalog, upto=version, before=times.now() - _kept(policy))
+        clean(lake.catalog, upto=version, before=times.now() - policy.kept())
     return found
 
 
@@ -123,7 +122,7 @@ def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Seq
     retention = durations.parse(one.retention) if one and one.retention else None
     fewer = compact(target, _sorting(lake, name, target), within=part(retention) if retention else None)
     expired = expire(target, times.now() - retention) if retention else 0
-    kept = _kept(policy, place.name)
+    kept = policy.kept(place.name)
     target.keep(kept)
     target.checkpoint(policy.checkpoint)
     slowest, before = _slowest(place, held), times.now() - kept
@@ -161,11 +160,6 @@ def _sorting(lake: Lake, owner: str, target: Target) -> list[str] | None:
         return None
     facts = definitions.read(lake.flow_folder(owner)) or {}
     return [key for key in facts.get("keys", "").split(", ") if key]
-
-
-def _kept(policy: Maintenance, table: str = "") -> timedelta:
-    one = policy.tables.get(table)
-    return durations.parse(one.keep if one and one.keep else policy.keep)
 
 
 def _is_held(table: Path, version: int, before: datetime) -> bool:

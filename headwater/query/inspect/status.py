@@ -98,7 +98,8 @@ def standings(project: Project) -> list[Standing]:
         try:
             found.append(_standing(project, lake, name, writer, ends))
         except CommitError as e:
-            found.append(Standing(name, writer, None, None, None, None, None, error=str(e)))
+            why = _failed(lake, name)
+            found.append(Standing(name, writer, None, None, None, None, None, error=str(e), failed=why))
     for name in (*project.alerts, *project.sinks):
         if said := _failed(lake, name):
             found.append(Standing(name, None, None, None, None, None, None, failed=said))
