@@ -141,7 +141,7 @@ class Applied:
         self.analysed = context.tables[table.name]
         self.stream = table.sources[0]
         self.columns = context.tables[self.stream].columns
-        self.references = SimpleNamespace(pinnable=dict)
+        self.references = SimpleNamespace(pinnable=dict, check=lambda versions: None)
         self.lookups = None
 
     def answers(self, table: Any, clock: str) -> None:
