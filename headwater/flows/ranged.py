@@ -80,7 +80,7 @@ class RangedFlow(TableFlow):
         Raises:
             CommitError: a table beside this one is of an earlier life of it.
         """
-        left = self.committer.unsealed()
+        left = self.committer.left(self._analysed.fingerprint)
         for name in self._beside():
             self._same_life(name, left)
         if left is not None:

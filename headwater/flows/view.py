@@ -49,8 +49,8 @@ class ViewFlow(TableFlow):
         self._definition = table
         self._analysed = context.tables[table.name]
         self._table = context.open(table)
-        tables = self._tables()
         intents = IntentFile(context.lake.flow_folder(table.name))
+        tables = self._tables(anew=self._is_half_done(intents))
         self.committer = Committer(
             self._table,
             intents,
@@ -71,7 +71,7 @@ class ViewFlow(TableFlow):
 
     def recover(self) -> None:
         """Do what a killed process left half done."""
-        left = self.committer.unsealed()
+        left = self.committer.left(self._analysed.fingerprint)
         if left is not None:
             self._carry_out(left, self._build)
 
@@ -205,10 +205,24 @@ class ViewFlow(TableFlow):
             for name in self._inputs
         }
 
-    def _tables(self) -> dict[str, Compared]:
+    def _is_half_done(self, intents: IntentFile) -> bool:
+        """Give up a batch that another definition has staged; whether there was one: what is kept beside the
+        view may be ahead of it then."""
+        left = intents.left(self._table)
+        if left is None or left.sealed or left.staged is None or self._table.done(left):
+            return False
+        if left.fingerprint != self._analysed.fingerprint:
+            intents.seal(left)
+            return True
+        return False
+
+    def _tables(self, *, anew: bool) -> dict[str, Compared]:
         """The view, and what is kept beside it, by name.
 
         What is kept by another definition is made anew, or goes: all of the view is then computed.
+
+        Args:
+            anew: whether all that is kept beside it is.
         """
         analysed, lake = self._analysed, self._context.lake
         found = {self.name: Compared(self._table, analysed.stored, analysed.keys, self._definition.where)}
@@ -224,7 +238,7 @@ class ViewFlow(TableFlow):
             lake.drop(stale, [])
             lake.finish()
         for name, (columns, keys, comment) in kept.items():
-            target = self._context.open_beside(self.name, name, columns, comment)
+            target = self._context.open_beside(self.name, name, columns, comment, anew=anew)
             if not target.columns.equals(columns):
                 target = self._context.open_beside(self.name, name, columns, comment, anew=True)
             target.cluster(keys)

@@ -47,6 +47,12 @@ class Reference:
             half.replace(kept)
         return digest
 
+    @property
+    def ddl(self) -> str:
+        """What the DDL file beside a CSV says; "" where there is none."""
+        file = self.path.with_suffix(".ddl")
+        return file.read_text(encoding="utf-8") if file.is_file() else ""
+
     def schema(self, spark: SparkSession) -> StructType:
         """Its columns, without reading its rows.
 
@@ -116,6 +122,11 @@ class Clock(Reference):
 
     def __init__(self) -> None:
         super().__init__(CLOCK, Path())
+
+    @property
+    def ddl(self) -> str:
+        """None: its column is the same always."""
+        return ""
 
     def version(self, lake: Path, now: datetime) -> str:
         """The present, in ISO 8601."""

@@ -107,6 +107,21 @@ class Committer:
         last = self.table.last(intent.flow)
         return intent if last <= intent.sequence <= last + 1 else None
 
+    def left(self, fingerprint: str) -> Intent | None:
+        """The batch that a killed process left behind, and that is to be carried out.
+
+        One that another definition has pinned, and of which nothing is staged, is given up: nothing of it is
+        done, and what this definition reads is not in it. The next batch has its rows.
+
+        Args:
+            fingerprint: of the definition.
+        """
+        left = self.unsealed()
+        if left is None or left.staged is not None or left.fingerprint == fingerprint:
+            return left
+        self._intents.seal(left)
+        return None
+
     def finish(self) -> None:
         """Commit what a killed process had staged; what it had not is given up: who wants it asks anew.
 

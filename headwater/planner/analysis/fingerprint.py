@@ -14,7 +14,9 @@ from headwater.project.pipelines import text_of
 
 
 def fingerprint(project: Project, definition: Declaration) -> str:
-    """A hash of what a definition and its suite say; comments and other definitions of its file aside.
+    """A hash of what a definition, its suite and its reference tables' DDL say.
+
+    Comments and other definitions of its file play no part.
 
     It needs no Spark session.
     """
@@ -43,6 +45,8 @@ def fingerprint(project: Project, definition: Declaration) -> str:
         text = repr(definition)
     if isinstance(definition, Table):
         text += "".join(f"\n{_of_view(view)}" for view in definition.views)
+        references = project.references
+        text += "".join(f"\n{references[name].ddl}" for name in definition.sources if name in references)
     suite = project.suites.get(definition.name)
     rules = [asdict(replace(rule, where=NOWHERE)) for rule in suite.rules] if suite else []
     return hashlib.sha256(f"{text}{json.dumps(rules)}".encode()).hexdigest()[:16]
