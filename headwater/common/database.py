@@ -144,7 +144,10 @@ def _made(scratch: Path) -> Path:
     while True:
         path = scratch / uuid.uuid4().hex[:8]
         path.mkdir(mode=0o700)
-        folder = os.open(path, os.O_RDONLY)
-        if locks.locked(folder) and path.is_dir():  # else another took it for one that was left
+        try:
+            folder = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:  # another took it for one that was left, and removed it
+            continue
+        if locks.locked(folder) and path.is_dir():  # else likewise
             return path
         os.close(folder)

@@ -3,7 +3,7 @@
 Python's own handler runs between two steps of Python, not while a library computes. So a thread hears of each
 signal as well: it stops what can be stopped, and ends a process that does not end by itself.
 
-A handler may be called amid itself, for the next signal: it takes no lock, and calls once what may take one.
+A handler is called amid whatever the main thread does, itself among that: it takes no lock.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
+from queue import SimpleQueue
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -66,7 +67,14 @@ def ask(stop: Callable[[], object]) -> dict[signal.Signals, Any]:
     Returns:
         {signal → what was called before}
     """
-    return _handled(lambda number: stop())
+    asked = SimpleQueue[int]()  # made for handlers: who puts something there waits for nobody
+
+    def wait() -> None:
+        asked.get()
+        stop()
+
+    threading.Thread(target=wait, name="stop", daemon=True).start()
+    return _handled(asked.put)
 
 
 @contextmanager

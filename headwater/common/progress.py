@@ -7,9 +7,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Any, TextIO
 
 from headwater.common.report import BatchReport
 from headwater.errors import Data
@@ -76,8 +77,7 @@ class Board:
             for rule in sorted(report.missed.keys() - flow.missed):
                 self._say(f"{report.flow}: batch {report.sequence}: {rule}: {report.missed[rule]}")
             flow.missed = frozenset(report.missed)
-            if self._lines is not None:
-                print(json.dumps({"event": "batch", **report.json()}), file=self._lines, flush=True)
+            self._event({"event": "batch", **report.json()})
 
     def state(self, name: str, state: str, error: str = "", data: Data | None = None) -> None:
         """A flow started, waits, is trying again, failed or ended; a failure is said at once."""
@@ -88,9 +88,9 @@ class Board:
             if error and not said:
                 code = f" [{data['code']}]" if data else ""
                 self._say(f"{name} {state}: {error}{code}")
-            if self._lines is not None and not said:
+            if not said:
                 event = {"event": "state", "flow": name, "state": state, "error": error, **(data or {})}
-                print(json.dumps(event), file=self._lines, flush=True)
+                self._event(event)
 
     def validated(self, table: str, version: int, seconds: float, missed: dict[str, str]) -> None:
         """A whole table was validated; `missed` is {expectation that did not pass → what was found}."""
@@ -99,9 +99,8 @@ class Board:
             for rule in sorted(missed.keys() - before):
                 self._say(f"{table}: version {version}: {rule}: {missed[rule]}")
             self._validations[table] = frozenset(missed)
-            if self._lines is not None:
-                event = {"event": "validation", "table": table, "version": version, "seconds": seconds}
-                print(json.dumps({**event, "missed": missed}), file=self._lines, flush=True)
+            event = {"event": "validation", "table": table, "version": version, "seconds": seconds}
+            self._event({**event, "missed": missed})
 
     def say(self, what: str) -> None:
         """Tell a person."""
@@ -125,5 +124,13 @@ class Board:
         with self._lock:
             return [name for name, flow in self.flows.items() if flow.state == "failed"]
 
+    def _event(self, event: Mapping[str, Any]) -> None:
+        if self._lines is not None:
+            try:
+                print(json.dumps(event), file=self._lines, flush=True)
+            except OSError:  # nobody reads it any more: the flows go on
+                self._lines = None
+
     def _say(self, what: str) -> None:
-        print(f"headwater: {what}", file=self._notices or sys.stderr, flush=True)
+        with suppress(OSError):  # likewise
+            print(f"headwater: {what}", file=self._notices or sys.stderr, flush=True)

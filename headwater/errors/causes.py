@@ -102,7 +102,7 @@ _KNOWN = (
 _READ = re.compile(r"while reading file (?:file:/*)?(/.+?)\.\s+SQLSTATE")  # Spark's words
 
 
-def known(error: Exception) -> HeadwaterError | None:
+def known(error: BaseException) -> HeadwaterError | None:
     """An error of ours, or what stands for another's whose cause is recognised; None for the rest."""
     if isinstance(error, HeadwaterError):
         return error
@@ -117,13 +117,13 @@ def known(error: Exception) -> HeadwaterError | None:
     return None
 
 
-def data_of(error: Exception) -> Data | None:
+def data_of(error: BaseException) -> Data | None:
     """What an error says, for machines; None where it is none of ours and its cause is not recognised."""
     found = known(error)
     return None if found is None else found.data()
 
 
-def describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
     """An error in one line: ours as it is; of another its root cause, class and message, and the way out."""
     found = known(error)
     return _line(*_chain(error)[-1]) if found is None else str(found)
@@ -162,7 +162,7 @@ def _first(text: str) -> str:
     return _STATE.sub("", next((line.strip() for line in text.splitlines() if line.strip()), "")).rstrip("; ")
 
 
-def _chain(error: Exception) -> list[tuple[str, str]]:
+def _chain(error: BaseException) -> list[tuple[str, str]]:
     """The class and message of an error and, where it is Java's, of its causes; the root is the last."""
     own = type(error).__name__
     try:

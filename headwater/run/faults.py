@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from py4j.protocol import Py4JError
 
@@ -20,6 +21,7 @@ TRANSIENT = (
     "org.apache.kafka.common.KafkaException: Failed to create new KafkaAdminClient",
     "java.net.ConnectException",
 )
+_MAY_PASS = re.compile(r"\bOutOfMemoryException: |\bSystemError: AST constructor")
 
 
 def has_failed(name: str) -> FlowError:
@@ -29,12 +31,18 @@ def has_failed(name: str) -> FlowError:
     return FlowError(said, code="FLOW_HAS_FAILED", table=name, hint=hint)
 
 
-def transient(error: Exception) -> bool:
+def transient(error: BaseException) -> bool:
     """Whether trying again later may help: Kafka, a sink or a store can't be reached, or is too slow."""
     if (found := known(error)) is not None:
         return isinstance(found, Unavailable)
     text = str(error)
     return any(name in text for name in TRANSIENT)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether a batch may be done by itself that failed beside others: DuckDB had no room for all of them, or
+    two functions had Python parse a text at once (python/cpython#106905)."""
+    return bool(_MAY_PASS.search(f"{type(error).__name__}: {error}"))
 
 
 def jvm_is_gone(context: Context) -> bool:

@@ -41,7 +41,7 @@ class Upkeep:
         while not self._context.stop.wait(_POLL):
             try:
                 self._look()
-            except Exception as e:  # of a disk that is full, as the next look may do better
+            except BaseException as e:  # of a disk that is full, as the next look may do better
                 self._context.board.say_once("maintenance can not see what there is to do", describe(e))
 
     def _look(self) -> None:
@@ -64,7 +64,8 @@ class Upkeep:
             if isinstance(flow, Committing) and not self._context.stop.is_set():
                 self._maintain(flow)
         project, lake = self._context.project, self._context.lake
-        self._try("the engine's own tables", lambda: maintain.engines(project, lake))
+        if not self._context.stop.is_set():
+            self._try("the engine's own tables", lambda: maintain.engines(project, lake))
 
     def _answer(self, name: str, flow: Committing | None) -> None:
         for _, answer in mailbox.take(self._context.lake.flow_folder(name), maintain.KIND):

@@ -32,7 +32,7 @@ from headwater.project.conf import KafkaOptions
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
 from headwater.query.inspect.status import Status, snapshot
-from headwater.run.faults import has_failed, jvm_is_gone, transient
+from headwater.run.faults import has_failed, jvm_is_gone, may_pass, transient
 from headwater.run.leases import Leases
 from headwater.run.maintenance import Upkeep
 from headwater.run.validation import Schedule
@@ -41,6 +41,7 @@ from headwater.storage import erasure, failure, mailbox
 from headwater.storage.failure import Failure
 from headwater.storage.lake import Lake
 
+TRIES = 3  # that follow one another, of what may pass
 BACKOFF = (1.0, 30.0)  # seconds: the first wait after a transient fault, and the longest
 GRACE = 12.0  # seconds that flows get to end their commit after SIGINT or SIGTERM
 
@@ -78,6 +79,7 @@ class Run:
         self._client: KafkaOptions | None = None
         self._flows: dict[str, Flow] = {}
         self._threads: list[threading.Thread] = []
+        self._beside: list[threading.Thread] = []  # what works beside the flows, and ends with them
         self._stop = threading.Event()
         self._leases = Leases(Lake(project.conf.lake), self._stop.wait)
         self._jvm_gone = threading.Event()
@@ -115,7 +117,8 @@ class Run:
             self._run_flows(lake, begun)
         finally:
             # A flow that outlasts its grace may still write: then only the end of the process frees them.
-            if not self._jvm_gone.is_set() and not any(thread.is_alive() for thread in self._threads):
+            threads = (*self._threads, *self._beside)
+            if not self._jvm_gone.is_set() and not any(thread.is_alive() for thread in threads):
                 self._leases.release()
         return 1 if self.board.failed() else 0
 
@@ -146,8 +149,9 @@ class Run:
         for thread in self._threads:
             thread.start()
         if not self._options.once:
-            threading.Thread(target=schedule.run, name="quality", daemon=True).start()
-            threading.Thread(target=upkeep.run, name="maintain", daemon=True).start()
+            for name, work in {"quality": schedule.run, "maintain": upkeep.run}.items():
+                self._beside.append(threading.Thread(target=work, name=name, daemon=True))
+                self._beside[-1].start()
         self._wait(context)
         if self._options.once and not self._stop.is_set():
             self._validate(context, schedule)
@@ -189,7 +193,6 @@ class Run:
 
     def _worker(self, context: Context, name: str) -> threading.Thread:
         def work() -> None:
-            context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
             try:
                 self._until_done(context, name)
             finally:
@@ -203,6 +206,7 @@ class Run:
         while not self._stop.is_set():
             done = self.board.batches(name)
             try:
+                context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
                 flow = self._begin(context, name)
                 self.board.state(name, "running")
                 flow.run()
@@ -210,7 +214,7 @@ class Run:
                 return
             except Moved:
                 continue
-            except Exception as e:
+            except BaseException as e:  # of a function that exits, or delta-rs that panics, too
                 if self._stop.is_set():
                     return
                 if isinstance(e, Py4JNetworkError) or jvm_is_gone(context):
@@ -224,10 +228,10 @@ class Run:
                     self._jvm_gone.set()
                     self._stop.set()
                     return
-                if not transient(e):
+                tries = 0 if self.board.batches(name) > done else tries + 1
+                if not transient(e) and not (may_pass(e) and tries <= TRIES):
                     self._fail(context, name, self._located(name, e), data_of(e))
                     return
-                tries = 0 if self.board.batches(name) > done else tries + 1
                 wait = min(BACKOFF[1], BACKOFF[0] * 2 ** min(tries, 10)) * random.uniform(0.5, 1.0)
                 said = f"{describe(e)}; trying again in {wait:.0f} s"
                 self.board.state(name, "waiting", said, data_of(e))
@@ -255,7 +259,7 @@ class Run:
         self._flows[name] = flow
         return flow
 
-    def _located(self, name: str, error: Exception) -> str:
+    def _located(self, name: str, error: BaseException) -> str:
         """An error in one line that names a file: the one to mend if it knows it, else the flow's own."""
         if data_of(error) is not None:
             return describe(error)
@@ -269,11 +273,13 @@ class Run:
         while any(thread.is_alive() for thread in threads) and not self._stop.is_set():
             self._keep_house(context)
             self._stop.wait(0.2)
+        if self._beside:
+            self._stop.set()
         if self._stop.is_set():
             self.board.stage = "ending after the commits that are being made"
             context.heads.announce()
             deadline = time.monotonic() + GRACE
-            for thread in threads:
+            for thread in (*threads, *self._beside):
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def _validate(self, context: Context, schedule: Schedule) -> None:

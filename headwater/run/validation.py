@@ -49,7 +49,7 @@ class Schedule:
         while self._due and not self._context.stop.is_set():
             try:
                 self.step()
-            except Exception as e:  # where the lake can't be read just now
+            except BaseException as e:  # where the lake can't be read just now
                 self._context.board.say_once("what is due can not be validated", describe(e))
             soonest = min(self._due.values()) - time.monotonic()
             self._context.stop.wait(min(max(soonest, 0.1), _POLL))

@@ -116,7 +116,10 @@ class OpenTable(Files):
         with self._mutex:
             if self._kept is None or self._kept.version + 1 < log.first(table):  # what it lacks is gone
                 self._kept = Kept.read(table, self.version)
-            self._kept.follow(table, self.version)
+            try:
+                self._kept.follow(table, self.version)
+            except CommitError:  # that has gone since it was looked at
+                self._kept = Kept.read(table, self.version)
             known = self._kept.known(os.path.relpath(file, table) for file in files)
         checksums.compare(table, known)
 

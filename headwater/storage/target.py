@@ -46,11 +46,16 @@ class Target(LayeredTable):
         Raises:
             CommitError: the newest commit is not of this engine.
         """
-        with _OPENING:
-            found = _OPEN.get(place.path)
-            if found is None or not found._is_the_newest():
-                found = _OPEN[place.path] = cls(place)
+        found = _OPEN.get(place.path)
+        if (
+            found is not None and found._is_the_newest()
+        ):  # it waits for who commits to it, and nobody for that
             return found
+        with _OPENING:
+            now = _OPEN.get(place.path)
+            if now is None or now is found:
+                now = _OPEN[place.path] = cls(place)
+            return now
 
     def require(self, columns: pa.Schema, file: Path) -> None:
         """Check that the table holds what its definition makes.

@@ -138,7 +138,7 @@ class Builder:
             if name not in names:
                 self.context.heads.end(name)
         self._told_next = 0.0
-        self._errors: dict[str, Exception] = {}
+        self._errors: dict[str, BaseException] = {}
         self._flows: dict[str, Flow] = {}
 
     def begin(self, name: str, consumed: Mapping[str, Mapping[str, Any]]) -> None:
@@ -190,10 +190,10 @@ class Builder:
         return sum(flow.rows_in for flow in list(self._board.flows.values()))
 
     def _run(self, name: str) -> None:
-        self.context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
         try:
+            self.context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
             self._flows[name].run()
-        except Exception as e:
+        except BaseException as e:  # of a function that exits, or delta-rs that panics, too
             self._errors[name] = e
             self.context.stop.set()
             self.context.heads.announce()
