@@ -509,3 +509,20 @@ def test_a_sink_that_stood_still_before_it_held_what_it_sends_sends_what_there_i
     monkeypatch.setattr("headwater.flows.publish.log", SimpleNamespace(**{**vars(log), "head": head}))
     (wrote,) = [said for said in case.run() if said[0] == "write"]
     assert wrote[1:3] == [6, 6] and len(wrote[3]) == 6 and not heads
+
+
+@pytest.mark.parametrize("more", [0, 4], ids=["that has come less far", "that has come further"])
+def test_another_table_in_the_place_of_the_one_that_was_sent_is_not_taken_for_it(
+    tmp_path: Path, more: int
+) -> None:
+    case = Readings(tmp_path)
+    for n in range(3):
+        case.commit(("a", n))
+    case.run()
+    shutil.rmtree(case.written.place.path.parent)
+    case.written = Target(case.lake.create(TABLE, case.analysed.stored, properties={}))
+    for n in range(1 + more):
+        case.commit(("b", n))
+    with raises_code("SINK_POSITION_LOST", match="was made anew"):
+        case.run()
+    assert not [call for call in case.said if call[0] == "write"]

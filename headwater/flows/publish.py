@@ -11,22 +11,23 @@ that), before what another generation has instead.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from headwater.connectors import kafka
 from headwater.connectors.sinks import Changes, Pieces, Position, Published
 from headwater.connectors.sinks import Sink as Target
-from headwater.errors import FlowError
+from headwater.errors import CommitError, FlowError
 from headwater.flows import unsent
 from headwater.flows.context import Context
 from headwater.flows.reporting import Reporting
 from headwater.flows.turns import take_turns
 from headwater.project.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
-from headwater.storage import json_file, log
+from headwater.storage import json_file, log, ranges
 from headwater.storage.delta import files
 from headwater.storage.lake import Lake, Place
 
@@ -71,6 +72,7 @@ class PublishFlow:
         if self._open is None:
             self._open = self._target()
             self._at = self._opened(self._open, place)
+            self._check_life(place)
             self._filled = self._at.version >= 0
             if _read(self._begun) <= self._at:  # it was killed when all was done
                 self._begun.unlink(missing_ok=True)
@@ -116,6 +118,20 @@ class PublishFlow:
         if not log.exists(path):
             raise self._unknown(f"generation {goal.generation}, a part of which was sent, was removed")
         return replace(place, generation=goal.generation, path=path)
+
+    def _check_life(self, place: Place) -> None:
+        """Check that the table still is the one of which the sink has a version.
+
+        Raises:
+            FlowError: it is not, so what the sink has is not known.
+        """
+        kept = _kept(self._file) if _read(self._file) == self._at else {}
+        at = ranges.Position(self._at.generation, self._at.version, committed=kept.get("committed"))
+        if at.generation == place.generation and not ranges.is_as_read(place.path, at):
+            raise self._unknown(
+                f"version {at.version} of {place.path} was sent, which was made anew since, or an older copy of "
+                "it was put back"
+            )
 
     def _unknown(self, why: str) -> FlowError:
         return FlowError(
@@ -231,11 +247,18 @@ class PublishFlow:
                 target.write(changes)
             reporting.watch.lap("send")
             self._filled = True
-            _write(self._file, changes.last)
+            _write(self._file, changes.last, self._made(changes.last))
             self._begun.unlink(missing_ok=True)
             reporting.watch.lap("seal")
             reporting.sent(self._sink.table, changes)
         return changes.last
+
+    def _made(self, at: Position) -> int | None:
+        """When a version was committed, by which its table is told from another; None: it has gone since."""
+        path = self._context.lake.at(self._sink.table, at.generation)
+        with suppress(CommitError):
+            return ranges.after(path, at.generation, at.version).committed
+        return None
 
 
 def sent(lake: Lake, sink: str) -> Position:
@@ -256,14 +279,20 @@ def _file(lake: Lake, sink: str, name: str = "position") -> Path:
 
 
 def _read(file: Path) -> Position:
-    try:
-        hint = "put it back from a copy, or remove it: then the whole table is sent again"
-        kept = json_file.read(file, table=file.parent.parent.name, hint=hint)
-    except FileNotFoundError:
-        return Position(0, -1)
+    kept = _kept(file)
     return Position(int(kept["generation"]), int(kept["version"]))
 
 
-def _write(file: Path, at: Position) -> None:
+def _kept(file: Path) -> dict[str, Any]:
+    """What a file says: a generation and a version of it, and when that was committed, where that is known."""
+    try:
+        hint = "put it back from a copy, or remove it: then the whole table is sent again"
+        return json_file.read(file, table=file.parent.parent.name, hint=hint)
+    except FileNotFoundError:
+        return {"generation": 0, "version": -1}
+
+
+def _write(file: Path, at: Position, committed: int | None = None) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write(file, {"generation": at.generation, "version": at.version})
+    known = {} if committed is None else {"committed": committed}
+    json_file.write(file, {"generation": at.generation, "version": at.version, **known})
