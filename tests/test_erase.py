@@ -23,6 +23,7 @@ from headwater.common.progress import Board
 from headwater.errors.codes import Code
 from headwater.operations import erase as erasing
 from headwater.operations import maintain, savepoints
+from headwater.operations.backfill import backfill
 from headwater.operations.erase import Erased, proof
 from headwater.operations.rebuild import abort
 from headwater.operations.savepoints import copies
@@ -323,12 +324,14 @@ STEPS = ["noted", "written", "taken", "forgotten", "planned", "holding", "swappe
 )
 def test_an_erase_that_was_killed_goes_on(case: Visits, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     broken_off(monkeypatch, at, ("erase", "rebuild"), lambda: erase(case))
-    project = case.definitions
+    project, history = case.definitions, case.root / "history.json"
+    history.write_text('{"value": "{}"}\n')
     for begin in (
         lambda: Run(project, Options(once=True), Board(notices=StringIO()))(),
         lambda: savepoints.create(project, "now"),
         lambda: maintain.maintain(project),
         lambda: copies.copy(project, case.root.with_name("copy")),
+        lambda: backfill(project, RAW, str(history), "json"),
     ):
         with raises_code("ERASE_UNDER_WAY"):
             begin()

@@ -460,3 +460,10 @@ def test_processes_that_are_killed_take_each_file_once(case: Landed) -> None:
     assert done.returncode == 0, done.stderr
     assert case.numbers(PAID) == list(range(sent))
     assert not (case.root / ".headwater" / "kafka").exists()
+
+
+@pytest.mark.parametrize("name", ["la*ke", "lake[1]", "{lake}", "lake%20"])
+def test_a_lake_whose_path_stands_for_others_is_refused(case: Landed, name: str) -> None:
+    case.put("conf/local.yaml", f"kafka: embedded\nlake: '{name}'\n".encode())
+    with raises_code("CONF_INVALID", match="take for a pattern of files", file="conf/local.yaml"):
+        load_project(case.root)

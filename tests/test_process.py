@@ -171,6 +171,24 @@ def test_a_timer_comes_although_no_row_does(interpreted: SparkSession, tmp_path:
     assert case.open() == 0
 
 
+def test_time_before_1970_comes_as_other_times_do(interpreted: SparkSession, tmp_path: Path) -> None:
+    """A row that comes before the timer's time holds it up, in whichever batch."""
+    first = -10 * 365 * 86_400
+    case = Counted(tmp_path, interpreted, PROCESS, "py")
+    flow = case.flow(COUNTS)
+    for offset, (user, at, others) in enumerate(
+        [("ann", 0, 0), ("bob", 14, 14), ("ann", 18, 60), ("bob", 90, 90)]
+    ):
+        case.add([(0, offset, user, 1, first + at), *((p, offset, "eve", 1, first + others) for p in (1, 2))])
+        while flow.step():
+            pass
+    assert sorted((at - first, number) for user, at, number, _ in case.seen(COLUMNS) if user == "ann") == [
+        (0, 1),
+        (18, 2),
+        (38, -1),
+    ]
+
+
 def test_what_is_not_over_yet_is_not_looked_at(interpreted: SparkSession, tmp_path: Path) -> None:
     case = Counted(tmp_path, interpreted, PROCESS, "py")
     flow = case.flow(COUNTS)

@@ -253,3 +253,10 @@ def order(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode()
     return (value != value, 0.0 if value != value else value) if isinstance(value, float) else value
+
+
+def test_a_file_that_is_older_than_a_column_says_nothing_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "old.parquet"
+    pq.write_table(pa.table({"n": [1]}), file)
+    assert stats.span(file, "ts") is None and stats.newest(file, "ts") is None
+    assert stats.payload(file, "ts") == 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock:
@@ -35,6 +36,13 @@ def now() -> datetime:
 def milliseconds() -> int:
     """The present, in milliseconds since the epoch."""
     return int(now().timestamp() * 1000)
+
+
+def of_microseconds(since: int) -> datetime:
+    """A time in microseconds since the epoch, in UTC; the first or the last that Python has, beyond these."""
+    first, last = (end.replace(tzinfo=UTC) for end in (datetime.min, datetime.max))
+    low, high = ((end - EPOCH) // _MICROSECOND for end in (first, last))
+    return first if since <= low else last if since >= high else EPOCH + since * _MICROSECOND
 
 
 def text(at: datetime) -> str:

@@ -12,7 +12,6 @@ Arrow and DuckDB. There a row of several streams has the columns of all, and say
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 
 import duckdb
 import pyarrow as pa
@@ -142,8 +141,7 @@ class ProcessFlow(WaitingFlow):
         columns = ", ".join([*map(quoted, self._process.keys), STATE, TIMER, TOUCHED])
         held = database.table(connection, f"SELECT {columns} FROM states")
         due = connection.execute("FROM due").to_arrow_reader(_AT_ONCE)
-        upto = times.EPOCH + timedelta(microseconds=max(limit, 0))
-        made, kept = self._calls(arrow.rows(held), due, upto)
+        made, kept = self._calls(arrow.rows(held), due, times.of_microseconds(limit))
         connection.register("kept", kept)
         return made
 

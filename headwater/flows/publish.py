@@ -129,8 +129,8 @@ class PublishFlow:
         at = ranges.Position(self._at.generation, self._at.version, committed=kept.get("committed"))
         if at.generation == place.generation and not ranges.is_as_read(place.path, at):
             raise self._unknown(
-                f"version {at.version} of {place.path} was sent, which was made anew since, or an older copy of "
-                "it was put back"
+                f"version {at.version} of {place.path} was sent, and the table was made anew since, or an "
+                "older copy of it was put back"
             )
 
     def _unknown(self, why: str) -> FlowError:
@@ -284,7 +284,7 @@ def _read(file: Path) -> Position:
 
 
 def _kept(file: Path) -> dict[str, Any]:
-    """What a file says: a generation and a version of it, and when that was committed, where that is known."""
+    """What a file says: a generation, a version of it, and where that is known, when it was committed."""
     try:
         hint = "put it back from a copy, or remove it: then the whole table is sent again"
         return json_file.read(file, table=file.parent.parent.name, hint=hint)

@@ -18,7 +18,7 @@ from headwater.planner import analysis
 from headwater.planner.changes import accept
 from headwater.project.definitions import Files, Format, Topic
 from headwater.project.load import Project
-from headwater.storage import lease, mailbox
+from headwater.storage import erasure, lease, mailbox
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
 from headwater.storage.mailbox import Answer, Request
@@ -83,9 +83,11 @@ def backfill(project: Project, table: str, pattern: str, form: Format | None = N
             whose files are not its rows, or were rewritten since they were taken.
         FlowError: it could not be done; the message says what to do.
         LeaseError: another process has just begun to write the table.
+        LakeError: an erase is under way.
     """
     topic = _topic(project, table)
     pattern, lake = whole(pattern), Lake(project.conf.lake)
+    erasure.refuse(lake)
     found = _found(project, pattern, Ledger.of(lake, table))
     form = form or formats.of(file.path for file in found)
     request = Request("backfill", None, None, project.digest, pattern=pattern, format=form)
@@ -131,6 +133,7 @@ def _found(project: Project, pattern: str, ledger: Ledger) -> list[File]:
 def _here(project: Project, lake: Lake, topic: Topic, pattern: str, form: Format) -> Answer:
     mine = Lease(topic.name, lake.flow_folder(topic.name))
     try:
+        erasure.refuse(lake)  # one that begins now waits for the lease
         analysed = analysis.of_raw(project, topic)
         accept(project, lake, topic.name, analysed)
         place = lake.create(topic.name, analysed.stored, comment=topic.comment, properties={})

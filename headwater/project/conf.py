@@ -30,6 +30,7 @@ from headwater.project.sizes import Heap, Size
 from headwater.storage.names import FILES_CLUSTER
 
 KafkaOptions = dict[str, str | int | bool]
+_PATTERN = frozenset("*?[]{}%\\")  # characters by which a path stands for others
 
 
 class Strict(BaseModel):
@@ -266,7 +267,16 @@ def load(project: Path, env: str) -> Conf:
         wrong.check()
         raise
     conf._file = path
-    return conf.model_copy(update={"lake": (project / conf.lake).resolve()})
+    lake = (project / conf.lake).resolve()
+    if found := sorted(_PATTERN.intersection(str(lake))):
+        raise ConfError(
+            f"{path}: key 'lake': {lake} has {' and '.join(found)}, which DuckDB and Spark take for a "
+            "pattern of files",
+            code="CONF_INVALID",
+            file=path,
+            hint="let it lie in a folder without",
+        )
+    return conf.model_copy(update={"lake": lake})
 
 
 def _problems(error: ValidationError) -> list[str]:

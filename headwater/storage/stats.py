@@ -76,9 +76,13 @@ def _footer(file: Path) -> pq.FileMetaData:
 
 
 def _chunks(file: Path, column: str) -> list[Any]:
+    """Those of a column; none where the file is older than it."""
     footer = _footer(file)
-    at = next(at for at in range(footer.num_columns) if footer.schema.column(at).path == column)
-    return [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
+    columns = range(footer.num_columns)
+    at = next((at for at in columns if footer.schema.column(at).path == column), None)
+    return (
+        [] if at is None else [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
+    )
 
 
 def words(stats: Mapping[str, Any]) -> str:
