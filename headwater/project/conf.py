@@ -25,12 +25,11 @@ from pydantic_core import ErrorDetails
 from headwater.common import durations
 from headwater.errors import ConfError
 from headwater.errors.several import Collected
-from headwater.project import keys, secrets, yaml_file
+from headwater.project import keys, paths, secrets, yaml_file
 from headwater.project.sizes import Heap, Size
 from headwater.storage.names import FILES_CLUSTER
 
 KafkaOptions = dict[str, str | int | bool]
-_PATTERN = frozenset("*?[]{}%\\")  # characters by which a path stands for others
 
 
 class Strict(BaseModel):
@@ -267,16 +266,7 @@ def load(project: Path, env: str) -> Conf:
         wrong.check()
         raise
     conf._file = path
-    lake = (project / conf.lake).resolve()
-    if found := sorted(_PATTERN.intersection(str(lake))):
-        raise ConfError(
-            f"{path}: key 'lake': {lake} has {' and '.join(found)}, which DuckDB and Spark take for a "
-            "pattern of files",
-            code="CONF_INVALID",
-            file=path,
-            hint="let it lie in a folder without",
-        )
-    return conf.model_copy(update={"lake": lake})
+    return conf.model_copy(update={"lake": paths.lake(project / conf.lake, path)})
 
 
 def _problems(error: ValidationError) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from headwater.errors import ProjectError
+from headwater.errors import ConfError, ProjectError
 
 LAYERS = ("bronze", "silver", "gold")
+_PATTERN = frozenset("*?[]{}%\\")  # of files
 
 
 def find_project(start: Path | None = None) -> Path:
@@ -37,6 +38,27 @@ def definition_files(layer: Path) -> list[Path]:
         for path, parts in found
         if path.suffix in (".py", ".sql") and not any(part.startswith(("_", ".")) for part in parts)
     )
+
+
+def lake(path: Path, conf: Path) -> Path:
+    """The lake's absolute path.
+
+    Args:
+        path: as the environment says it.
+        conf: the environment's file.
+
+    Raises:
+        ConfError: it stands for other paths, too.
+    """
+    found = path.resolve()
+    if signs := sorted(_PATTERN.intersection(str(found))):
+        raise ConfError(
+            f"{conf}: key 'lake': {found} has {' and '.join(signs)}, which DuckDB and Spark take for a pattern",
+            code="CONF_INVALID",
+            file=conf,
+            hint="let it lie in a folder without",
+        )
+    return found
 
 
 def engine_folder(project: Path) -> Path:

@@ -31,6 +31,12 @@ def has_failed(name: str) -> FlowError:
     return FlowError(said, code="FLOW_HAS_FAILED", table=name, hint=hint)
 
 
+def jvm_has_ended(name: str) -> FlowError:
+    """What is said of a flow whose run has lost its JVM."""
+    hint = "run again to go on where it stopped"
+    return FlowError("the JVM has ended", code="JVM_ENDED", table=name, hint=hint)
+
+
 def transient(error: BaseException) -> bool:
     """Whether trying again later may help: Kafka, a sink or a store can't be reached, or is too slow."""
     if (found := known(error)) is not None:

@@ -19,7 +19,7 @@ from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka import wanted
 from headwater.connectors.kafka.broker import create_topics
-from headwater.errors import Data, FlowError
+from headwater.errors import Data
 from headwater.errors.causes import data_of, describe
 from headwater.flows import reading, realtime
 from headwater.flows.context import Context, Moved
@@ -32,7 +32,7 @@ from headwater.project.conf import KafkaOptions
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
 from headwater.query.inspect.status import Status, snapshot
-from headwater.run.faults import has_failed, jvm_is_gone, may_pass, transient
+from headwater.run.faults import has_failed, jvm_has_ended, jvm_is_gone, may_pass, transient
 from headwater.run.leases import Leases
 from headwater.run.maintenance import Upkeep
 from headwater.run.validation import Schedule
@@ -218,12 +218,7 @@ class Run:
                 if self._stop.is_set():
                     return
                 if isinstance(e, Py4JNetworkError) or jvm_is_gone(context):
-                    gone = FlowError(
-                        "the JVM has ended",
-                        code="JVM_ENDED",
-                        table=name,
-                        hint="run again to go on where it stopped",
-                    )
+                    gone = jvm_has_ended(name)
                     self.board.state(name, "failed", str(gone), gone.data())
                     self._jvm_gone.set()
                     self._stop.set()
