@@ -465,5 +465,5 @@ def test_processes_that_are_killed_take_each_file_once(case: Landed) -> None:
 @pytest.mark.parametrize("name", ["la*ke", "lake[1]", "{lake}", "lake%20"])
 def test_a_lake_whose_path_stands_for_others_is_refused(case: Landed, name: str) -> None:
     case.put("conf/local.yaml", f"kafka: embedded\nlake: '{name}'\n".encode())
-    with raises_code("CONF_INVALID", match="take for a pattern", file="conf/local.yaml"):
+    with raises_code("CONF_INVALID", match="takes for a pattern", file="conf/local.yaml"):
         load_project(case.root)

@@ -53,7 +53,7 @@ def lake(path: Path, conf: Path) -> Path:
     found = path.resolve()
     if signs := sorted(_PATTERN.intersection(str(found))):
         raise ConfError(
-            f"{conf}: key 'lake': {found} has {' and '.join(signs)}, which DuckDB and Spark take for a pattern",
+            f"{conf}: key 'lake': {found} has {' and '.join(signs)}, that DuckDB takes for a pattern",
             code="CONF_INVALID",
             file=conf,
             hint="let it lie in a folder without",
