@@ -43,12 +43,14 @@ OF_ORDERS, OF_BOTH = (
 MIDDLE = OF_ORDERS.replace("count(DISTINCT nr)", "CAST(percentile(nr, 0.5) AS BIGINT)")
 
 
-def killed(project: Project, monkeypatch: pytest.MonkeyPatch, *points: str) -> None:
-    """Begin a batch of `gold.placed` that ends at a step, of those that it comes to."""
+def killed(
+    project: Project, monkeypatch: pytest.MonkeyPatch, *points: str, table: str = "gold.placed"
+) -> None:
+    """Begin a batch of a table that ends at a step, of those that it comes to."""
     left = [*points]
 
     def reach(name: str, flow: str) -> None:
-        if flow == "gold.placed" and left and name == left[0]:
+        if flow == table and left and name == left[0]:
             left.pop(0)
             if not left:
                 raise KeyboardInterrupt
@@ -56,7 +58,7 @@ def killed(project: Project, monkeypatch: pytest.MonkeyPatch, *points: str) -> N
     with monkeypatch.context() as patched:
         patched.setattr(failpoints, "reach", reach)
         with pytest.raises(KeyboardInterrupt):
-            project.step("gold.placed")
+            project.step(table)
 
 
 def filled(spark: SparkSession, tmp_path: Path, placed: str) -> Project:
@@ -107,3 +109,31 @@ def test_a_view_is_computed_by_the_definition_that_there_is(
     assert project.restart().step("gold.placed").rows("gold.placed") == [(1, n)]
     project.send("orders", [{"nr": nr, "shop": 1} for nr in (5, 6)]).step("silver.orders", "gold.placed")
     assert project.rows("gold.placed") == [(1, 8 if n == 6 else 3)]
+
+
+@pytest.mark.parametrize("point", ["pinned", "staged"])
+def test_a_table_asks_its_lookup_no_more(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    said = FILES["silver/orders.sql"]
+    asks = {
+        "silver/kinds.py": """import headwater as hw
+
+def fetch(keys):
+    return [{**key, "kind": "known"} for key in keys]
+
+kinds = hw.lookup(fetch, keys="shop", columns="kind STRING", ttl="1 hour")
+""",
+        "silver/orders.sql": said.replace("(", "('headwater.lookup' = 'kinds', ", 1).replace(
+            "shop, _s", "kind, _s"
+        ),
+    }
+    project = Project({**FILES, **asks}, tmp_path, spark=interpreted)
+    project.send("orders", [{"nr": 1, "shop": 1}])
+    killed(project, monkeypatch, point, table="silver.orders")
+    (project.root / "silver/orders.sql").write_text(
+        said.replace("shop, _s", "CAST(shop AS STRING) AS kind, _s")
+    )
+    project.restart().send("orders", [{"nr": 2, "shop": 1}]).step("silver.orders")
+    before = "known" if point == "staged" else "1"
+    assert sorted(project.rows("silver.orders", "nr, kind")) == [(1, before), (2, "1")]

@@ -19,6 +19,8 @@ from headwater.planner import analysis
 from headwater.project.definitions import Table
 from headwater.runtime import catalyst, sessions
 from headwater.storage.key_index import KeyIndex
+from headwater.storage.lake import Place
+from headwater.storage.names import lookup_name
 from headwater.storage.target import Target
 
 
@@ -56,6 +58,13 @@ class Applied:
             clock: the batch's time.
         """
         return Answers(self.lookups, table, clock) if self.lookups else None
+
+    def told(self, table: Place) -> Target:
+        """The table of answers beside a table: made if it is missing. Of a definition that asks no more it is
+        the one that there is, to which an earlier definition's batch may have staged some."""
+        if self.lookups is not None:
+            return self.lookups.target(table)
+        return Target.shared(self._context.lake.place(lookup_name(table.name)))
 
     def work(
         self, references: Mapping[str, str], table: Target | None, answers: Answers | None = None

@@ -160,8 +160,7 @@ class DerivedFlow(RangedFlow):
 
     def _open(self, name: str) -> Target:
         if name == lookup_name(self.name):
-            assert self._applied.lookups is not None
-            return self._applied.lookups.target(self._place)
+            return self._applied.told(self._place)
         comment = f"Rows that {self.name} could not take, as they came, with the reason"
         columns = stored.schema(HELD)
         target = self._context.open_beside(self._place.name, name, columns, comment)

@@ -198,7 +198,6 @@ class Replay:
 
     def _open(self, name: str) -> Target:
         if name == lookup_name(self._table.place.name):
-            assert self._applied.lookups is not None
-            return self._applied.lookups.target(self._table.place)
+            return self._applied.told(self._table.place)
         comment = f"What became of the records in {quarantine_name(self._table.place.name)}"
         return self._context.open_beside(self._table.place.name, name, RESOLVED, comment)
