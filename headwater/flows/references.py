@@ -69,7 +69,7 @@ class References:
         Raises:
             Outrun: one was read longer ago than past versions are kept: this process stood still.
         """
-        places = self._context.lake.places()
+        places = self._context.lake.places() if self._snapshots else {}
         for name in self._snapshots:
             generation, version = map(int, versions[name].split(":"))
             place = places.get(name)
