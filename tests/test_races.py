@@ -87,6 +87,21 @@ def test_a_first_batch_is_taken_anew_where_the_beginning_went_before_it_was_pinn
     assert taken(world) == list(range(6))
 
 
+def test_who_begins_where_the_log_did_takes_a_snapshot_once_that_has_gone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = topic(world)
+    clean(table.place.path, upto=table.version, **soon())  # type: ignore[arg-type]
+    project = Project(6, (SILVER,), flows.Limits(max_rows_per_batch=2), lake=world.root)
+    flow = flows.flow_of(flows.context_of(world, project, Lake(world.root), ended=(BRONZE,)), SILVER)
+    looks, first = [], log.first
+    monkeypatch.setattr(
+        log, "first", lambda path: looks.append(path) or (0 if len(looks) == 1 else first(path))
+    )
+    flow.run()
+    assert looks and taken(world) == list(range(6))
+
+
 def test_rows_that_expire_before_a_table_that_is_there_has_begun_are_read(world: World) -> None:
     table = topic(world)
     project = Project(6, (SILVER,), lake=world.root, retention="2 hours")

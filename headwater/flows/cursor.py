@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from headwater.errors import FlowError
+from headwater.errors import CommitError, FlowError
 from headwater.flows.context import Context
 from headwater.flows.parting import parting
 from headwater.storage import log, ranges
@@ -99,7 +100,8 @@ class Cursor:
             CommitError: the log was cleaned past the position.
         """
         bounds, last = self._context.bounds, self._last(place)
-        found = ranges.take(
+        ask = partial(
+            ranges.take,
             place.path,
             self.name,
             self.position,
@@ -109,6 +111,12 @@ class Cursor:
             changes=self._changes,
             parting=self._parting,
         )
+        try:
+            found = ask()
+        except CommitError:
+            if self.position != Position(place.generation) or log.first(place.path) == 0:
+                raise
+            found = ask()  # the log's beginning has gone since it was looked at: a snapshot stands for it
         if found is None:
             return self.nothing()
         if last is not None and (found.files or self.position.until is not None):
