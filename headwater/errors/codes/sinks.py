@@ -42,7 +42,7 @@ MEANINGS: dict[Sinks, Meaning] = {
     ),
     "SINK_POSITION_LOST": Meaning(
         "FlowError",
-        "What the target has is not known: what was sent of was removed.",
+        "What the target has is not known: what it was sent was removed, or another table stands there.",
         "Empty the target, remove the position that the message names, and run again.",
     ),
     "SERVER_NOT_SUPPORTED": Meaning(
