@@ -204,6 +204,21 @@ def test_no_aggregate_is_none(interpreted: SparkSession, rows: DataFrame) -> Non
             "AGGREGATE_NOT_MAINTAINABLE",
             "avg of DECIMAL or INTERVAL is not supported; keep sum and count",
         ),
+        (
+            "SELECT k COLLATE UNICODE_CI AS k, count(*) c FROM rows GROUP BY k COLLATE UNICODE_CI",
+            "AGGREGATE_NOT_MAINTAINABLE",
+            "is by a collation",
+        ),
+        (
+            "SELECT k, min(s COLLATE UNICODE_CI) m FROM rows GROUP BY k",
+            "AGGREGATE_NOT_MAINTAINABLE",
+            "by a collation it can't",
+        ),
+        (
+            "SELECT k, max_by(x, s COLLATE UNICODE_CI) m FROM rows GROUP BY k",
+            "AGGREGATE_NOT_MAINTAINABLE",
+            "by a collation it can't",
+        ),
         ("SELECT k, sum(x) s FROM rows GROUP BY ROLLUP(k)", "GROUPING_SETS_NOT_SUPPORTED", "ROLLUP"),
         (
             "SELECT a.k, a.c FROM (SELECT k, count(*) c FROM rows GROUP BY k) a JOIN rows USING (k)",

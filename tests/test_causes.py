@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -36,6 +37,10 @@ def written(name: str) -> Callable[[], None]:
 def no_room() -> None:
     with open("/dev/full", "w") as file:
         file.write("text")
+
+
+def no_option() -> None:
+    AdminClient({"bootstrap.servers": "nowhere:9092", "ssl.ca.locaton": "/nowhere"})
 
 
 KAFKA = "org.apache.kafka.common.errors"
@@ -68,6 +73,7 @@ KAFKA = "org.apache.kafka.common.errors"
             "LOGIN_REFUSED",
             "handshake failed",
         ),
+        (no_option, "CONF_INVALID", "ssl.ca.locaton"),
         (java("java.net.UnknownHostException", "nowhere"), "HOST_UNKNOWN", "UnknownHostException: nowhere"),
     ],
 )

@@ -493,8 +493,11 @@ latest = hw.auto_cdc(
     def change(key: str, a: str, second: int) -> Record:
         return Record({"id": key, "a": a, "at": at(second).isoformat()}, key=key, timestamp=at(59))
 
-    gone = [Record(None, key=key, timestamp=at(second)) for key, second in (("x", 20), ("y", 5))]
+    # A key is a text, which Kafka Connect writes as JSON.
+    gone = [Record(None, key=key, timestamp=at(second)) for key, second in (('"x"', 20), ("y", 5))]
+    gone += [Record(None, key='{"id": "z"}', timestamp=at(20))]
     records = [change("x", "one", 10), gone[1], change("y", "two", 10), gone[0], change("x", "late", 15)]
+    records += [change("z", "three", 10), gone[2]]
     for part in (records[:3], records[3:], records):  # the last is all of it once more
         project.send("changes", part).step()
     assert project.rows("silver.latest") == [("y", "two")]
@@ -502,6 +505,7 @@ latest = hw.auto_cdc(
         ("x", "late", at(15), at(20)),
         ("x", "one", at(10), at(15)),
         ("y", "two", at(10), None),
+        ("z", "three", at(10), at(20)),
     ]
     project.send("changes", [Record(None, timestamp=at(1))]).step()  # of no key
     assert len(project.rows("quarantine.silver_latest_changes")) == 1

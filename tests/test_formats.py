@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -57,6 +58,21 @@ def test_lines_are_records_as_they_are(
         assert read(path) == lines
         for skip in range(5):
             assert Reader(path, "json", skip).take(99, 99)[0].to_pylist() == lines[skip:]
+
+
+@pytest.mark.parametrize("text", [b'{"n":1}\n{"n":2}\n', b"1\n2", b"1\n", b""])
+def test_a_mark_of_utf_8_before_the_first_line_is_none_of_it(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(BOM_UTF8 + text)
+    assert read(path) == text.split()
+    path.write_bytes(text)
+    assert read(path) == text.split()
+
+
+def test_empty_lines_before_the_names_of_csv_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\n\na,b\n1,2\n")
+    assert read(path, "csv") == [b'{"a": "1", "b": "2"}']
 
 
 @pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".zst", zstd)])

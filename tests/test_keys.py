@@ -66,6 +66,11 @@ def test_a_key_stands_once(tmp_path: Path, text: str) -> None:
         loaded(tmp_path, text)
 
 
+def test_a_date_that_there_is_not_is_said(tmp_path: Path) -> None:
+    with raises_code("CONF_INVALID", match="not valid YAML", file="local.yaml"):
+        loaded(tmp_path, "cluster: 2024-13-45")
+
+
 @pytest.mark.parametrize("text", ["broker.heep: 1g", "broker: {heep: 1g}"])
 def test_an_unknown_key_is_said_as_one_would_write_it(tmp_path: Path, text: str) -> None:
     with raises_code("CONF_INVALID", match="unknown key 'broker.heep'; known: heap, port"):

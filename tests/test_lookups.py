@@ -7,12 +7,15 @@ import random
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 from postgres import Server
 from pyspark.sql import SparkSession
@@ -243,6 +246,7 @@ def test_what_rows_were_told_stays(
     [
         ("{}", "gave a row without kind, size"),
         ('{"kind": "a", "size": "many"}', "many"),
+        ('{"kind": "a", "size": 1.5}', "1.5 is no whole number"),
         ("None", "gave no answer"),
     ],
 )
@@ -391,8 +395,9 @@ def test_a_lookup_in_postgresql(
         conf = f"kafka: embedded\npostgres: {connection}\n"
         files = {**FILES, "conf/local.yaml": conf, "silver/shops.py": POSTGRES}
         project = Project(files, tmp_path, spark=interpreted)
-        project.send("orders", [order(nr, "Bern", amount=nr) for nr in range(1, 4)]).step()
-        assert told(project) == {1: ("kiosk", 7), 2: ("mall", 8), 3: (None, None)}
+        asked = [order(nr, "Bern", amount=nr) for nr in range(1, 4)]
+        project.send("orders", [*asked, order(9, "Be\0rn")]).step()
+        assert told(project) == {1: ("kiosk", 7), 2: ("mall", 8), 3: (None, None), 9: (None, None)}
         server.stop()
         project.clock.advance("2 seconds")
         project.send("orders", [order(4, "Bern")])
@@ -418,7 +423,7 @@ def test_a_lookup_in_postgresql(
     off = {**files, "conf/local.yaml": "kafka: embedded\npostgres: {warehouse: off}\n"}
     project.write(off).step()
     assert told(project)[5] == (None, None)
-    assert len(project.rows("silver.orders__lookup")) == 3
+    assert len(project.rows("silver.orders__lookup")) == 4
 
 
 def test_a_plan_says_what_another_lookup_means(interpreted: SparkSession, tmp_path: Path) -> None:
@@ -468,3 +473,15 @@ def test_answers_are_kept_like_other_tables(
     assert told(project) == {nr: known for nr, known in after.items() if nr % 2}
     assert {*project.rows("silver.orders__lookup", "shop")} == {("Oslo",), ("Zug",)}
     assert shops.asked() == []
+
+
+def test_an_answer_is_taken_as_it_is_or_not_at_all() -> None:
+    kinds = pa.struct(
+        [("n", pa.int64()), ("x", pa.float64()), ("day", pa.date32()), ("ns", pa.list_(pa.int32()))]
+    )
+    day = datetime(2026, 1, 2)
+    said = {"n": Decimal("2.0"), "x": Decimal("1.50"), "day": day, "ns": [1.0, None]}
+    assert lookups._exact(said, kinds) == {"n": 2, "x": 1.5, "day": day.date(), "ns": [1, None]}
+    for wrong in ({"n": 0.5}, {"ns": [1, 1.5]}, {"day": day.replace(hour=1)}, {"m": 1}, {"n": float("nan")}):
+        with pytest.raises(ValueError, match=r"no whole number|no date|unknown|NaN"):
+            lookups._exact({**said, **wrong}, kinds)

@@ -408,6 +408,7 @@ def test_secrets_are_resolved_and_kept_from_messages(make: Make, monkeypatch: py
         "spark: {spark.hadoop.fs.azure.account.key.acme.blob.core.windows.net: t0psecret}",
         "spark: {spark.driver.extraJavaOptions: '-Djavax.net.ssl.keyStorePassword=t0psecret'}",
         "postgres: {dwh: {host: localhost, sslpassword: t0psecret}}",
+        "postgres: {dwh: {dbname: 'postgresql://me:t0psecret@localhost/dwh'}}",
     ],
 )
 def test_a_secret_that_stands_in_the_file_is_refused(make: Make, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from headwater.errors.codes import Code
 from headwater.project import suite
 from headwater.quality import predicate
 from headwater.runtime import jvm
+from headwater.testing import Project
 
 ROOT = Path(__file__).parents[1]
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "s"}}
@@ -75,6 +77,16 @@ def test_a_schedule_that_is_none_is_refused(tmp_path: Path, every: str, says: st
             [{**NOT_NULL, "meta": {"within": ["s"]}}],
             "EXPECTATION_INVALID",
             "expectation 1: meta.within is for expect_column_values_to_be_inc",
+        ),
+        (
+            [{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": None}}],
+            "EXPECTATION_INVALID",
+            "expectation 1: ",
+        ),
+        (
+            [{"type": "expect_compound_columns_to_be_unique", "kwargs": {"column_list": None}}],
+            "EXPECTATION_INVALID",
+            "expectation 1: ",
         ),
         (
             [NOT_NULL, NOT_NULL],
@@ -230,3 +242,37 @@ def test_great_expectations_loads_the_projects_suites_as_they_are(file: Path) ->
     loaded = gx.ExpectationSuite(name=found["name"], expectations=found["expectations"], meta=found["meta"])
     assert len(loaded.expectations) == len(suite.read(file).rules) > 0
     assert found["name"] == file.stem
+
+
+@pytest.mark.parametrize(
+    ("expectation", "says"),
+    [
+        (column("value_lengths_to_be_between", column="s", min_value="three"), "three"),
+        (column("values_to_not_be_null", column="s", row_condition={"type": "and"}), "conditions"),
+        (
+            {
+                **column(
+                    "mean_to_be_between",
+                    column="i",
+                    min_value=1,
+                    row_condition="i >",
+                    condition_parser="spark",
+                ),
+                "meta": {"scope": "batch"},
+            },
+            "PARSE_SYNTAX_ERROR",
+        ),
+    ],
+)
+def test_an_argument_of_another_kind_is_no_defect(
+    interpreted: SparkSession, tmp_path: Path, expectation: dict[str, Any], says: str
+) -> None:
+    said = {
+        "conf/local.yaml": "kafka: embedded\n",
+        "bronze/raw.py": 'import headwater as hw\nraw = hw.topic("raw")\n',
+        "silver/t.sql": "CREATE STREAMING TABLE t TBLPROPERTIES ('headwater.decode' = 'json', "
+        "'headwater.schema' = 'i INT, s STRING') AS SELECT i, s, _source FROM STREAM bronze.raw",
+        "quality/silver.t.json": json.dumps({"name": "silver.t", "expectations": [expectation]}),
+    }
+    with raises_code("EXPECTATION_INVALID", match=re.escape(says), file="silver.t.json"):
+        Project(said, tmp_path, spark=interpreted).tables  # noqa: B018

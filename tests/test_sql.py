@@ -125,6 +125,12 @@ def test_sources_are_replaced_where_they_stand(
     assert {row["n"] for row in views.sql(text).collect()} == wanted
 
 
+@pytest.mark.parametrize("text", ["r' '", "r''", "X''", "r'WATERMARK x'"])
+def test_a_text_of_any_form_is_no_keyword(tmp_path: Path, text: str) -> None:
+    table = parse(tmp_path, f"{CREATE}SELECT split(n, {text}) AS n FROM STREAM silver.s")
+    assert table.sql is not None and text in table.sql.text
+
+
 def test_names_of_with_clauses_are_no_sources(tmp_path: Path) -> None:
     table = parse(
         tmp_path, CREATE + "WITH r AS (SELECT 1 AS n) SELECT s.n FROM STREAM silver.s JOIN r USING (n)"

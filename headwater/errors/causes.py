@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headwater.errors import (
     BrokerError,
     BrokerUnavailable,
+    ConfError,
     DamageError,
     Data,
     FlowError,
@@ -85,6 +86,12 @@ _KNOWN = (
             r"|code=(?:_AUTHENTICATION|SASL_AUTHENTICATION_FAILED|_SSL)\b"
         ),
         "mend the user, the password or the certificates under `kafka` and `librdkafka` in conf/<env>.yaml",
+    ),
+    _Known(
+        ConfError,
+        "CONF_INVALID",
+        re.compile(r"code=_INVALID_ARG\b"),
+        "mend it under `kafka` or `librdkafka` in conf/<env>.yaml",
     ),
     _Known(
         BrokerUnavailable,

@@ -18,6 +18,7 @@ _KINDS = {"Sum": "sum", "Count": "count", "Min": "min", "Max": "max", "Average":
 _KINDS |= {"MaxBy": "max_by", "MinBy": "min_by", "MaxMinByK": "max_by_k"}
 BY = ("max_by", "min_by")  # choose a value by another
 BY_K = ("max_by_k", "min_by_k")  # and these several
+_EXTREMES = ("min", "max")
 DISTINCT = "distinct"  # count(DISTINCT x): not to be told from new rows alone
 
 
@@ -90,6 +91,13 @@ def check(taken: Taken, where: Where) -> None:
                     hint="do that in a view",
                 )
     for group in taken.grouping:
+        if is_collated(group):
+            raise ProjectError(
+                f"{where}: GROUP BY {group.sql()} is by a collation; tables tell texts apart by bytes",
+                code="AGGREGATE_NOT_MAINTAINABLE",
+                where=where,
+                hint="group by lower(…), or do it in a view",
+            )
         if not any(tells(e, group) for e in covered):
             raise ProjectError(
                 f"{where}: GROUP BY {group.sql()} is not among its columns",
@@ -140,6 +148,12 @@ def kept(name: str, inner: Any, where: Where) -> tuple[str, Any]:
             where=where,
             hint="keep sum and count",
         )
+    if kind in (*_EXTREMES, *BY, *BY_K) and any(map(is_collated, children)):
+        raise ProjectError(
+            f"{where}: {name} = {text}: by a collation it can't be maintained",
+            code="AGGREGATE_NOT_MAINTAINABLE",
+            where=where,
+        )
     if kind in BY and any(_is_nested(child) for child in children):
         raise ProjectError(
             f"{where}: {name} = {text}: of a STRUCT, ARRAY or MAP it can't be maintained",
@@ -156,6 +170,11 @@ def _not_of_new_rows(name: str, inner: Any, where: Where) -> ProjectError:
         where=where,
         hint=f"known: {', '.join(_KINDS.values())}",
     )
+
+
+def is_collated(expression: Any) -> bool:
+    """Whether texts in a value are equal, or in an order, otherwise than by their bytes."""
+    return " COLLATE " in str(expression.dataType().sql()).upper()
 
 
 def _is_nested(expression: Any) -> bool:

@@ -226,7 +226,7 @@ def _is_kept(kind: str, of: Any, appended: bool) -> bool:
     if kind in ("count", DISTINCT):
         return True
     if kind in ("min", "max"):
-        return not type_of.startswith(("STRUCT", "ARRAY", "MAP"))
+        return not type_of.startswith(("STRUCT", "ARRAY", "MAP")) and " COLLATE " not in type_of
     if kind not in ("sum", "avg"):
         return False
     if type_of in _WHOLE or (kind == "sum" and type_of.startswith("DECIMAL")):

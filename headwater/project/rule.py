@@ -196,6 +196,7 @@ def expected(name: str, condition: str, action: Action, where: Where) -> Rule:
         ProjectError: the name is one of the engine's.
     """
     literal = condition.replace("{", "{{").replace("}", "}}")
+    literal += "\n" if "--" in literal else ""  # which a comment may be, to the end of its line
     kwargs = {"unexpected_rows_query": f"{OF_ROWS}({literal}) IS NOT TRUE"}
     meta = _Meta(action=action)
     return rule_of(Expectation(type=CONDITION, kwargs=kwargs, meta=meta, id=name), where)

@@ -21,8 +21,8 @@ _SECRET = re.compile(
     r"(passw(or)?d|secret|token|(secret|private)[._-]?key|keystore\.key|key\.pem|user\.info)$", re.I
 )
 _ACCOUNT = re.compile(r"fs\.azure\.account\.key\.", re.I)
-# One among others in a text: in a line of JAAS, or in options of a JVM.
-_WITHIN = re.compile(r"(passw(or)?d|secret|token)\w*\s*=\s*\S", re.I)
+# One among others in a text: in a line of JAAS, in options of a JVM, or in an address.
+_WITHIN = re.compile(r"(passw(or)?d|secret|token)\w*\s*=\s*\S|://[^/\s:@]*:[^/\s@]+@", re.I)
 
 
 def refuse_values(raw: Any, path: Path) -> None:

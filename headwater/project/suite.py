@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headwater.common import durations
 from headwater.errors import ProjectError, Where
+from headwater.errors.causes import describe
 from headwater.project.definitions import Table
 from headwater.project.rule import OF_MANY, Expectation, Rule, document, rule_of
 
@@ -76,7 +77,16 @@ def read(file: Path) -> Suite:
         ) from None
     rules: dict[str, Rule] = {}
     for at, expectation in enumerate(found.expectations, start=1):
-        rule = rule_of(expectation, Where(f"{file}: expectation {at}", file, file.stem))
+        where = Where(f"{file}: expectation {at}", file, file.stem)
+        try:
+            rule = rule_of(expectation, where)
+        except (AttributeError, KeyError, TypeError, ValueError) as e:  # an argument of another kind
+            raise ProjectError(
+                f"{where}: {expectation.type}: {describe(e)}",
+                code="EXPECTATION_INVALID",
+                where=where,
+                hint="mend its arguments",
+            ) from e
         _add(rules, rule)
     every = found.meta.every if found.meta else None
     try:

@@ -34,7 +34,7 @@ def read(path: Path) -> dict[str, Any]:
         raise ConfError(
             f"{path}: this is no text in UTF-8", code="CONF_INVALID", file=path, hint="save it as such"
         ) from None
-    except yaml.YAMLError as e:
+    except (yaml.YAMLError, ValueError) as e:  # ValueError: of a date that there is not
         raise ConfError(
             f"{path}: not valid YAML: {' '.join(str(e).split())}", code="CONF_INVALID", file=path
         ) from None

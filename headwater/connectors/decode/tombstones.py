@@ -19,8 +19,8 @@ from headwater.connectors.decode.contract import Fields
 def filled(values: pa.Array, keys: pa.Array, taken: Fields) -> pa.Array:
     """The values, with one made of its key for each tombstone; of one without a key there is none.
 
-    A key is the text of the one column, or a JSON object with the fields of several; where it is neither,
-    there is none, too.
+    A key is the text of the one column, perhaps as JSON (a string, or an object with that field), or a JSON
+    object with the fields of several; where it is neither, there is none, too.
     """
     empty = pc.and_(pc.is_null(values), pc.is_valid(keys))
     made = [_value(key, taken) for key in keys.filter(empty).to_pylist()]
@@ -41,6 +41,17 @@ def _value(key: bytes, taken: Fields) -> bytes | None:
             return json.dumps({**nothing, **{name: found[name] for name in taken.tombstones}}).encode()
         (name,) = taken.tombstones
         of_text = isinstance(taken.declared[name].dataType, StringType)
-        return json.dumps({**nothing, name: text if of_text else json.loads(text)}).encode()
+        found = _of_text(text, name) if of_text else json.loads(text)
+        return json.dumps({**nothing, name: found}).encode()
     except (ValueError, TypeError, KeyError):
         return None
+
+
+def _of_text(text: str, name: str) -> str:
+    """A text that is a key as it is, or stands in JSON."""
+    try:
+        found = json.loads(text) if text.startswith(('"', "{")) else text
+    except ValueError:
+        return text
+    value = found.get(name) if isinstance(found, dict) else found
+    return value if isinstance(value, str) else text

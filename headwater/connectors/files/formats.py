@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -135,13 +136,13 @@ def check(path: Path, form: Format) -> None:
 
 def _lines(path: Path) -> Iterator[pa.Array]:
     with pa.input_stream(str(path), compression="detect") as stream:
-        rest = b""
+        rest = stream.read(len(BOM_UTF8)).removeprefix(BOM_UTF8)
         while data := stream.read(BLOCK):
             *lines, rest = (rest + data).split(b"\n")
             if len(rest) > LONGEST:
                 raise ValueError(f"a line is longer than {LONGEST >> 20} MiB; write each record in its own")
             yield _values(lines)
-        yield _values([rest])
+        yield _values(rest.split(b"\n"))
 
 
 def _values(lines: list[bytes]) -> pa.Array:
@@ -152,7 +153,7 @@ def _values(lines: list[bytes]) -> pa.Array:
 def _csv(path: Path) -> Iterator[pa.Array]:
     with pa.input_stream(str(path), compression="detect") as stream:
         rows = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""), strict=True)
-        names = next(rows, [])
+        names = next((row for row in rows if row), [])
         if len(set(names)) < len(names) or MORE in names:
             raise ValueError(f"its first line names a column twice, or {MORE}: {', '.join(names)}")
         while part := list(islice(rows, ROWS)):

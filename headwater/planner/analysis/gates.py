@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from operator import or_
 
@@ -11,8 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headwater.common.durations import MICROSECOND, interval
-from headwater.errors import ProjectError
-from headwater.errors.causes import first_line
+from headwater.errors import ProjectError, Where
+from headwater.errors.causes import describe, first_line
 from headwater.planner.analysis import checks
 from headwater.project.definitions import Table
 from headwater.project.load import Project
@@ -43,29 +44,36 @@ def gate_of(project: Project, table: Table, result: DataFrame, of: str) -> Gate 
             )
         if rule.scope == "table" or not predicate.knows(rule.type):
             continue
-        try:
+        with _mended(rule.where, rule.id):
             checks.repeatable(empty.where(predicate.failed(rule, result.schema)), rule.where)
-        except PySparkException as e:
-            raise ProjectError(
-                f"{rule.where}: {rule.id}: {first_line(e)}",
-                code="EXPECTATION_INVALID",
-                where=rule.where,
-                hint="mend the suite",
-            ) from None
     columns = sorted(_watermarks(project, table, result.columns))
-    gate = Gate(suite, result.schema, [_future(table, result, columns)] if columns else [])
+    with _mended(Where(str(suite.file), suite.file, suite.table), "an expectation of many rows"):
+        gate = Gate(suite, result.schema, [_future(table, result, columns)] if columns else [])
     told = [(one.rule, one.metrics) for one in gate.measures] + [(one.rule, ()) for one in gate.keyed]
     for rule, metrics in told:
-        try:
+        with _mended(rule.where, rule.id):
             checks.repeatable(gate.judge(empty).agg(F.count("*"), *metrics), rule.where)
-        except PySparkException as e:
-            raise ProjectError(
-                f"{rule.where}: {rule.id}: {first_line(e)}",
-                code="EXPECTATION_INVALID",
-                where=rule.where,
-                hint="mend the suite",
-            ) from None
     return gate if gate.rules or gate.measures else None
+
+
+@contextmanager
+def _mended(where: Where, what: str) -> Iterator[None]:
+    """Say of an expectation that can't be asked where it stands.
+
+    Raises:
+        ProjectError: it can't.
+    """
+    try:
+        yield
+    except PySparkException as e:
+        said = first_line(e)
+    except (AttributeError, KeyError, TypeError, ValueError) as e:  # an argument of another kind
+        said = describe(e)
+    else:
+        return
+    raise ProjectError(
+        f"{where}: {what}: {said}", code="EXPECTATION_INVALID", where=where, hint="mend the suite"
+    )
 
 
 def _watermarks(project: Project, table: Table, columns: Sequence[str]) -> set[str]:

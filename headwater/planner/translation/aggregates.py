@@ -73,7 +73,8 @@ def aggregate(scope: Scope, node: Node) -> Value:
         found = digits(value.kind)
         require(found is not None, "a sum")
         assert found is not None
-        kind = f"decimal({min(found[0] + 10, MOST_DIGITS)},{found[1]})"
+        require(found[0] + 10 <= MOST_DIGITS, "a sum that DuckDB lets have too many digits")
+        kind = f"decimal({found[0] + 10},{found[1]})"
     return Value(f"CAST(sum({value.sql}){only} AS {duck(kind)})", kind)
 
 

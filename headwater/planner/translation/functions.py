@@ -76,7 +76,11 @@ def _cast(node: Node, children: Sequence[Value]) -> Value:
         return value
     if kind == MICROSECONDS:
         require(node.children[0].kind == "Literal" and source == "string", "an interval that is computed")
-        return literal(str(node.children[0].fields["value"]), kind)
+        said = str(node.children[0].fields["value"])
+        require(
+            node.fields["dataType"] == "interval" and not said.lstrip("-").isdecimal(), "a number of units"
+        )
+        return literal(said, kind)
     if source in (VOID, kind):
         return Value(f"CAST({value.sql} AS {duck(kind)})", kind)
     if not isinstance(source, str) and not isinstance(kind, str) and same(source, kind):

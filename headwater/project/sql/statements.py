@@ -10,6 +10,8 @@ from sqlglot.dialects.databricks import Databricks
 
 from headwater.project.sql.said import Refused
 
+_QUOTED = {TokenType.IDENTIFIER, *(kind for kind in TokenType if kind.name.endswith("STRING"))}
+
 
 def split(text: str) -> Iterator[list[Token]]:
     """The tokens of each statement, without the semicolons between them.
@@ -71,7 +73,7 @@ def line_of(text: str, at: int) -> int:
 
 def word(tokens: Sequence[Token], at: int) -> str:
     """The token there as a keyword, of several words the first; "": there is none, or it is quoted."""
-    if not 0 <= at < len(tokens) or tokens[at].token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+    if not 0 <= at < len(tokens) or tokens[at].token_type in _QUOTED:
         return ""
     return tokens[at].text.upper().split()[0]
 
