@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import Column
@@ -191,7 +191,7 @@ def _times(c: Arguments, rule: Rule, low: str | None, high: str | None, what: st
     def judge(values: Sequence[Any], clock: datetime) -> str | None:
         if values[0] is None:
             return None
-        at = datetime.fromtimestamp(values[0] / 1e6, UTC)
+        at = times.of_microseconds(int(values[0]))
         if age is not None and clock - at > age:
             return f"{what} {at:%Y-%m-%dT%H:%M:%SZ} is older than {rule.max_age}"
         if (bounds[0] is not None and at < bounds[0]) or (bounds[1] is not None and at > bounds[1]):
