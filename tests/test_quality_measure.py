@@ -131,8 +131,9 @@ def test_a_newest_beyond_the_year_9999_is_judged(spark: SparkSession, tmp_path: 
     newest = "column_max_to_be_between"
     own = made(tmp_path, expect(newest, {"action": "warn"}, column="at", max_value="2026-01-01T00:00:00Z"))
     rows = spark.sql("SELECT timestamp_seconds(1700000000000) AS at, 1 AS i, 's' AS s, 1.5D AS d")
-    (judged,) = Gate(own, rows.schema).measures
-    values = rows.agg(*judged.metrics).head()
+    gate = Gate(own, rows.schema)
+    (judged,) = gate.measures
+    values = gate.judge(rows).agg(*judged.metrics).head()
     assert values is not None
     assert "9999-12-31" in str(judged.judge([*values], datetime(2026, 1, 1, tzinfo=UTC)))
 
