@@ -50,7 +50,10 @@ class ViewFlow(TableFlow):
         self._analysed = context.tables[table.name]
         self._table = context.open(table)
         intents = IntentFile(context.lake.flow_folder(table.name))
-        tables = self._tables(anew=self._is_half_done(intents))
+        half_done = self._half_done(intents)
+        tables = self._tables(anew=half_done is not None)
+        if half_done is not None:
+            intents.seal(half_done)
         self.committer = Committer(
             self._table,
             intents,
@@ -205,16 +208,13 @@ class ViewFlow(TableFlow):
             for name in self._inputs
         }
 
-    def _is_half_done(self, intents: IntentFile) -> bool:
-        """Give up a batch that another definition has staged; whether there was one: what is kept beside the
-        view may be ahead of it then."""
+    def _half_done(self, intents: IntentFile) -> Intent | None:
+        """The batch that another definition has staged, and that is not in the view: it is given up. What is
+        kept beside the view may have it, and is made anew first."""
         left = intents.left(self._table)
         if left is None or left.sealed or left.staged is None or self._table.done(left):
-            return False
-        if left.fingerprint != self._analysed.fingerprint:
-            intents.seal(left)
-            return True
-        return False
+            return None
+        return left if left.fingerprint != self._analysed.fingerprint else None
 
     def _tables(self, *, anew: bool) -> dict[str, Compared]:
         """The view, and what is kept beside it, by name.
