@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+
+from headwater.common.durations import MICROSECOND
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock:
@@ -41,8 +42,8 @@ def milliseconds() -> int:
 def of_microseconds(since: int) -> datetime:
     """A time in microseconds since the epoch, in UTC; the first or the last that Python has, beyond these."""
     first, last = (end.replace(tzinfo=UTC) for end in (datetime.min, datetime.max))
-    low, high = ((end - EPOCH) // _MICROSECOND for end in (first, last))
-    return first if since <= low else last if since >= high else EPOCH + since * _MICROSECOND
+    low, high = ((end - EPOCH) // MICROSECOND for end in (first, last))
+    return first if since <= low else last if since >= high else EPOCH + since * MICROSECOND
 
 
 def text(at: datetime) -> str:

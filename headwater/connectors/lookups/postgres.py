@@ -74,9 +74,8 @@ class PostgresAsker:
                     row_factory=dict_row,
                     **self._options,  # type: ignore[arg-type]
                 )
-            keys = [
-                key for key in keys if not any("\0" in str(value) for value in key.values())
-            ]  # none has one
+            # PostgreSQL has no text with NUL, so no row of such a key.
+            keys = [key for key in keys if not any("\0" in str(value) for value in key.values())]
             asked = [[key[name] for key in keys] for name in self._keys]
             with postgres.answering(self._connection, _PATIENCE):
                 return self._connection.execute(self._query, asked).fetchall()

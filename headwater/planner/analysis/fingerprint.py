@@ -16,7 +16,7 @@ from headwater.project.pipelines import text_of
 def fingerprint(project: Project, definition: Declaration) -> str:
     """A hash of what a definition, its suite and its reference tables' DDL say.
 
-    Comments and other definitions of its file play no part.
+    Other definitions of its file play no part, nor do comments in SQL; those in a Python function do.
 
     It needs no Spark session.
     """
