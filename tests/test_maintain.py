@@ -9,6 +9,7 @@ import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -19,11 +20,10 @@ from deltalake import DeltaTable
 from headwater.operations.maintain.clean import clean, forget_uncommitted
 from headwater.operations.maintain.compact import compact
 from headwater.planner.aggregate import Aggregate, Output
-from headwater.storage import log, ranges
+from headwater.storage import log, ranges, recent, stored
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Lake
-from headwater.storage.log import DataFile
 from headwater.storage.ranges import Position
 from headwater.storage.target import Target
 
@@ -346,19 +346,42 @@ def test_what_killed_processes_left_is_removed_when_nobody_is_at_work_on_it(tmp_
     assert DeltaTable(writer.path).to_pyarrow_table().num_rows == 4
 
 
-def test_to_put_files_together_takes_as_long_as_there_are_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many bytes rows have is asked of those of each file once: that takes long of wide rows."""
-    module = sys.modules[compact.__module__]
-    asked = []
+def test_a_file_is_written_anew_once_as_much_stands_behind_it(tmp_path: Path) -> None:
+    """So each row is as often as its file can double, not as often as new ones come."""
+    writer, written = Writer(tmp_path), 0
+    for _ in range(64):
+        writer.append(*[200] * 10)
+        before = {*writer.target.files()}
+        compact(writer.target, None)
+        written += sum(file.rows for file in writer.target.data_files() if file.path not in before)
+    assert written / writer.rows < 8  # 2**6 rounds: 7 times at most
+    files = log.snapshot(writer.path, writer.target.version)
+    assert len(files) < 8
+    held = pa.concat_tables([pq.read_table(file.path, partitioning=None) for file in files])
+    assert held["n"].to_pylist() == list(range(writer.rows))
 
-    class Read:
-        @property
-        def nbytes(self) -> int:
-            asked.append(self)
-            return 1 << 20
 
-    monkeypatch.setattr(module.stored, "read", lambda path, columns: Read())
-    monkeypatch.setattr(module.pa, "concat_tables", len)
-    run = [DataFile(path=f"{at}", size=1, rows=1, order=at) for at in range(130)]
-    assert [*module._groups(run, pa.schema([]))] == [64, 64, 2]
-    assert len(asked) == 130
+def test_no_more_is_held_of_what_is_put_together_than_goes_into_a_row_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And how many bytes rows have is asked of each piece of them once: that takes long of wide ones."""
+    module: Any = sys.modules[compact.__module__]
+    monkeypatch.setattr(module, "_GROUP", 1 << 20)
+    writer = Writer(tmp_path)
+    writer.append(200_000, *[1_000] * 250)
+    files = writer.target.data_files()
+    groups = list(module._groups([*files], COLUMNS))
+    assert pa.concat_tables(groups)["n"].to_pylist() == list(range(writer.rows))
+    assert max(group.nbytes for group in groups) < 1.5 * (1 << 20) and len(groups) > 8
+
+
+def test_rows_of_files_that_others_hold_now_are_not_kept(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    for _ in range(10):
+        writer.append(3)
+    files = writer.target.files()
+    for file in files:
+        stored.whole(file)
+    assert all(recent.KEPT.find(file) for file in files)
+    compact(writer.target, None)
+    assert not any(recent.KEPT.find(file) for file in files)

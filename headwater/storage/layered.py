@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.common import times
-from headwater.storage import layers, log, pruning, rewriting, stored
+from headwater.storage import layers, log, pruning, recent, rewriting, stored
 from headwater.storage.lake import Place
 from headwater.storage.open_table import OpenTable
 
@@ -45,7 +45,8 @@ class LayeredTable(OpenTable):
             if not set(before) <= set(self.files()):
                 return False
             self._put(operation, rewriting.replaced(self.place.path, before, after, order))
-            return True
+        recent.KEPT.forget(before)
+        return True
 
     def put_in_order(self, files: Sequence[str], by: Sequence[str], order: int) -> list[str]:
         """Let files of about `layers.CLUSTER` rows hold what these do, in the order of columns (of those that

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,6 +68,13 @@ class Recent:
         """Keep the rows of a file that was just written, if they are few: as who reads it finds them."""
         if (entry := _entry(Path(file))) is not None:
             self._keep(file, entry, rows, WRITTEN)
+
+    def forget(self, files: Iterable[str]) -> None:
+        """Keep the rows of files no more, as others hold them now."""
+        with self._lock:
+            for file in files:
+                if (gone := self._kept.pop(file, None)) is not None:
+                    self._size -= gone.size
 
     def _keep(self, file: str, entry: Entry, rows: pa.Table, most: int) -> None:
         if entry.size > most:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 _BUFFER = 1 << 18  # bytes of a column that are read at a time
+_PIECE = 1 << 13  # rows of a file that is read piece by piece
 
 
 def schema(columns: StructType) -> pa.Schema:
@@ -72,6 +73,20 @@ def opened(file: str) -> Iterator[pq.ParquetFile]:
         pq.ParquetFile(file, buffer_size=_BUFFER, page_checksum_verification=True) as found,
     ):
         yield found
+
+
+def pieces(file: str, columns: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of a file by a table's columns, some at a time.
+
+    Raises:
+        DamageError: it is not what was written.
+    """
+    if (kept := recent.KEPT.find(file)) is not None:
+        yield fitted(kept, columns)
+        return
+    with opened(file) as found:
+        for batch in found.iter_batches(_PIECE, use_threads=False):
+            yield fitted(pa.Table.from_batches([batch]), columns)
 
 
 def count(file: str) -> int:

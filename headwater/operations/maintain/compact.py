@@ -1,9 +1,13 @@
 """Many small files into few: what each batch of a stream leaves, put together in the order in which it came.
 
 Delta's OPTIMIZE packs files by size; here the order of rows has to stay, as it says which of a partition's
-rows came first. Of a table whose rows change in place the order means nothing: there rows are put together by
-their keys, and only files that merges have left alone for a while, as a merge writes those that it touches
-anew. The commit says `dataChange = false`, so those that read on from a version pass over it:
+rows came first. A file is written anew once those behind it have as many bytes: so a row is as often as its
+file can double, not each time that new ones come (size-tiered compaction, as of log-structured merge trees:
+https://doi.org/10.1007/s002360050048).
+
+Of a table whose rows change in place the order means nothing: there rows are put together by their keys, and
+only files that merges have left alone for a while, as a merge writes those that it touches anew. The commit
+says `dataChange = false`, so those that read on from a version pass over it:
 https://github.com/delta-io/delta/blob/master/PROTOCOL.md#add-file-and-remove-file
 """
 
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +30,7 @@ FILE = 128 * 1024 * 1024  # bytes that a file should have
 CHANGING = 16 * 1024 * 1024  # where rows change in place: a row that comes late has its file written anew
 FEWEST = 10  # small files that are worth it
 SETTLED = 600.0  # seconds since a merge wrote a file
-_GROUP = 64 * 1024 * 1024  # bytes of rows in memory, and of one row group
+_GROUP = 32 * 1024 * 1024  # bytes of rows in memory, and of one row group
 
 
 def compact(
@@ -100,13 +105,22 @@ def _runs(files: Sequence[DataFile], size: int, part: float) -> Iterator[list[Da
     for file in files:
         is_full = file.size >= size / 2 or sum(each.size for each in run) + file.size > size
         if run and (is_full or file.order // part != run[-1].order // part):
-            if len(run) >= FEWEST:
-                yield run
+            yield from _worth(run)
             run = []
         if file.size < size / 2:
             run.append(file)
-    if len(run) >= FEWEST:
-        yield run
+    yield from _worth(run)
+
+
+def _worth(run: list[DataFile]) -> Iterator[list[DataFile]]:
+    """The files of a run from the first on behind which as many bytes stand, if they are many."""
+    behind = sum(file.size for file in run)
+    for at, file in enumerate(run):
+        behind -= file.size
+        if file.size <= behind:
+            if len(run) - at >= FEWEST:
+                yield run[at:]
+            return
 
 
 def _together(target: Target, run: list[DataFile], keys: Sequence[str] | None) -> int:
@@ -124,9 +138,9 @@ def _together(target: Target, run: list[DataFile], keys: Sequence[str] | None) -
 def _groups(run: list[DataFile], columns: pa.Schema) -> Iterator[pa.Table]:
     """The rows of files, in their order, as many at once as a row group shall have."""
     held, size = list[pa.Table](), 0
-    for file in run:
-        held.append(stored.read(file.path, columns))
-        size += held[-1].nbytes
+    for rows in chain.from_iterable(stored.pieces(file.path, columns) for file in run):
+        held.append(rows)
+        size += rows.nbytes
         if size >= _GROUP:
             yield pa.concat_tables(held)
             held, size = [], 0
