@@ -119,11 +119,15 @@ def test_how_old_the_newest_may_be(spark: SparkSession, tmp_path: Path) -> None:
         {**expect(newest, {"max_age": "1h"}, column="at"), "id": "fresh"},
         {**expect(newest, column="at", max_value="2026-01-01T23:00:00"), "id": "late"},
         {**expect(newest, column="at", min_value="2026-01-02T02:00:00Z"), "id": "on time"},
+        {**expect(newest, column="at", min_value="2026-01-02T02:00:00Z", strict_min=True), "id": "just"},
+        {**expect(newest, column="at", max_value="2026-01-02T02:00:00Z", strict_max=True), "id": "before"},
     )
     missed = found(spark, Gate(own, spark.createDataFrame([], DDL).schema)).missed
     assert missed == {
         "old": "maximum 2026-01-02T02:00:00Z is older than 30m",
         "late": "maximum 2026-01-02T02:00:00Z, expected from any to 2026-01-01T23:00:00",
+        "just": "maximum 2026-01-02T02:00:00Z, expected from 2026-01-02T02:00:00Z to any",
+        "before": "maximum 2026-01-02T02:00:00Z, expected from any to 2026-01-02T02:00:00Z",
     }
 
 

@@ -10,6 +10,7 @@ Expectations; a median or quantile is interpolated, as pandas does it.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -140,10 +141,8 @@ def _share(buckets: list[list[int]], rule: Rule) -> str | None:
 
 
 def _rows(rule: Rule, c: Arguments, taken: Column) -> Measure:
-    if rule.type.endswith("to_equal"):
-        low = high = c.need("value")
-    else:
-        low, high = c.get("min_value"), c.get("max_value")
+    is_one = rule.type.endswith("to_equal")
+    low, high = [c.need("value")] * 2 if is_one else [c.get("min_value"), c.get("max_value")]
     return Measure(rule, (F.count_if(taken),), _within(c, low, high, "rows"))
 
 
@@ -162,17 +161,15 @@ def _extreme(aggregate: Callable[[Column], Column], what: str) -> Callable[..., 
     def make(rule: Rule, c: Arguments, taken: Column) -> Measure:
         column, kind = c.column()
         low, high = c.get("min_value"), c.get("max_value")
+        found = aggregate(F.when(taken, column))
         if isinstance(kind, NumericType):
-            return Measure(
-                rule, (aggregate(F.when(taken, column)).cast("double"),), _within(c, low, high, what)
-            )
+            return Measure(rule, (found.cast("double"),), _within(c, low, high, what))
         if not isinstance(kind, TIMES):
             raise c.wrong(f"{c.need('column')} is {kind.simpleString()}; this is for numbers and times")
         for bound in (low, high):
             if bound is not None:
                 c.literal(bound, kind)
-        metric = F.unix_micros(aggregate(F.when(taken, column)).cast("timestamp"))
-        return Measure(rule, (metric,), _times(c, rule, low, high, what))
+        return Measure(rule, (F.unix_micros(found.cast("timestamp")),), _times(c, rule, low, high, what))
 
     return make
 
@@ -186,7 +183,7 @@ def _times(c: Arguments, rule: Rule, low: str | None, high: str | None, what: st
         raise c.wrong(f"meta.max_age: {e}") from None
     if age is None and bounds == [None, None]:
         raise c.wrong("min_value, max_value and meta.max_age are all missing")
-    c.used |= {"strict_min", "strict_max"}
+    is_outside = _outside(c, *bounds)
 
     def judge(values: Sequence[Any], clock: datetime) -> str | None:
         if values[0] is None:
@@ -194,7 +191,7 @@ def _times(c: Arguments, rule: Rule, low: str | None, high: str | None, what: st
         at = times.of_microseconds(int(values[0]))
         if age is not None and clock - at > age:
             return f"{what} {at:%Y-%m-%dT%H:%M:%SZ} is older than {rule.max_age}"
-        if (bounds[0] is not None and at < bounds[0]) or (bounds[1] is not None and at > bounds[1]):
+        if is_outside(at):
             return f"{what} {at:%Y-%m-%dT%H:%M:%SZ}, expected {_range(low, high)}"
         return None
 
@@ -239,8 +236,7 @@ def _set(unexpected: Callable[[set[Any], set[Any]], set[Any]]) -> Callable[..., 
 
 
 def _quantiles(rule: Rule, c: Arguments, taken: Column) -> Measure:
-    column, kind = c.column()
-    ranges = c.need("quantile_ranges")
+    (column, kind), ranges = c.column(), c.need("quantile_ranges")
     c.used.add("allow_relative_error")
     if not isinstance(kind, NumericType):
         raise c.wrong(f"{c.need('column')} is {kind.simpleString()}, and this is for numbers")
@@ -264,23 +260,26 @@ def _within(c: Arguments, low: Any, high: Any, what: str) -> Judge:
     for bound in (low, high):
         if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int | float)):
             raise c.wrong(f"{bound!r} is no number")
-    strict_low, strict_high = bool(c.get("strict_min")), bool(c.get("strict_max"))
+    is_outside = _outside(c, low, high)
 
     def judge(values: Sequence[Any], clock: datetime) -> str | None:
-        value = values[0]
-        if value is None:
+        if values[0] is None or not is_outside(values[0]):
             return None
-        below = low is not None and not (value > low if strict_low else value >= low)  # NaN is within nothing
-        above = high is not None and not (value < high if strict_high else value <= high)
-        return f"{what} {value:g}, expected {_range(low, high)}" if below or above else None
+        return f"{what} {values[0]:g}, expected {_range(low, high)}"
 
     return judge
 
 
+def _outside(c: Arguments, low: Any, high: Any) -> Callable[[Any], bool]:
+    """Says whether a value lies outside of a rule's bounds, which may be strict: NaN always does."""
+    above = operator.gt if c.get("strict_min") else operator.ge
+    below = operator.lt if c.get("strict_max") else operator.le
+    return lambda at: not ((low is None or above(at, low)) and (high is None or below(at, high)))
+
+
 def _range(low: Any, high: Any) -> str:
-    if low == high:
-        return f"{low}"
-    return f"from {'any' if low is None else low} to {'any' if high is None else high}"
+    ends = f"from {'any' if low is None else low} to {'any' if high is None else high}"
+    return f"{low}" if low == high else ends
 
 
 _KINDS: dict[str, Callable[[Rule, Arguments, Column], Measure]] = {
