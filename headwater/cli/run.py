@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from json import dumps
 from typing import Annotated
 
 import typer
@@ -37,6 +38,7 @@ def run(
     """Run the flows: Kafka to bronze, and each commit on to the tables below."""
     from headwater.common import database, interrupts, listings
     from headwater.common.progress import Board
+    from headwater.common.spool import Spool
     from headwater.project import conf as configuration
     from headwater.project.paths import find_project
     from headwater.run import picture
@@ -47,17 +49,21 @@ def run(
     if close and not once:
         raise typer.BadParameter("--close needs --once: a run that goes on has no end of its input")
     prepare()
-    board = Board(sys.stdout if json else None)
-    with Screen(board, None if json else sys.stdout) as screen:
-        board.stage = "loading the project"
-        jvm.begin(configuration.load(find_project(project), env).memory)
-        from headwater.project.load import load_project  # which takes as long
-        from headwater.run.supervisor import Options, Run
+    with (
+        Spool(lambda: sys.stdout, lambda lost: dumps({"event": "left out", "lines": lost})) as lines,
+        Spool(lambda: sys.stderr, "headwater: {} lines that nobody read were left out".format) as notices,
+    ):
+        board = Board(lines if json else None, notices)
+        with Screen(board, None if json else sys.stdout) as screen:
+            board.stage = "loading the project"
+            jvm.begin(configuration.load(find_project(project), env).memory)
+            from headwater.project.load import load_project  # which takes as long
+            from headwater.run.supervisor import Options, Run
 
-        options = Options(selected(tables, select), once, close, start, trigger)
-        running = Run(load_project(project, env), options, board)
-        screen.watch(running.statuses)
-        code = running(lambda: interrupts.ask(running.stop))
+            options = Options(selected(tables, select), once, close, start, trigger)
+            running = Run(load_project(project, env), options, board)
+            screen.watch(running.statuses)
+            code = running(lambda: interrupts.ask(running.stop))
     with suppress(OSError):  # nobody reads it any more
         for line in () if json else picture.summary(board.flows, listings.width(sys.stdout)):
             print(line)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import Any, Protocol
 
 from headwater.common.report import BatchReport
 from headwater.errors import Data
@@ -36,6 +36,16 @@ class FlowState:
         return sum(report.rows_in for report in list(self.recent) if report.at >= since) / seconds
 
 
+class Lines(Protocol):
+    """What text can be written to."""
+
+    def write(self, text: str, /) -> int:
+        """Add a text."""
+
+    def flush(self) -> None:
+        """Have it written."""
+
+
 class Board:
     """The state of every flow; safe to use from any thread.
 
@@ -48,7 +58,7 @@ class Board:
         flows: what is known of each flow, in the order in which they were first heard of.
     """
 
-    def __init__(self, lines: TextIO | None = None, notices: TextIO | None = None) -> None:
+    def __init__(self, lines: Lines | None = None, notices: Lines | None = None) -> None:
         self._lock = threading.Lock()
         self._lines = lines
         self._notices = notices

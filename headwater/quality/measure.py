@@ -1,4 +1,4 @@
-"""Expectations about many rows at once: in one file, because what measures a rule has to fit what judges it.
+"""Expectations about many rows at once: what measures each, and what judges it.
 
 They are measured in the pass that writes a batch, and judged before its commit. A share (`mostly`) is
 judged over the newest batches that together hold at least `meta.window` rows, so that a batch of three
