@@ -76,7 +76,7 @@ class Run:
         self._case, self._sent, self._progress, self._arm = case, Sent(), progress, arm
         self._tables: dict[str, Table] = {table["name"]: table for table in case["tables"]}
         self._steps = [*_first(case), *case["steps"], {"do": "check"}, {"do": "end"}]
-        self._now, self._again = NOW, False
+        self._now, self._again, self._is_dead = NOW, False, False
         for step in self._steps[: progress.begun or 0]:
             self._was_done(step)
         self._project = Project(files(self._case), root, at=self._now)
@@ -190,17 +190,23 @@ class Run:
         if after is None:
             do()
             return
-        left = [after]
+        left = after
 
         def reach(_step: str, _flow: str) -> None:
-            left[0] -= 1
-            if left[0] <= 0:  # in whatever thread: who is dead does no more
+            nonlocal left
+            left -= 1
+            if left <= 0:  # in whatever thread: who is dead does no more
+                self._is_dead = True
                 raise Crash
 
         try:
             with patch.object(failpoints, "reach", reach), patch.object(threading, "excepthook", _quiet):
                 do()
-        except Crash:
+        except (Crash, HeadwaterError):  # an error says that a thread has crashed
+            if not self._is_dead:
+                raise
+        if self._is_dead:
+            self._is_dead = False
             self._progress.counts["crashed"] += 1
             self._project.restart()
             do()
@@ -224,7 +230,8 @@ class Run:
             try:
                 self._project.rebuild(name)
             except HeadwaterError:
-                abort(self._project.definitions)
+                if not self._is_dead:
+                    abort(self._project.definitions)
                 raise
 
     def _reconcile(self, name: str) -> None:
