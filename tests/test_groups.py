@@ -191,6 +191,30 @@ def test_after_each_batch_they_are_what_their_queries_give(
     assert within == staged[len(STAGED) :]
 
 
+def test_a_view_of_one_group_keeps_its_row_where_nothing_of_a_batch_reaches_it(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(computed, "WHOLE", -1)
+    queries = {
+        "filtered": ("SELECT count(*) AS n, sum(x) AS x FROM silver.a WHERE s = 'p'", ""),
+        "met": ("SELECT count(*) AS n FROM silver.a a JOIN reference.items i ON a.k = i.k", ""),
+        "large ones": (
+            "SELECT count(*) AS n FROM (SELECT k, count(*) AS c FROM silver.a GROUP BY k) WHERE c > 1",
+            "",
+        ),
+        "of few": ("SELECT count(*) AS n FROM gold.few WHERE n > 1", ""),
+    }
+    case = Changing(tmp_path, interpreted, queries)
+    flows = [case.flow(name) for name in (FEW, *case.views)]
+    for s, k in ("pq", 1), ("q", 99), ("q", 98):
+        case.append(A, [{"id": at, "k": k, "x": 1, "s": each} for at, each in enumerate(s)])
+        for flow in flows:
+            while flow.step():
+                pass
+        assert [anew(flow) for flow in flows[1:]] == [0] * len(queries)
+    assert [case.rows(name, "n") for name in case.views] == [[(1,)], [(2,)], [(1,)], [(1,)]]
+
+
 def test_others_are_not_kept_so(interpreted: SparkSession, tmp_path: Path) -> None:
     case = Project({**FILES, **definitions(OTHERS)}, tmp_path, spark=interpreted)
     told = analyse(interpreted, case.definitions)

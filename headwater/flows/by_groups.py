@@ -188,9 +188,10 @@ class ByGroups:
             return self._query.over(intent, beside, given).rows
 
         with scratch.connection(size(inputs)) as connection:
-            if self._reach is None:  # it is made of one group
-                connection.register("held", self._view.target.held(self._view.columns))
-                new = made({self._name: of_groups.now}).cast(self._view.columns)
+            if self._reach is None:  # it is made of one group, which is there without rows, too
+                held = self._view.target.held(self._view.columns)
+                connection.register("held", held)
+                new = made({self._name: of_groups.now}).cast(held.schema) if of_groups.has_changed else held
                 changes = self._view.difference(connection, new)
                 return Changes({self._view.target.place.name: changes}, len(changes), 0, {}, 1)
             touched = self._by_touched.touched(
