@@ -23,6 +23,7 @@ from headwater import query
 from headwater.cli import app
 from headwater.errors import QueryError
 from headwater.errors.codes import Code
+from headwater.project.reference import Reference
 from headwater.query import Result, params, result
 from headwater.storage import log
 from headwater.storage.identity import Identity
@@ -128,9 +129,29 @@ def test_reference_has_its_declared_types(ask: Callable[..., Result]) -> None:
     assert rows == [("a", 90.0, date(2026, 1, 1)), ("b", None, None)]
 
 
+WORDS = 'k,text,more\n1,"say ""hi""",x\n2,"a, ""b"", c",\n3,"two\nlines",y\n4, spaced ,back\\slash\n'
+FOUND = [(1, 'say "hi"', "x"), (2, 'a, "b", c', None), (3, "two\nlines", "y"), (4, " spaced ", "back\\slash")]
+
+
+def test_quoted_fields_of_a_reference_are_what_they_say(
+    ask: Callable[..., Result], project: Path, tmp_path: Path, spark: SparkSession
+) -> None:
+    file = project / "conf" / "reference" / "words.csv"
+    try:
+        file.write_bytes(WORDS.encode())
+        file.with_suffix(".ddl").write_text("k BIGINT, text STRING, more STRING\n")
+        assert ask("SELECT * FROM reference.words ORDER BY k").rows == FOUND
+        table = Reference("reference.words", file)
+        rows = table.read(spark, tmp_path, table.version(tmp_path, datetime.now(UTC)))
+        assert sorted(map(tuple, rows.collect())) == FOUND  # as flows read it
+    finally:
+        file.unlink()
+        file.with_suffix(".ddl").unlink()
+
+
 def test_names_of_with_clauses_are_no_tables(ask: Callable[..., Result]) -> None:
     sql = """WITH x AS (SELECT host FROM silver.readings)
-        SELECT count(*) AS n FROM x WHERE host IN (SELECT host FROM x)"""
+        SELECT count(*) AS n FROM x WHERE host IN (SELECT host FROM X)"""
     assert ask(sql).rows == [(3,)]
 
 

@@ -23,6 +23,8 @@ from headwater.runtime import jvm
 from headwater.storage import log
 
 CLOCK = "reference.clock"
+# How Spark reads it: a quote in a quoted field is doubled, as https://www.rfc-editor.org/rfc/rfc4180 has it.
+CSV = {"header": "true", "mode": "FAILFAST", "escape": '"', "multiLine": "true"}
 _NOW = StructType([StructField("now", TimestampType())])
 
 
@@ -102,7 +104,7 @@ class Reference:
             return spark.read.format("delta").option("versionAsOf", version).load(str(self.path))
         schema = self.csv_columns()
         kept = self._kept(lake, version)
-        rows = spark.read.schema(schema).options(header=True, mode="FAILFAST").csv(str(kept))
+        rows = spark.read.schema(schema).options(**CSV).csv(str(kept))
         try:
             return spark.createDataFrame(rows.toArrow(), schema)  # in memory: joining it needs no job
         except Exception as e:

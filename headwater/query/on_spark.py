@@ -14,6 +14,7 @@ from headwater.errors import CommitError, QueryError
 from headwater.errors.causes import first_line, known
 from headwater.project.conf import Conf
 from headwater.project.paths import engine_folder
+from headwater.project.reference import CSV
 from headwater.query import params as parameters
 from headwater.query import past
 from headwater.query.result import Result
@@ -80,9 +81,8 @@ def _make_views(
         full = f"{_identifier(layer)}.{_identifier(name)}"
         if not table.is_delta:
             spark.sql(f"DROP TABLE IF EXISTS {full}")
-            options = {"header": "true", "mode": "FAILFAST"}
             spark.catalog.createTable(
-                full, path=str(table.path), source="csv", schema=table.csv_columns(), **options
+                full, path=str(table.path), source="csv", schema=table.csv_columns(), **CSV
             )
             continue
         version = versions.get(table.name)

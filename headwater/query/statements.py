@@ -103,16 +103,16 @@ def _lists_tables(tree: Any) -> bool:
 def _tables(connection: duckdb.DuckDBPyConnection, tree: Any) -> Iterator[str]:
     """The names of tables in a parsed statement: not those of its WITH clauses, nor of DuckDB's own views."""
     own = connection.execute("SELECT schema_name, view_name FROM duckdb_views() WHERE internal").fetchall()
-    schemas, names = {schema for schema, _ in own} - {"main"}, {name for _, name in own}
+    schemas, names = {schema.lower() for schema, _ in own} - {"main"}, {name.lower() for _, name in own}
     nodes = list(_objects(tree))
-    ctes = {entry["key"] for node in nodes for entry in (node.get("cte_map") or {}).get("map", ())}
+    ctes = {entry["key"].lower() for node in nodes for entry in (node.get("cte_map") or {}).get("map", ())}
     for node in nodes:
-        if node.get("type") != "BASE_TABLE" or node.get("schema_name") in schemas:
+        if node.get("type") != "BASE_TABLE" or node.get("schema_name", "").lower() in schemas:
             continue
         name = node["table_name"]
         if node.get("schema_name"):
             yield f"{node['schema_name']}.{name}"
-        elif name not in ctes and name not in names:
+        elif name.lower() not in ctes | names:
             yield name
 
 
