@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headwater.errors import NOWHERE
 from headwater.planner.outlines import Outline
-from headwater.project import code
+from headwater.project import code, uses
 from headwater.project.definitions import Files, Table, Topic, View
 from headwater.project.load import Project
 from headwater.project.pipelines import text_of
@@ -41,6 +41,9 @@ def facts(project: Project, name: str, outline: Outline) -> Facts:
         "columns": _columns(outline.stored),
         "keys": ", ".join(outline.keys),
         "definition": _text(definition),
+        "reads": _reads(definition),
+        "what it uses": _uses(definition),
+        "sequence": "; ".join(each.cdc.sequence_by for each in _queries(definition) if each.cdc is not None),
         "fields": "" if definition.decode is None else repr(definition.decode),
         "lookup": _lookup(project, definition),
         "event time": definition.event_time or "",
@@ -121,6 +124,29 @@ def _text(table: Table) -> str:
         return "\n".join(f"{flow.name}: {_text(flow)}" for flow in table.flows)
     own = _said(table) if table.process is None else _code(table.process.function)
     return "\n".join([own, *(f"{view.name}: {_said(view)}" for view in table.views)])
+
+
+def _queries(table: Table) -> tuple[Table, ...]:
+    """The table's own query or function, or those of the flows into it."""
+    return table.flows or (table,)
+
+
+def _reads(table: Table) -> str:
+    """What each query or function gets, in the order in which it does."""
+    named: list[Table | View] = [*table.flows, *table.views]
+    return "; ".join([", ".join(table.inputs), *(f"{each.name}: {', '.join(each.inputs)}" for each in named)])
+
+
+def _uses(table: Table) -> str:
+    """{name → digest} of what its functions use, as JSON."""
+    queries: list[Table | View] = [*_queries(table), *table.views]
+    functions: list[Any] = [each.function for each in queries]
+    if table.process is not None:
+        functions.append(table.process.function)
+    found = dict[str, str]()
+    for function in functions:
+        found |= uses.of(function)
+    return json.dumps(found) if found else ""
 
 
 def _said(definition: Table | View) -> str:

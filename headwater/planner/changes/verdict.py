@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -23,7 +24,9 @@ _FROM_HERE_ON = {
     "format",
 }
 # Of tables whose rows are appended one by one: no row that is there has to change with the next.
-_OF_ROWS = {"definition", "fields"}
+_OF_ROWS = {"definition", "fields", "reads", "what it uses"}
+# What older versions did not keep: it is compared where it is known.
+_SINCE = {"reads", "what it uses", "sequence"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Verdict:
 
 def judge(before: Facts, now: Facts) -> Verdict:
     """What it means that a definition which was one is another now."""
-    changed = [what for what in {**before, **now} if before.get(what) != now.get(what)]
+    known = {what for what in {**before, **now} if what not in _SINCE or (what in before and what in now)}
+    changed = [what for what in {**before, **now} if what in known and before.get(what) != now.get(what)]
     if not changed:
         return Verdict("unchanged")
     if "topic" in changed:
@@ -106,4 +110,8 @@ def _said(what: str, before: Facts, now: Facts) -> str:
         return f"columns: {_differing(columns_of(old), columns_of(new)) or 'their order'}"
     if what == "definition":
         return "its query or function changed, and what it has made can't be told apart from what it will"
+    if what == "what it uses":
+        ours, theirs = json.loads(old), json.loads(new)
+        names = sorted(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
+        return f"{what}: {', '.join(names)} changed"
     return f"{what}: {old} → {new}"
