@@ -3,6 +3,9 @@
 A batch of few rows reads again what the batches before it have read or written: each table by several flows,
 each of its files until they are put together. To open such a file takes longer than all that is done with it.
 A file is known by its path, size and time, so one that another has replaced is read anew.
+
+They are kept as Arrow writes a stream of them, and who asks has columns that lie in it: the objects of a few
+rows' columns, and the ends of their buffers, take more room than the rows.
 """
 
 from __future__ import annotations
@@ -29,8 +32,7 @@ MOST = 1 << 27  # bytes of the rows of all
 class _Kept:
     path: Path
     entry: Entry
-    rows: pa.Table
-    size: int
+    stream: bytes
 
 
 class Recent:
@@ -52,7 +54,7 @@ class Recent:
             if kept is None:
                 return None
             self._kept.move_to_end(file)
-        return kept.rows if _entry(kept.path) == kept.entry else None
+        return _of(kept.stream) if _entry(kept.path) == kept.entry else None
 
     def rows(self, file: str, read: Callable[[str], pa.Table]) -> pa.Table:
         """The rows of a file, which is read where they are not kept; then they are, if they are few."""
@@ -74,22 +76,32 @@ class Recent:
         with self._lock:
             for file in files:
                 if (gone := self._kept.pop(file, None)) is not None:
-                    self._size -= gone.size
+                    self._size -= len(gone.stream)
 
     def _keep(self, file: str, entry: Entry, rows: pa.Table, most: int) -> None:
-        if entry.size > most:
+        if entry.size > most or rows.nbytes > min(_LARGE, self._most):
             return
-        rows = rows.combine_chunks()
-        kept = _Kept(Path(file), entry, rows, rows.get_total_buffer_size())
-        if kept.size > min(_LARGE, self._most):
-            return
+        kept = _Kept(Path(file), entry, _stream(rows))
         with self._lock:
             before = self._kept.pop(file, None)
-            self._size += kept.size - (before.size if before else 0)
+            self._size += len(kept.stream) - (len(before.stream) if before else 0)
             self._kept[file] = kept
             while self._size > self._most:
                 _, gone = self._kept.popitem(last=False)
-                self._size -= gone.size
+                self._size -= len(gone.stream)
+
+
+def _stream(rows: pa.Table) -> bytes:
+    """Rows as Arrow's streams have them: https://arrow.apache.org/docs/format/Columnar.html"""
+    written = pa.BufferOutputStream()
+    with pa.ipc.new_stream(written, rows.schema) as stream:
+        stream.write_table(rows.combine_chunks())
+    return bytes(written.getvalue())
+
+
+def _of(stream: bytes) -> pa.Table:
+    with pa.ipc.open_stream(pa.py_buffer(stream)) as found:
+        return found.read_all()
 
 
 def is_small(file: str) -> bool:
