@@ -334,6 +334,11 @@ def readings(raw):
         ("memory: 10m\n", "CONF_INVALID", "512m at least"),
         ("trigger: soon\n", "CONF_INVALID", "key 'trigger': "),
         ("maintain: {every: 3 parsecs}\n", "CONF_INVALID", "key 'maintain.every': "),
+        (
+            "maintain: {tables: {bronze.rwa: {retention: 90 days}}}\n",
+            "CONF_INVALID",
+            "key 'maintain.tables': no table 'bronze.rwa'; did you mean bronze.raw",
+        ),
         ("a: [\n", "CONF_INVALID", "not valid YAML"),
         ("- a\n", "CONF_INVALID", "this is a list, not keys with values; write"),
         ("embedded", "CONF_INVALID", "this is a str, not keys with values"),
@@ -360,6 +365,14 @@ def test_a_wrong_environment_is_refused(make: Make, text: str, code: Code, says:
     root = make({"conf/local.yaml": text})
     found = refusal(code, root)
     assert found.startswith(f"{root}/conf/local.yaml: ") and says in found
+
+
+def test_a_setting_of_spark_is_as_spark_writes_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    text = "lake: ~/lake\nspark: {shop.eu: true, shop.most: 5, shop.name: x}\n"
+    found = load(make({"conf/local.yaml": text})).conf
+    assert found.spark == {"spark.shop.eu": "true", "spark.shop.most": "5", "spark.shop.name": "x"}
+    assert found.lake == Path("/home/someone/lake")
 
 
 def test_files_that_are_no_text_are_refused(make: Make) -> None:

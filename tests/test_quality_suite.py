@@ -229,6 +229,36 @@ def test_what_does_not_fit_the_table_is_refused(
     assert "silver.t.json: expectation 1" in str(e.value) and says in str(e.value)
 
 
+@pytest.mark.parametrize(
+    "expectation",
+    [
+        {**column("max_to_be_between", column="i", max_value=1), "meta": {"scope": "batch"}},
+        {**column("max_to_be_between", column="at"), "meta": {"scope": "batch", "max_age": "10m"}},
+        {**column("values_to_be_increasing", column="i"), "meta": {"within": ["s"]}},
+    ],
+)
+def test_what_only_batches_can_be_judged_by_is_refused_of_tables_that_none_judges(
+    tmp_path: Path, expectation: dict[str, Any]
+) -> None:
+    found = suite.read(write(tmp_path, expectation))
+    with raises_code("EXPECTATION_INVALID", table="silver.t", match="is expected of batches"):
+        suite.of_whole_table(found)
+    plain = {name: value for name, value in expectation.items() if name != "meta"}
+    assert suite.of_whole_table(suite.read(write(tmp_path, plain))).rules
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [("day", "20240101"), ("day", "2024-W01-1"), ("at", "20240101T101500")]
+)
+def test_a_time_is_what_it_is_in_whatever_form_of_iso(
+    spark: SparkSession, tmp_path: Path, kind: str, value: str
+) -> None:
+    expectation = column("values_to_be_between", column=kind, min_value=value)
+    (rule,) = suite.read(write(tmp_path, expectation)).rules
+    rows = spark.sql("SELECT DATE'2024-01-01' AS day, TIMESTAMP'2024-01-01 10:15:00' AS at")
+    assert rows.where(predicate.failed(rule, rows.schema)).count() == 0
+
+
 def test_a_column_of_the_expected_type_has_no_failing_row(spark: SparkSession, tmp_path: Path) -> None:
     expectation = column("values_to_be_in_type_list", column="i", type_list=["IntegerType", "LongType"])
     (rule,) = suite.read(write(tmp_path, expectation)).rules

@@ -27,6 +27,6 @@ def drop(
     if not yes:
         if not sys.stdin.isatty():
             raise typer.BadParameter(f"this removes {what}; say --yes")
-        typer.confirm(f"remove {what}?", abort=True)
+        typer.confirm(f"remove {what}?", abort=True, err=True)
     dropping.drop(loaded, found)
     typer.echo(f"removed {what}")

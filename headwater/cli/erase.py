@@ -88,7 +88,7 @@ def _ask(project: Loaded, records: dict[str, int], yes: bool) -> None:
     if not yes:
         if not sys.stdin.isatty():
             raise typer.BadParameter(f"{what}; say --yes")
-        typer.confirm(f"{what}; go on?", abort=True)
+        typer.confirm(f"{what}; go on?", abort=True, err=True)
 
 
 def _show(done: Erased) -> None:

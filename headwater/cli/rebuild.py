@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -58,10 +58,12 @@ def rebuild(
 
     loaded = load_project(project, env)
     if abort:
-        typer.echo(f"removed what was built of {', '.join(rebuilding.abort(loaded))}")
+        aborted = rebuilding.abort(loaded)
+        _say(as_json, {"aborted": aborted}, f"removed what was built of {', '.join(aborted)}")
         return
     if clean:
-        typer.echo(f"removed {rebuilding.clean(loaded)} generations")
+        removed = rebuilding.clean(loaded)
+        _say(as_json, {"removed": removed}, f"removed {removed} generations")
         return
     if since and verify:
         raise typer.BadParameter("--from makes other rows than the live ones: leave --verify away")
@@ -105,3 +107,10 @@ def _show(done: Rebuilt, tables: list[str]) -> None:
     typer.echo(f"live flows of these tables rested for {done.held:.1f} s")
     for name, generation in done.tables.items():
         typer.echo(f"{name} is generation {generation} now")
+
+
+def _say(as_json: bool, what: dict[str, Any], text: str) -> None:
+    if as_json:
+        print_json(what)
+    else:
+        typer.echo(text)

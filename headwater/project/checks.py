@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from headwater.common import near
@@ -13,6 +14,7 @@ from headwater.errors import ConfError, ProjectError
 from headwater.errors.several import Collected
 from headwater.project import streams
 from headwater.project.bucket import SCHEME
+from headwater.project.conf import Conf
 from headwater.project.definitions import (
     Alert,
     Declaration,
@@ -27,6 +29,8 @@ from headwater.project.definitions import (
     View,
 )
 from headwater.project.suite import Suite
+from headwater.storage.lake import Lake
+from headwater.storage.names import beside, is_engines
 
 if TYPE_CHECKING:
     from headwater.project.reference import Reference
@@ -103,6 +107,20 @@ class Checks:
                     table=suite.table,
                     file=suite.file,
                     hint=near.hint(suite.table, tables, listed=False),
+                )
+                self._wrong.add(error)
+
+    def maintained(self, conf: Conf, tables: list[str], file: Path) -> None:
+        """Every table that the environment maintains otherwise is the project's, or still the lake's."""
+        known = [*tables, *(each for name in tables for each in beside(name))]
+        strange = [name for name in conf.maintain.tables if name not in known and not is_engines(name)]
+        for name in strange:
+            if not self._may_be(name) and name not in Lake(conf.lake).places():
+                error = ConfError(
+                    f"{file}: key 'maintain.tables': no table '{name}'",
+                    code="CONF_INVALID",
+                    file=file,
+                    hint=near.hint(name, known, listed=False),
                 )
                 self._wrong.add(error)
 

@@ -26,6 +26,7 @@ from headwater.common import durations
 from headwater.errors import ConfError
 from headwater.errors.several import Collected
 from headwater.project import keys, paths, secrets, yaml_file
+from headwater.project.settings import Setting
 from headwater.project.sizes import Heap, Size
 from headwater.storage.names import FILES_CLUSTER
 
@@ -171,8 +172,7 @@ class Maintenance(Strict):
     @classmethod
     def _are_kept(cls, tables: dict[str, KeptFor]) -> dict[str, KeptFor]:
         for name, kept in tables.items():
-            layer = name.partition(".")[0]
-            if kept.retention is not None and (layer not in ("bronze", "quarantine", "ops") or "__" in name):
+            if kept.retention and (name.split(".")[0] not in ("bronze", "quarantine", "ops") or "__" in name):
                 raise ValueError(f"{name}: a retention is for bronze tables, quarantines and ops.*")
         return tables
 
@@ -210,7 +210,7 @@ class Conf(Strict):
     s3: dict[str, BucketOptions] = {}
     cluster: str = "main"
     broker: Broker = Broker()
-    spark: dict[str, str | int | bool] = {}
+    spark: dict[str, Setting] = {}
     _file: Path | None = PrivateAttr(default=None)
     cores: Annotated[int, Field(ge=1)] = 2
     memory: Heap = "2g"
@@ -266,7 +266,7 @@ def load(project: Path, env: str) -> Conf:
         wrong.check()
         raise
     conf._file = path
-    return conf.model_copy(update={"lake": paths.lake(project / conf.lake, path)})
+    return conf.model_copy(update={"lake": paths.lake(project / conf.lake.expanduser(), path)})
 
 
 def _problems(error: ValidationError) -> list[str]:

@@ -145,9 +145,17 @@ def of_whole_table(suite: Suite) -> Suite:
     the table on a schedule stops its flow.
 
     Raises:
-        ProjectError: an action that only the pass that writes a row can take.
+        ProjectError: an action that only the pass that writes a row can take, or what is asked of batches.
     """
     for rule in suite.rules:
+        if _is_of_batches(rule):
+            raise ProjectError(
+                f"{rule.where}: {rule.id} is expected of batches, but rows of {suite.table} are judged all "
+                "at once, after they are written",
+                code="EXPECTATION_INVALID",
+                where=rule.where,
+                hint="leave meta.scope, meta.within and meta.max_age out",
+            )
         if rule.said and rule.action in ("drop", "quarantine"):
             raise ProjectError(
                 f"{rule.where}: {rule.id} has the action {rule.action}, but rows of {suite.table} are "
@@ -162,9 +170,7 @@ def of_whole_table(suite: Suite) -> Suite:
 
 def without_batches(suite: Suite) -> Suite:
     """The suite without what only flows can judge: each batch as a whole, and order."""
-    kept = [
-        rule.scope == "table" or not (rule.within or rule.type.startswith(OF_MANY)) for rule in suite.rules
-    ]
+    kept = [not _is_of_batches(rule) for rule in suite.rules]
     rules = tuple(rule for rule, keep in zip(suite.rules, kept, strict=True) if keep)
     expectations = [one for one, keep in zip(suite.document["expectations"], kept, strict=True) if keep]
     return replace(suite, rules=rules, document={**suite.document, "expectations": expectations})
@@ -176,3 +182,8 @@ def _reason(error: ValueError) -> str:
         place = ".".join(str(part + 1 if isinstance(part, int) else part) for part in first["loc"])
         return f"{place}: {first['msg']}; mend the suite"
     return f"not JSON: {error}"
+
+
+def _is_of_batches(rule: Rule) -> bool:
+    """Whether flows alone can judge it, as they write batches."""
+    return rule.scope == "batch" and bool(rule.within or rule.type.startswith(OF_MANY))

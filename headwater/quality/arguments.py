@@ -125,10 +125,10 @@ class Arguments:
             return F.lit(value)
         if isinstance(kind, TIMES) and isinstance(value, str):
             try:
-                (date if isinstance(kind, DateType) else datetime).fromisoformat(value)
+                found = (date if isinstance(kind, DateType) else datetime).fromisoformat(value)
             except ValueError:
                 raise self.wrong(f"'{value}' is no {kind.simpleString()}; write it as ISO 8601") from None
-            return F.lit(value).cast(kind)
+            return F.lit(found.isoformat()).cast(kind)  # Spark reads fewer forms than Python does
         raise self.wrong(f"{value!r} can't be compared with a {kind.simpleString()}")
 
     def literals(self, argument: str, kind: DataType) -> list[Column]:

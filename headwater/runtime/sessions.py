@@ -101,7 +101,7 @@ def start(conf: SessionConf, *, realtime_slots: int = 0) -> SparkSession:
     spark_conf.set("spark.default.parallelism", str(conf.parallelism))
     spark_conf.set("spark.pyspark.python", sys.executable)
     spark_conf.set("spark.sql.warehouse.dir", str(conf.lake.parent / "spark-warehouse"))
-    for key, value in {**SETTINGS, **{k: str(v) for k, v in conf.spark.items()}}.items():
+    for key, value in {**SETTINGS, **conf.spark}.items():
         spark_conf.set(key, value)
     handler = signal.getsignal(signal.SIGINT)
     context = SparkContext(gateway=gateway, conf=spark_conf)

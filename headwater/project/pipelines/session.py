@@ -33,7 +33,7 @@ class Session:
 
     version = pyspark.__version__
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, str]) -> None:
         self.conf = Settings(settings)
 
     @property
@@ -83,7 +83,7 @@ class Settings:
         own = [self._settings[name] for name in (key, f"spark.{key}") if name in self._settings]
         if not own and not default:
             refuse(f"asks for the setting {key}", "write it under `spark` in conf/<env>.yaml")
-        found = str(own[0]) if own else default[0]
+        found = own[0] if own else default[0]
         noted(key, found)
         return found
 
