@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import shutil
 import sys
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -17,12 +20,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from headwater.errors import DamageError
+from headwater.operations import maintain
 from headwater.operations.maintain.clean import clean, forget_uncommitted
 from headwater.operations.maintain.compact import compact
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.storage import log, ranges, recent, stored
 from headwater.storage.identity import Identity
-from headwater.storage.intent import Intent, IntentFile
+from headwater.storage.intent import Intent, IntentFile, intents_of
 from headwater.storage.lake import Lake
 from headwater.storage.ranges import Position
 from headwater.storage.target import Target
@@ -344,6 +349,43 @@ def test_what_killed_processes_left_is_removed_when_nobody_is_at_work_on_it(tmp_
     assert (done.files, done.bytes) == (1, 12) and not left.exists() and staged.exists()
     assert forget_uncommitted(writer.path, [], older=timedelta(0)).files == 1 and not left.parent.exists()
     assert DeltaTable(writer.path).to_pyarrow_table().num_rows == 4
+
+
+def test_a_damaged_note_of_a_generation_that_is_over_holds_nobody(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    place = lake.create(NAME, COLUMNS, properties={})
+    note = lake.flow_at(NAME, 1) / "intent.json"
+    note.parent.mkdir(parents=True)
+    note.write_bytes(bytes(200))
+    assert note in lake.notes()
+    with pytest.raises(DamageError, match=r"intent\.json"):
+        forget_uncommitted(place.path, intents_of(lake))
+    new = replace(place, generation=2, path=lake.at(NAME, 2), id="2")
+    shutil.copytree(place.path, new.path)
+    lake.swap({NAME: new})
+    assert note not in lake.notes()
+    assert forget_uncommitted(new.path, intents_of(lake)).files == 0
+
+
+def test_tables_that_are_swapped_while_a_run_is_asked_are_maintained_by_their_own_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path)
+    lake.create(NAME, COLUMNS, properties={})
+    known, taken = lake.flow_folder(NAME), list[Path]()
+    folders = [lake.flow_at(NAME, 9), known, known, known]  # the first is of what was live a moment ago
+    monkeypatch.setattr(Lake, "flow_folder", lambda *_: folders.pop(0))
+    project: Any = SimpleNamespace(
+        conf=SimpleNamespace(lake=tmp_path), names=list, definition=lambda name: name
+    )
+
+    def lease(_: str, folder: Path) -> Any:
+        taken.append(folder)
+        return SimpleNamespace(release=list)
+
+    monkeypatch.setattr(maintain, "Lease", lease)
+    monkeypatch.setattr(maintain, "targets_of", lambda *_: [taken[-1]])
+    assert maintain.maintain(project, [NAME]) == [known]
 
 
 def test_a_file_is_written_anew_once_as_much_stands_behind_it(tmp_path: Path) -> None:

@@ -100,6 +100,6 @@ class IntentFile:
 
 
 def intents_of(lake: Lake) -> list[IntentFile]:
-    """Those of all flows."""
+    """Those of all flows, but for generations that are over."""
     found = store.of(lake.root).below(lake.root / "_flows", _NAME)
-    return [IntentFile(path.parent) for path in found]
+    return [IntentFile(path.parent) for path in found if not lake.is_over(path.parent)]

@@ -225,9 +225,16 @@ class Lake:
         return found
 
     def notes(self) -> list[Path]:
-        """The small files of the engine's that end in a checksum: of the lake, and of its flows."""
+        """The small files of the engine's that end in a checksum: of the lake, and of its flows, those of
+        generations that are over aside."""
         flows = (self.root / "_flows").glob("*/*/*.json")
-        return [*sorted(self.root.glob("*.json")), *sorted(flows)]
+        now = [note for note in flows if not self.is_over(note.parent)]
+        return [*sorted(self.root.glob("*.json")), *sorted(now)]
+
+    def is_over(self, folder: Path) -> bool:
+        """Whether a flow's folder is of a generation of its table that was live before this one."""
+        live = self.places().get(folder.parent.name)
+        return live is not None and folder.name[1:].isdecimal() and int(folder.name[1:]) < live.generation
 
     def at(self, name: str, generation: int) -> Path:
         """Where a generation of a table lies."""

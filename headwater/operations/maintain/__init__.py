@@ -77,19 +77,28 @@ def maintain(project: Project, tables: Sequence[str] = ()) -> list[Maintained]:
     found = []
     for name in names:
         erasure.refuse(lake)  # rows that expire now would be missing in what it makes anew
-        folder = lake.flow_folder(name)
-        asked = mailbox.ask(folder, Request("maintain"), KIND) if lease.holder(folder) is not None else None
-        if asked is not None:
-            found += [Maintained(**done) for done in mailbox.done(asked)]
-        elif name in lake.places():
-            mine = Lease(name, folder)
-            try:
-                written = [each for each in (name, *beside(name)) if each in lake.places()]
-                targets = [Target.shared(lake.places()[each]) for each in written]
-                found += targets_of(project, lake, name, targets)
-            finally:
-                mine.release()
+        while (done := _of_flow(project, lake, name)) is None:
+            continue
+        found += done
     return [*found, *engines(project, lake, own)] if own or not tables else found
+
+
+def _of_flow(project: Project, lake: Lake, name: str) -> list[Maintained] | None:
+    """Maintain a flow's tables, or have the process do it that writes them; None: they were swapped."""
+    folder = lake.flow_folder(name)
+    asked = mailbox.ask(folder, Request("maintain"), KIND) if lease.holder(folder) is not None else None
+    if asked is not None:
+        return [Maintained(**done) for done in mailbox.done(asked)]
+    if name not in lake.places():
+        return []
+    mine = Lease(name, folder)
+    try:
+        if folder != lake.flow_folder(name):  # another's lease is that of the live generation
+            return None
+        written = [each for each in (name, *beside(name)) if each in lake.places()]
+        return targets_of(project, lake, name, [Target.shared(lake.places()[each]) for each in written])
+    finally:
+        mine.release()
 
 
 def targets_of(project: Project, lake: Lake, name: str, targets: Sequence[Target]) -> list[Maintained]:

@@ -160,14 +160,14 @@ def clean(project: Project) -> int:
     lake = Lake(project.conf.lake)
     found = lake.finish()
     with lake.alone():  # what a flow is just making is not removed
-        live, under_way = lake.places(), Plan.read(lake)
-        kept = {place.path for place in live.values()}
-        kept |= {lake.at(*each) for each in under_way.tables.items()} if under_way else set()
-        for name in {*live, *(each for table in project.tables for each in beside(table))}:
-            for path in store.of(lake.root).find(lake.at(name, 1).parent, "g[0-9]*"):
-                if path not in kept:
-                    store.of(path).delete_all(path)
-                    found += 1
+        names = {*lake.places(), *(each for table in project.tables for each in beside(table))}
+        folders = [lake.at(name, 1).parent for name in names]
+        there = {path for each in folders for path in store.of(each).find(each, "g[0-9]*")}
+        plan = Plan.read(lake)  # behind what is there: it is written before what is built of it
+        kept = {lake.at(*each) for each in plan.tables.items()} if plan else set()
+        for path in there - kept - {place.path for place in lake.places().values()}:
+            store.of(path).delete_all(path)
+            found += 1
     return found
 
 
