@@ -50,6 +50,8 @@ def judge(before: Facts, now: Facts) -> Verdict:
     """What it means that a definition which was one is another now."""
     known = {what for what in {**before, **now} if what not in _SINCE or (what in before and what in now)}
     changed = [what for what in {**before, **now} if what in known and before.get(what) != now.get(what)]
+    if "sources" in changed and "reads" in changed:  # which says the same, in order
+        changed.remove("reads")
     if not changed:
         return Verdict("unchanged")
     if "topic" in changed:
