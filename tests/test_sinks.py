@@ -19,7 +19,9 @@ from raising import raises_code
 
 from headwater.common.progress import Board
 from headwater.common.wait import until
+from headwater.connectors.sinks import Position
 from headwater.errors import FlowError, ProjectError
+from headwater.flows import marks
 from headwater.flows.context import Context
 from headwater.flows.run_queue import RunQueue
 from headwater.operations.maintain.clean import clean
@@ -28,7 +30,7 @@ from headwater.planner.aggregate import Aggregate, Output
 from headwater.planner.analysis import Analysed
 from headwater.project.load import load_project
 from headwater.runtime import jvm
-from headwater.storage import log, stored
+from headwater.storage import log, ranges, stored
 from headwater.storage.target import Target
 from headwater.testing import Project
 from headwater.testing.rows import commit, table
@@ -252,6 +254,21 @@ def test_the_sink_of_the_docs_works(tmp_path: Path) -> None:
     case.commit(("b", 2))
     case.run(f"{TABLE}->lines")
     assert lines.read_text() == "1 upsert {'host': 'a', 'n': 1}\n2 upsert {'host': 'b', 'n': 2}\n"
+
+
+def test_a_sink_is_told_of_many_versions_that_bring_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "UNTOLD", 3)
+    case = Readings(tmp_path)
+    case.commit(("a", 1))
+    assert case.run()[1][:3] == ["write", 0, 1]
+    case.commit()
+    case.commit()
+    assert [said[0] for said in case.run()] == ["open", "close"]
+    case.commit()
+    assert case.run()[1] == ["write", 2, 4, []]
+    assert marks.sent(case.lake, NAME).at == Position(1, 4)
 
 
 def test_a_batch_holds_a_bounded_number_of_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from raising import raises_code
 from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Visits, of_new_lake
 
 from headwater import query
-from headwater.flows import publish
+from headwater.flows import marks, publish
 from headwater.flows.declared import flow_of
 from headwater.operations import maintain, rebuild, savepoints
 from headwater.operations.maintain import Maintained
@@ -138,7 +138,7 @@ def test_a_sink_and_a_rebuild_hold_the_past(case: Visits) -> None:
     project = case.definitions
     (sink,) = project.sinks
     assert publish.PublishFlow(live.context, project.sinks[sink])._step()
-    at = publish.sent(case.lake, sink)
+    at = marks.sent(case.lake, sink).at
 
     def held(who: str) -> int:
         return {(hold.table, hold.who): hold.version for hold in holds(project, case.lake)}[VISITS, who]

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -22,14 +20,14 @@ from headwater.connectors import kafka
 from headwater.connectors.sinks import Changes, Pieces, Position, Published
 from headwater.connectors.sinks import Sink as Target
 from headwater.errors import CommitError, FlowError
-from headwater.flows import unsent
+from headwater.flows import marks, unsent
 from headwater.flows.context import Context
 from headwater.flows.reporting import Reporting
 from headwater.flows.turns import take_turns
 from headwater.project.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
-from headwater.storage import json_file, log, ranges
+from headwater.storage import log, ranges
 from headwater.storage.delta import files
-from headwater.storage.lake import Lake, Place
+from headwater.storage.lake import Place
 
 MOST = 50_000  # changes of one batch, unless one version alone has more
 
@@ -45,8 +43,8 @@ class PublishFlow:
         self._keys = analysed.keys
         names = analysed.columns.fieldNames()
         self._columns = pa.schema([analysed.stored.field(name) for name in names])
-        self._file = _file(context.lake, sink.name)
-        self._begun = _file(context.lake, sink.name, "begun")
+        self._kept = marks.sent(context.lake, sink.name)
+        self._begun = marks.begun(context.lake, sink.name)
         self._open: Target | None = None
         self._at = Position(0, -1)
         self._filled = False  # whether the sink has a version of the table
@@ -74,8 +72,8 @@ class PublishFlow:
             self._at = self._opened(self._open, place)
             self._check_life(place)
             self._filled = self._at.version >= 0
-            if _read(self._begun) <= self._at:  # it was killed when all was done
-                self._begun.unlink(missing_ok=True)
+            if self._begun.at <= self._at:  # it was killed when all was done
+                self._begun.clear()
         live, place = place, self._unfinished(place)
         if self._at.version < 0:  # nothing was sent yet
             self._at = Position(place.generation, -1)
@@ -101,7 +99,7 @@ class PublishFlow:
                 code=e.code,
                 table=e.table,
                 file=e.file,
-                hint=f"to pass it over, empty the target, remove {self._begun.parent}, and run again",
+                hint=f"to pass it over, empty the target, remove {self._begun.folder}, and run again",
             ) from None
 
     def _unfinished(self, place: Place) -> Place:
@@ -110,7 +108,7 @@ class PublishFlow:
         Raises:
             FlowError: it was removed, so what the sink has is not known.
         """
-        goal = _read(self._begun)
+        goal = self._begun.at
         assert self._open is not None
         if goal <= self._at or goal.generation == place.generation or self._open.atomic:
             return place
@@ -125,8 +123,8 @@ class PublishFlow:
         Raises:
             FlowError: it is not, so what the sink has is not known.
         """
-        kept = _kept(self._file) if _read(self._file) == self._at else {}
-        at = ranges.Position(self._at.generation, self._at.version, committed=kept.get("committed"))
+        committed = self._kept.committed if self._kept.at == self._at else None
+        at = ranges.Position(self._at.generation, self._at.version, committed=committed)
         if at.generation == place.generation and not ranges.is_as_read(place.path, at):
             raise self._unknown(
                 f"version {at.version} of {place.path} was sent, and the table was made anew since, or an "
@@ -138,7 +136,7 @@ class PublishFlow:
             f"{self.name}: {why}, so what has to change is not known",
             code="SINK_POSITION_LOST",
             where=self._sink.where,
-            hint=f"empty the target, remove what says where it is ({self._begun.parent}), and run again",
+            hint=f"empty the target, remove what says where it is ({self._begun.folder}), and run again",
         )
 
     def _target(self) -> Target:
@@ -176,12 +174,12 @@ class PublishFlow:
         table = Published(self.name, place.name, self._columns, self._keys, place.id)
         with self._context.queue.aside():
             own = target.open(table)
-        return own if own is not None else sent(self._context.lake, self.name)
+        return own if own is not None else self._kept.at
 
     def _changes(self, place: Place, at: Position) -> Changes | None:
         """The next versions, as many as a batch may have; None where there is none."""
-        if at.version < 0 and not self._begun.exists():  # from here on maintenance keeps what there is
-            _write(self._begun, Position(place.generation, -1))
+        if at.version < 0 and not self._begun.is_set():  # from here on maintenance keeps what there is
+            self._begun.set(Position(place.generation, -1))
         if at.version < 0 and log.first(place.path) > 0:
             return self._whole(place)
         parts: list[tuple[Position, Pieces]] = []
@@ -225,33 +223,36 @@ class PublishFlow:
         Raises:
             FlowError: the one that was begun is gone, so what the sink has is not known.
         """
-        goal = _read(self._begun)
+        goal = self._begun.at
         if goal > self._at and goal.generation == place.generation and goal.version >= 0:
             if goal.version < log.first(place.path):
                 raise self._unknown(f"version {goal.version}, a part of which was sent, is gone")
             return goal.version
         while True:  # until that is held, maintenance may forget it
             goal = Position(place.generation, log.head(place.path))
-            _write(self._begun, goal)
+            self._begun.set(goal)
             if goal.version >= log.first(place.path):
                 return goal.version
 
     def _send(self, target: Target, changes: Changes) -> Position:
         reporting = Reporting(self._context, self.name)
-        # A generation without a difference is told, too: the one before may be removed then.
-        if changes.rows or changes.last.generation != self._at.generation:
-            if not (target.atomic and self._filled) and not self._begun.exists():
-                _write(self._begun, changes.last if self._filled else Position(changes.last.generation, -1))
+        if changes.rows or self._is_far(changes.last):
+            if not (target.atomic and self._filled) and not self._begun.is_set():
+                self._begun.set(changes.last if self._filled else Position(changes.last.generation, -1))
             reporting.watch.lap("pin")
             with self._context.queue.aside():
                 target.write(changes)
             reporting.watch.lap("send")
             self._filled = True
-            _write(self._file, changes.last, self._made(changes.last))
-            self._begun.unlink(missing_ok=True)
+            self._kept.set(changes.last, self._made(changes.last))
+            self._begun.clear()
             reporting.watch.lap("seal")
             reporting.sent(self._sink.table, changes)
         return changes.last
+
+    def _is_far(self, at: Position) -> bool:
+        """Whether the sink is told of what brings it nothing, so that what comes before may be removed."""
+        return at.generation != self._at.generation or at.version - self._kept.at.version >= ranges.UNTOLD
 
     def _made(self, at: Position) -> int | None:
         """When a version was committed, by which its table is told from another; None: it has gone since."""
@@ -259,40 +260,3 @@ class PublishFlow:
         with suppress(CommitError):
             return ranges.after(path, at.generation, at.version).committed
         return None
-
-
-def sent(lake: Lake, sink: str) -> Position:
-    """What a sink was last sent, as is kept here; generation 0 where nothing is."""
-    return _read(_file(lake, sink))
-
-
-def begun(lake: Lake, sink: str) -> Position:
-    """Up to where a sink's batch goes that was begun and has not ended; version -1: it is the first, of many.
-
-    Generation 0 where none was.
-    """
-    return _read(_file(lake, sink, "begun"))
-
-
-def _file(lake: Lake, sink: str, name: str = "position") -> Path:
-    return lake.flow_folder(sink) / f"{name}.json"
-
-
-def _read(file: Path) -> Position:
-    kept = _kept(file)
-    return Position(int(kept["generation"]), int(kept["version"]))
-
-
-def _kept(file: Path) -> dict[str, Any]:
-    """What a file says: a generation, a version of it, and where that is known, when it was committed."""
-    try:
-        hint = "put it back from a copy, or remove it: then the whole table is sent again"
-        return json_file.read(file, table=file.parent.parent.name, hint=hint)
-    except FileNotFoundError:
-        return {"generation": 0, "version": -1}
-
-
-def _write(file: Path, at: Position, committed: int | None = None) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    known = {} if committed is None else {"committed": committed}
-    json_file.write(file, {"generation": at.generation, "version": at.version, **known})

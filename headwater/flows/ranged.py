@@ -31,7 +31,7 @@ from headwater.storage import log, stored
 from headwater.storage.commit import Built
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.lake import Place
-from headwater.storage.ranges import Position, Range
+from headwater.storage.ranges import Position, Range, is_far
 from headwater.storage.target import Target
 
 Ranges = Mapping[str, Range]  # of each input, by its name
@@ -115,11 +115,16 @@ class RangedFlow(TableFlow):
         if all(found[each].upto == cursor.position for each, cursor in self._cursors.items()):
             return False
         begins = [each for each, cursor in self._cursors.items() if cursor.begins(places[each])]
-        some = any(each.files for each in found.values())
-        if not some or self._carry_out(self._intent(found, self._told(found)), begins=begins):
+        passed = not any(each.files for each in found.values()) and not self._is_far(found)
+        if passed or self._carry_out(self._intent(found, self._told(found)), begins=begins):
             for each, cursor in self._cursors.items():
                 cursor.position = found[each].upto
         return True
+
+    def _is_far(self, found: Ranges) -> bool:
+        """Whether a batch tells how far the inputs are read, although it has no rows."""
+        told = self._consumed()
+        return any(is_far(each.upto, told[name]) for name, each in found.items())
 
     def _places(self) -> dict[str, Place] | None:
         """Where the inputs lie; None where one of them is not there, or is another generation."""

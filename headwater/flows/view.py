@@ -99,7 +99,8 @@ class ViewFlow(TableFlow):
         pinned = self._references.pinnable() if bound is None else bound
         consumed = {**upto, **{name: {"version": version} for name, version in pinned.items()}}
         new = self._is_new(consumed, places) or (bound is not None and consumed != self._consumed())
-        if not new and not self._is_time():
+        far = not new and self._is_far(consumed)
+        if not new and not far and not self._is_time():
             return False
         flows = [
             flow for name, head in heads.items() for flow in log.read(places[name].path, head).flows.values()
@@ -115,7 +116,7 @@ class ViewFlow(TableFlow):
             references=pinned,
             definition=self._analysed.fingerprint,
         )
-        if not new and not self._changes(intent, self._pinned(intent)).rows:
+        if not new and not far and not self._changes(intent, self._pinned(intent)).rows:
             return False
         with suppress(Outrun):
             self._carry_out(intent, self._build_pinned)
@@ -163,6 +164,13 @@ class ViewFlow(TableFlow):
                 return True
         self._seen = consumed
         return False
+
+    def _is_far(self, consumed: dict[str, Any]) -> bool:
+        """Whether a batch tells how far the inputs are read, although nothing has changed in them."""
+        told = self._consumed() or consumed
+        return any(
+            ranges.is_far(*(Position.parse(each[name]) for each in (consumed, told))) for name in self._inputs
+        )
 
     def _carry_out(self, intent: Intent, build: Callable[[Intent], Built]) -> None:
         reporting = Reporting(self._context, self.name)

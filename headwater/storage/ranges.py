@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 from headwater.errors import CommitError, FlowError
 from headwater.storage import delta, feed, log, snapshots, stats
 
+UNTOLD = 100  # versions that brought nothing, of which a reader need not tell
+
 
 @dataclass(frozen=True)
 class Position:
@@ -100,6 +102,17 @@ class Range:
 def after(table: Path, generation: int, version: int) -> Position:
     """Where who has read a version of a table, and all before it, stands."""
     return Position(generation, version, committed=_made(log.read(table, version)))
+
+
+def is_far(at: Position, told: Position) -> bool:
+    """Whether who has read on through versions that brought nothing has to tell of it: all that comes after
+    the position that it told last is kept for it.
+
+    Args:
+        at: where it stands.
+        told: what it told last, of the same generation.
+    """
+    return at.newest - told.newest >= UNTOLD
 
 
 def is_as_read(table: Path, at: Position) -> bool:

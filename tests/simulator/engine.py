@@ -17,7 +17,7 @@ from headwater.common import times
 from headwater.flows import derived, ranged
 from headwater.operations import replay as replaying
 from headwater.runtime import failpoints
-from headwater.storage import lake, lease, log, open_table, snapshots, store, target
+from headwater.storage import lake, lease, log, open_table, ranges, snapshots, store, target
 from headwater.storage.lake import Lake
 
 from . import flows
@@ -62,8 +62,7 @@ def simulated(world: World) -> Iterator[Medium]:
             patch.object(times, "clock", world),
             patch.object(log, "_heads", {}),  # these five are another process's with each turn
             patch.object(snapshots, "_OPEN", snapshots._OPEN),
-            patch.object(target, "_OPEN", target._OPEN),
-            patch.object(target, "_OPENING", target._OPENING),
+            patch.multiple(target, _OPEN=target._OPEN, _OPENING=target._OPENING),
             patch.object(lake, "_LOCK", lake._LOCK),
             patch.object(failpoints, "reach", reach),
             patch.object(ranged, "Applied", Applied),
@@ -79,6 +78,7 @@ def simulated(world: World) -> Iterator[Medium]:
             patch.object(open_table, "threading", SimpleNamespace(Lock=lambda: Mutex(world))),
             patch.object(snapshots, "threading", SimpleNamespace(Lock=lambda: Mutex(world))),
             patch.object(sys.modules[_COMPACT], "FEWEST", 2),
+            patch.object(ranges, "UNTOLD", 3),
             patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
         ):
             yield medium

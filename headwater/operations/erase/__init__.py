@@ -21,7 +21,7 @@ from datetime import timedelta
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.errors import LakeError, ProjectError
-from headwater.flows import publish
+from headwater.flows import marks, publish
 from headwater.flows.context import Context
 from headwater.operations import rebuild
 from headwater.operations.drop import without_definition
@@ -188,7 +188,7 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
                 )
     below = made_of(project, list(found.records))
     for sink in project.sinks.values():
-        if sink.table in below and publish.begun(lake, sink.name).generation:
+        if sink.table in below and marks.begun(lake, sink.name).at.generation:
             raise LakeError(
                 f"{sink.where} was broken off in a batch, so what it has is not known",
                 code="BATCH_BROKEN_OFF",

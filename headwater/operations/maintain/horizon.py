@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from headwater.errors import CommitError
-from headwater.flows.publish import begun, sent
+from headwater.flows.marks import begun, sent
 from headwater.operations.rebuild.shadow import Plan, Shadow, Trial
 from headwater.operations.savepoints.kept import all_of, folder_of
 from headwater.operations.savepoints.restoring import read_of_bronze
@@ -64,7 +64,7 @@ def holds(project: Project, lake: Lake) -> list[Hold]:
         for source, at in read_of_bronze(savepoint, kept).items():
             found.append(Hold(source, at.generation, at.holds, f"the savepoint {savepoint.name}"))
     for name, sink in project.sinks.items():
-        for reached in (sent(lake, name), begun(lake, name)):
+        for reached in (sent(lake, name).at, begun(lake, name).at):
             if reached.generation:
                 found.append(Hold(sink.table, reached.generation, reached.version, f"the sink {name}"))
     return found

@@ -1,0 +1,70 @@
+"""How far the table of each sink was sent, as the lake keeps it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headwater.connectors.sinks import Position
+from headwater.storage import json_file
+from headwater.storage.lake import Lake
+
+
+class Mark:
+    """A position of a sink, in a file of its own in the folder of the sink's flow.
+
+    Args:
+        lake: the lake.
+        sink: the sink's name.
+        name: the file's.
+
+    Attributes:
+        folder: where it lies.
+    """
+
+    def __init__(self, lake: Lake, sink: str, name: str) -> None:
+        self.folder, self._sink = lake.flow_folder(sink), sink
+        self._file: Path = self.folder / f"{name}.json"
+
+    @property
+    def at(self) -> Position:
+        """The position; generation 0 where none is kept."""
+        kept = self._kept()
+        return Position(int(kept["generation"]), int(kept["version"]))
+
+    @property
+    def committed(self) -> int | None:
+        """When that version was committed, in milliseconds since the epoch; None where that was not known."""
+        made: int | None = self._kept().get("committed")
+        return made
+
+    def is_set(self) -> bool:
+        """Whether a position is kept."""
+        return self._file.exists()
+
+    def set(self, at: Position, committed: int | None = None) -> None:
+        """Keep a position in place of the last."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        known = {} if committed is None else {"committed": committed}
+        json_file.write(self._file, {"generation": at.generation, "version": at.version, **known})
+
+    def clear(self) -> None:
+        """Keep none."""
+        self._file.unlink(missing_ok=True)
+
+    def _kept(self) -> dict[str, Any]:
+        try:
+            hint = "put it back from a copy, or remove it: then the whole table is sent again"
+            return json_file.read(self._file, table=self._sink, hint=hint)
+        except FileNotFoundError:
+            return {"generation": 0, "version": -1}
+
+
+def sent(lake: Lake, sink: str) -> Mark:
+    """What the sink was last sent, as far as the lake knows: some sinks know it themselves."""
+    return Mark(lake, sink, "position")
+
+
+def begun(lake: Lake, sink: str) -> Mark:
+    """Up to where a batch goes that was begun and has not ended; version -1: it is the first, of many."""
+    return Mark(lake, sink, "begun")
