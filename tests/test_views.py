@@ -160,6 +160,7 @@ SELECT item, sum(amount) AS total, count(*) AS sales FROM silver.sales GROUP BY 
         ),
         (PER_ITEM.replace("silver.sales", "gold.totals").replace("amount", "total"), ViewFlow),
         ("CREATE MATERIALIZED VIEW gold.per_item AS SELECT sum(amount) AS total FROM silver.sales", ViewFlow),
+        (PER_ITEM.replace("AS\n", "TBLPROPERTIES ('headwater.refresh' = 'full') AS\n"), ViewFlow),
     ],
 )
 def test_an_aggregate_of_appended_rows_is_maintained_from_new_rows_alone(

@@ -43,7 +43,7 @@ def maintained(
     It can be where it aggregates, by keys, one table whose rows never change, and nothing else.
     """
     where = table.where
-    if len(table.sources) != 1 or table.sources[0] in project.references:
+    if table.refresh == "full" or len(table.sources) != 1 or table.sources[0] in project.references:
         return None
     if not found[table.sources[0]].appended:
         return None
