@@ -25,9 +25,11 @@ from raising import raises_code
 from typer.testing import CliRunner
 
 from headwater.cli import app
+from headwater.common.wait import until
 from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.errors.codes import Code
 from headwater.flows.declared import flow_of
+from headwater.flows.intake import Intake
 from headwater.operations.backfill import backfill, plan
 from headwater.query.inspect.status import standings
 from headwater.runtime import failpoints
@@ -338,6 +340,45 @@ def test_the_process_that_writes_the_table_does_it(live: tuple[Filled, Any, Any]
         ("main", "history", 0): list(range(3000)),
         ("files", "history", 0): list(range(900)),
     }
+
+
+def test_what_comes_from_kafka_does_not_wait_for_the_archive(
+    live: tuple[Filled, Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, _, producer = live
+    case.land("a.json", *range(50))
+    ready, batches = Intake.ready, 0
+
+    def waits(intake: Intake) -> None:
+        nonlocal batches
+        batches += 1
+        if batches == 3:  # of five
+            producer.produce("history", json.dumps({"n": -1}).encode(), partition=0)
+            producer.flush(30)
+            assert until(lambda: -1 in case.partitions().get(("main", "history", 0), []), within=20)
+        ready(intake)
+
+    monkeypatch.setattr("headwater.flows.backfill.AT_ONCE", 10)
+    monkeypatch.setattr(Intake, "ready", waits)
+    assert case.backfill("landing/*").records == 50
+    assert case.partitions()["files", "history", 0] == [*range(50)]
+
+
+def test_a_run_that_ends_ends_what_it_was_asked_for(
+    live: tuple[Filled, Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, context, _ = live
+    case.land("a.json", *range(50))
+    step = Intake.step
+
+    def ends(intake: Intake) -> Any:
+        context.stop.set()
+        return step(intake)
+
+    monkeypatch.setattr("headwater.flows.backfill.AT_ONCE", 10)
+    monkeypatch.setattr(Intake, "step", ends)
+    with raises_code("STOPPED"):
+        case.backfill("landing/*")
 
 
 HEADWATER = str(Path(sys.executable).parent / "headwater")

@@ -2,21 +2,29 @@
 
 Its rows have the table's topic and the cluster `files`; the files that one pattern names are a partition of
 their own, in the order of their names. The flow shares the table with the one that reads Kafka: one process
-writes both, in turns.
+writes both, in turns. What a run is asked for it takes in a thread of its own: Kafka's records wait for one
+batch, and not for the archive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from threading import Event, Lock
+from typing import cast
 
 from headwater.connectors.files.source import source
-from headwater.errors import FlowError
+from headwater.errors import FlowError, HeadwaterError
+from headwater.errors.causes import describe
 from headwater.flows.intake import Bounds, Intake
 from headwater.project.definitions import Format, Topic
 from headwater.project.load import Project
+from headwater.storage import mailbox
 from headwater.storage.lake import Lake
+from headwater.storage.mailbox import Answer, Request
 from headwater.storage.names import backfill_name, ledger_name
 from headwater.storage.target import Target
 
@@ -64,7 +72,7 @@ class Backfill:
         pattern: str,
         form: Format,
         *,
-        turn: AbstractContextManager[object],
+        turn: Callable[[], AbstractContextManager[object]],
         stopped: Callable[[], bool],
         announce: Callable[[], None],
     ) -> Backfilled:
@@ -73,7 +81,7 @@ class Backfill:
         Args:
             pattern: absolute, or of an object store.
             form: what is in the files.
-            turn: held for each batch.
+            turn: gives what is held for each batch.
             stopped: whether to end after the batch.
             announce: called after each commit.
 
@@ -82,14 +90,14 @@ class Backfill:
             ConfError, StoreUnavailable: an object store is unknown, or can't be reached.
         """
         found = source(pattern, self._project.root, self._project.conf)
-        with turn:
+        with turn():
             intake = self._intake()
             seen = intake.look(found, form, by_name=True)
         done = Backfilled(known=seen.taken, partition=intake.partition)
         with closing(intake):
             while True:
-                intake.ready()  # Kafka's flow need not wait for an object store
-                with turn:
+                intake.ready()  # who waits for a turn need not wait for an object store
+                with turn():
                     taken = intake.step()
                 if taken is None:
                     break
@@ -118,3 +126,78 @@ class Backfill:
         intake = Intake(name, topic.topic, self._table, self._lake, bounds, fingerprint="")
         intake.recover()
         return intake
+
+
+class Beside:
+    """Backfills that other processes ask a run for, one after another, beside the flow that reads Kafka.
+
+    Args:
+        backfill: the topic's.
+        topic: the bronze table.
+        folder: the flow's, where it is asked.
+        stop: set when the run ends.
+        announce: called after each commit.
+    """
+
+    def __init__(
+        self, backfill: Backfill, topic: Topic, folder: Path, stop: Event, announce: Callable[[], None]
+    ) -> None:
+        self._backfill, self._where, self._folder = backfill, topic.where, folder
+        self._run_ends, self._announce = stop, announce
+        self._ends = Event()
+        self._next, self._busy = Lock(), Lock()
+        self._threads = ThreadPoolExecutor(1, f"backfill of {topic.name}")
+        self._asked: Future[None] | None = None
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Write the table alone; who waits is the next, however soon the other asks again."""
+        with self._next:
+            self._busy.acquire()
+        try:
+            yield
+        finally:
+            self._busy.release()
+
+    def look_up(self) -> None:
+        """Begin what is asked for, if nothing is under way.
+
+        Raises:
+            OSError: what came of the last one could not be told.
+        """
+        if self._asked is not None and self._asked.done():
+            self._asked.result()
+            self._asked = None
+        if self._asked is None:
+            for request, answer in mailbox.take(self._folder):
+                self._asked = self._threads.submit(self._serve, request, answer)
+                break
+
+    def finish(self) -> None:
+        """Wait for what is under way."""
+        if self._asked is not None:
+            self._asked.result()
+
+    def close(self) -> None:
+        """End after the batch that is under way."""
+        self._ends.set()
+        self._threads.shutdown()
+
+    def _serve(self, request: Request, answer: Path) -> None:
+        mailbox.reply(answer, self._answer(request))
+
+    def _answer(self, request: Request) -> Answer:
+        try:
+            done = self._backfill(
+                request.pattern,
+                cast(Format, request.format),
+                turn=self.turn,
+                stopped=lambda: self._ends.is_set() or self._run_ends.is_set(),
+                announce=self._announce,
+            )
+            return {"done": asdict(done)}
+        except HeadwaterError as e:
+            return mailbox.refusal(e)
+        except Exception as e:
+            why = f"{self._where}: {describe(e)}"
+            return mailbox.refusal(FlowError(why, code="REQUEST_FAILED", where=self._where))

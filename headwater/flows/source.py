@@ -8,16 +8,15 @@ So no batch is taken for another, whatever was restored, copied or removed. Back
 
 from __future__ import annotations
 
-import threading
-from dataclasses import asdict
-from typing import Any, cast
+from contextlib import closing
+from functools import partial
+from typing import Any
 
 from headwater.common.report import Account
 from headwater.connectors import kafka
-from headwater.errors import BrokerError, FlowError, HeadwaterError, Unavailable
-from headwater.errors.causes import describe
+from headwater.errors import BrokerError, FlowError, Unavailable
 from headwater.flows import gaps
-from headwater.flows.backfill import Backfill
+from headwater.flows.backfill import Backfill, Beside
 from headwater.flows.backlog import Backlog
 from headwater.flows.context import Context
 from headwater.flows.following import FEW, Following
@@ -25,11 +24,9 @@ from headwater.flows.gaps import Watched
 from headwater.flows.reading import Size, Write
 from headwater.flows.reporting import Reporting
 from headwater.planner.changes import accept
-from headwater.project.definitions import Format, Topic
-from headwater.storage import mailbox
+from headwater.project.definitions import Topic
 from headwater.storage.commit import Built
 from headwater.storage.intent import Intent, IntentFile
-from headwater.storage.mailbox import Answer, Request
 from headwater.storage.target import Target
 
 
@@ -50,7 +47,9 @@ class SourceFlow:
         client = kafka.client_options(context.project.conf, context.bootstrap)
         self._watched = Watched(self._table, topic, client)
         self._backfill = Backfill(context.project, context.lake, topic, self._table)
-        self._busy = threading.Lock()
+        self._beside = Beside(
+            self._backfill, topic, self._folder, context.stop, partial(context.heads.announce, self.name)
+        )
         self._size = Size(context.project.conf, topic, client)
         self._backlog = Backlog(context, topic, self._table, self._watched, self._size)
         self._following = Following(context, topic, self._table, self._watched)
@@ -65,6 +64,11 @@ class SourceFlow:
         self._check_life()
         gaps.recover(self.committer)
         self._backfill.recover()
+        with closing(self._beside):
+            self._read()
+            self._beside.finish()
+
+    def _read(self) -> None:
         while not self._context.stop.is_set():
             if self._is_near():
                 self._following(self._size.admitted(), self._take, self._look_up)
@@ -93,30 +97,11 @@ class SourceFlow:
             HeadwaterError: the run is to end.
         """
         self._context.check(self.name)
-        for request, answer in mailbox.take(self._folder):
-            mailbox.reply(answer, self._answer(request))
-
-    def _answer(self, request: Request) -> Answer:
-        """Do what another process asks for, in turns with the batches."""
-        context = self._context
-        try:
-            done = self._backfill(
-                request.pattern,
-                cast(Format, request.format),
-                turn=self._busy,
-                stopped=context.stop.is_set,
-                announce=lambda: context.heads.announce(self.name),
-            )
-            return {"done": asdict(done)}
-        except HeadwaterError as e:
-            return mailbox.refusal(e)
-        except Exception as e:
-            where = self._topic.where
-            return mailbox.refusal(FlowError(f"{where}: {describe(e)}", code="REQUEST_FAILED", where=where))
+        self._beside.look_up()
 
     def _take(self, consumed: dict[str, Any], write: Write) -> None:
         """Commit a batch, in turns with what another process asks for."""
-        with self._busy:
+        with self._beside.turn():
             self._commit(consumed, write)
 
     def _commit(self, consumed: dict[str, Any], write: Write) -> None:

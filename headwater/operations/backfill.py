@@ -138,7 +138,7 @@ def _here(project: Project, lake: Lake, topic: Topic, pattern: str, form: Format
         accept(project, lake, topic.name, analysed)
         place = lake.create(topic.name, analysed.stored, comment=topic.comment, properties={})
         history = Backfill(project, lake, topic, Target.shared(place))
-        done = history(pattern, form, turn=nullcontext(), stopped=lambda: False, announce=lambda: None)
+        done = history(pattern, form, turn=nullcontext, stopped=lambda: False, announce=lambda: None)
         return {"done": asdict(done)}
     except HeadwaterError:
         raise
