@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from headwater.common import interrupts
+from headwater.common import interrupts, memory
 
 
 def main() -> None:
     """Run the command line; Ctrl-C ends it in one line from here on."""
     try:
         interrupts.watch()
+        memory.spare()
         from headwater import cli
 
         cli.main()
