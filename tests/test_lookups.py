@@ -475,6 +475,37 @@ def test_answers_are_kept_like_other_tables(
     assert shops.asked() == []
 
 
+@pytest.mark.parametrize(
+    ("few", "most"), [(True, 99), (False, 99), (True, 1)], ids=["in memory", "by Spark", "file by file"]
+)
+def test_who_shared_an_answer_with_an_erased_record_keeps_it(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool, most: int
+) -> None:
+    if not few:
+        monkeypatch.setattr(ranged, "are_few", lambda files, rows: False)
+        monkeypatch.setattr(ranged, "can_be_held", lambda files, rows: False)
+    conf = f"kafka: embedded\nmax_rows_per_batch: {most}\n"
+    project = Project({**FILES, "conf/local.yaml": conf}, tmp_path, spark=interpreted)
+    shops = Shops(project)
+    for turn, of_bern in enumerate([2, 3, 1, 2]):
+        shops.say(Bern={"kind": f"k{turn}", "size": turn}, Oslo=OSLO)
+        sent = [order(10 * turn + nr, "Bern") for nr in range(of_bern)]
+        project.send("orders", [*sent, order(10 * turn + 9, "Oslo")]).step()
+        project.clock.advance("11 minutes")
+    was, definitions = told(project), project.definitions
+    gone = {0, 10, 11, 20}  # who was told first, in one turn the only one that was
+    shops.say()
+    shops.asked()
+    erase.erase(definitions, erase.look(definitions, "silver.orders", f"nr IN {tuple(gone)}"))
+    project.restart()
+    assert told(project) == {nr: known for nr, known in was.items() if nr not in gone}
+    lines = project.rows("silver.orders__lookup", "shop, kind, _source.offset")
+    assert sorted(lines) == [("Bern", "k0", 1), ("Bern", "k1", 5), ("Bern", "k3", 9), ("Oslo", "mall", 2)]
+    (found,) = reconcile(definitions, ["silver.orders"])
+    assert found.same and rebuild(definitions, ["silver.orders"], verify=True).swapped
+    assert shops.asked() == []
+
+
 def test_an_answer_is_taken_as_it_is_or_not_at_all() -> None:
     kinds = pa.struct(
         [("n", pa.int64()), ("x", pa.float64()), ("day", pa.date32()), ("ns", pa.list_(pa.int32()))]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
@@ -20,6 +20,7 @@ from headwater.flows.lookups import ASKED_AT, KNOWN, Lookups, Near, Partition
 from headwater.runtime import catalyst, in_memory
 from headwater.storage import pruning, stored
 from headwater.storage.commit import Part
+from headwater.storage.erasure import Offsets
 from headwater.storage.lake import Place
 from headwater.storage.places import PLACE
 from headwater.storage.target import Target
@@ -27,7 +28,7 @@ from headwater.storage.target import Target
 Lines: TypeAlias = list[tuple[int, Answer]]  # from which offset on an answer holds, in order
 
 _PARTITION = ("cluster", "topic", "partition")
-_LEAST, _MOST = "_least", "_most"
+_LEAST, _MOST, _OFFSETS = "_least", "_most", "_offsets"
 _PLACED = [  # partition, and offsets from and below which a line holds
     StructField(name, kind)
     for name, kind in zip(
@@ -44,13 +45,20 @@ class _Group:
 
     Attributes:
         key, partition: which.
-        least, most: the first of their offsets, and the last.
+        offsets: theirs, in order; of rows in Spark the first and last alone, unless an erase is under way.
     """
 
     key: Key
     partition: Partition
-    least: int
-    most: int
+    offsets: Sequence[int]
+
+    @property
+    def least(self) -> int:
+        return self.offsets[0]
+
+    @property
+    def most(self) -> int:
+        return self.offsets[-1]
 
 
 class Answers:
@@ -69,8 +77,9 @@ class Answers:
         self._lookups, self._asked_at = lookups, datetime.fromisoformat(clock)
         self._keys = lookups.lookup.keys
         self._before, self._sources = dict[str, int](), list[Near]()
+        self._erased: Offsets = {}
         if table is not None and not lookups.is_off:
-            self._before, self._sources = lookups.told_before(table)
+            self._before, self._sources, self._erased = lookups.told_before(table)
         self.reached = dict(self._before)
         self._new: list[dict[str, Any]] = []  # lines of `<table>__lookup`
         self._known: dict[tuple[Key, Partition], Lines] = {}
@@ -93,7 +102,7 @@ class Answers:
             for at in some:
                 (*partition, offset) = places[at]
                 ends.setdefault((keys[at], tuple(partition)), []).append(offset)
-            self._know([_Group(*each, min(found), max(found)) for each, found in ends.items()])
+            self._know([_Group(*each, sorted(found)) for each, found in ends.items()])
             for at in some:
                 (*partition, offset) = places[at]
                 lines = self._known[keys[at], tuple(partition)]
@@ -132,17 +141,17 @@ class Answers:
         self._lookups.hold({each: lines[-1][1] for each, lines in self._known.items() if lines})
 
     def _groups(self, stream: DataFrame) -> list[_Group]:
-        """The keys of rows, in each partition, with their first and last offset."""
+        """The keys of rows, in each partition, with their offsets."""
         keys = [F.col(f"`{name}`") for name in self._keys]
         place = [F.col(f"{SOURCE}.{name}").alias(f"_{name}") for name in _PARTITION]
         there = stream.where(_all([key.isNotNull() for key in keys])).groupBy(*keys, *place)
         offset = F.col(f"{SOURCE}.offset")
-        rows = there.agg(F.min(offset).alias(_LEAST), F.max(offset).alias(_MOST)).toArrow()
-        key_of, partition_of = self._keys, [f"_{name}" for name in _PARTITION]
-        keyed = zip(*(rows[name].to_pylist() for name in key_of), strict=True)
-        placed = zip(*(rows[name].to_pylist() for name in partition_of), strict=True)
-        ends = zip(rows[_LEAST].to_pylist(), rows[_MOST].to_pylist(), strict=True)
-        return [_Group(k, p, *e) for k, p, e in zip(keyed, placed, ends, strict=True)]
+        ends = F.array(F.min(offset), F.max(offset))
+        offsets = F.sort_array(F.collect_set(offset)) if self._erased else ends
+        rows = there.agg(offsets.alias(_OFFSETS)).toArrow()
+        keyed = zip(*(rows[name].to_pylist() for name in self._keys), strict=True)
+        placed = zip(*(rows[f"_{name}"].to_pylist() for name in _PARTITION), strict=True)
+        return [_Group(*each) for each in zip(keyed, placed, rows[_OFFSETS].to_pylist(), strict=True)]
 
     def _read(self, groups: list[_Group]) -> None:
         """Get to know what rows of these keys were told before."""
@@ -185,11 +194,21 @@ class Answers:
             before = self._until(lines, first)
             if not before or before[-1][1] != self._now[group.key]:
                 self._add(lines, group, first)
-        for offset, _ in self._of(group):
+        for offset, end, _ in self._of(group):
             if (row := self._others.pop((group.key, group.partition, offset), None)) is not None:
-                self._new.append(row)
+                self._copy(row, group, offset, end)
         name = _named(group.partition)
         self.reached[name] = max(group.most, self.reached.get(name, -1))
+
+    def _copy(self, row: dict[str, Any], group: _Group, offset: int, end: int) -> None:
+        """Have a line of the live table's as it is; one that says where an erased record stood says instead
+        where the first of the rows stands that are left of those it tells, and goes where none is."""
+        if offset in self._erased.get(group.partition, ()):
+            first = group.offsets[bisect_left(group.offsets, offset)]
+            if first >= end:
+                return
+            row = row | {SOURCE: row[SOURCE] | {"offset": first}}
+        self._new.append(row)
 
     def _add(self, lines: Lines, group: _Group, offset: int) -> None:
         answer = self._now[group.key]
@@ -215,18 +234,20 @@ class Answers:
         """The lines up to an offset."""
         return lines[: bisect_right(lines, offset, key=_offset)]
 
-    def _of(self, group: _Group) -> Lines:
-        """The lines that rows are told by."""
+    def _of(self, group: _Group) -> list[tuple[int, int, Answer]]:
+        """The lines that rows are told by: from which offset on, and below which, they are told what."""
         lines = self._known[group.key, group.partition]
         first = len(self._until(lines, group.least)) - 1
-        return self._until(lines, group.most)[max(first, 0) :]
+        lines = self._until(lines, group.most)[max(first, 0) :]
+        ends = [*(offset for offset, _ in lines[1:]), group.most + 1]
+        return [(offset, end, answer) for (offset, answer), end in zip(lines, ends, strict=True)]
 
     def _joined(self, stream: DataFrame, groups: list[_Group]) -> DataFrame:
         """Rows with the answers: by their keys, where all of a key are told the same; else by their place."""
         told: dict[Key, Answer] = {}
         alike = True
         for group in groups:
-            for _, answer in self._of(group):
+            for *_, answer in self._of(group):
                 alike = alike and told.setdefault(group.key, answer) == answer
         if alike:
             lines = [(*key, *answer) for key, answer in told.items() if answer is not None]
@@ -255,9 +276,7 @@ class Answers:
 
     def _placed(self, group: _Group) -> Iterator[tuple[Any, ...]]:
         """The lines of rows: key, partition, the first offset, the one after the last, values."""
-        lines = self._of(group)
-        ends = [offset for offset, _ in lines[1:]] + [group.most + 1]
-        for (offset, answer), end in zip(lines, ends, strict=True):
+        for offset, end, answer in self._of(group):
             if answer is not None:
                 yield (*group.key, *group.partition, offset, end, *answer)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headwater.planner.event_time import EventTime
 from headwater.storage import log, pruning, snapshots
+from headwater.storage.erasure import Offsets
 from headwater.storage.lake import Place
 from headwater.storage.names import lookup_name
 from headwater.storage.pruning import Reach
@@ -20,18 +21,20 @@ class Answered:
     Attributes:
         place: its table of answers; None: there is none.
         reached: see `Identity.reached`.
+        erased: the records that none of it may say anything of any more.
     """
 
     place: Place | None
     reached: Mapping[str, int]
+    erased: Offsets
 
     @classmethod
-    def of(cls, places: Mapping[str, Place], table: str) -> Answered | None:
+    def of(cls, places: Mapping[str, Place], table: str, erased: Offsets) -> Answered | None:
         """What the rows of a live table were told; None where there is none."""
         if table not in places:
             return None
         reached = log.flows(places[table].path).get(table, {}).get("reached", {})  # read before the answers
-        return cls(places.get(lookup_name(table)), reached)
+        return cls(places.get(lookup_name(table)), reached, erased)
 
     def files(self, wanted: Mapping[str, Reach]) -> Sequence[str]:
         """The files that may hold answers whose keys lie where they are wanted."""

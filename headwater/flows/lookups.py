@@ -26,6 +26,7 @@ from headwater.connectors.lookups import Answer, Key
 from headwater.flows.context import Context
 from headwater.project.definitions import Table
 from headwater.storage import pruning, stored
+from headwater.storage.erasure import Offsets
 from headwater.storage.lake import Place
 from headwater.storage.names import lookup_name
 from headwater.storage.places import PLACE
@@ -77,17 +78,18 @@ class Lookups:
             self._target.require(self.schema, self._file)
         return self._target
 
-    def told_before(self, table: Target) -> tuple[dict[str, int], list[Near]]:
-        """How far rows of a table were told something, see `Identity.reached`; and where that stands: in its
-        own table of answers, and in that of the live one that it is built to replace, or to prove."""
+    def told_before(self, table: Target) -> tuple[dict[str, int], list[Near], Offsets]:
+        """How far rows of a table were told something, see `Identity.reached`; where that stands: in its own
+        table of answers, and in that of the live one that it is built to replace, or to prove; and which
+        records that one must no more speak of."""
         reached = dict(table.flows.get(self._name, {}).get("reached", {}))
         sources: list[Near] = [self.target(table.place).near]
         before = self._context.bounds.answered(self._name)
-        if before is not None:
-            for partition, most in before.reached.items():
-                reached[partition] = max(most, reached.get(partition, -1))
-            sources.append(before.files)
-        return reached, sources
+        if before is None:
+            return reached, sources, {}
+        for partition, most in before.reached.items():
+            reached[partition] = max(most, reached.get(partition, -1))
+        return reached, [*sources, before.files], before.erased
 
     def now(self, keys: Iterable[Key]) -> dict[Key, Answer]:
         """What is known of keys now.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,9 +12,10 @@ import pyarrow.parquet as pq
 from headwater.errors import LakeError
 from headwater.storage import store
 from headwater.storage.lake import Lake
-from headwater.storage.places import PLACE
+from headwater.storage.places import KEYS, PLACE
 
 NOTE = "_erase.parquet"
+Offsets: TypeAlias = Mapping[tuple[str, str, int], Collection[int]]  # by cluster, topic, partition
 _SCHEMA = pa.schema(list(PLACE.items()))
 
 
@@ -53,6 +55,15 @@ class Erasure:
     def forget(self, lake: Lake) -> None:
         """The records are out."""
         store.of(lake.root).delete(lake.root / NOTE)
+
+
+def erased(lake: Lake) -> Offsets:
+    """The offsets of the records that an erase is taking out; none where there is none."""
+    erasure, found = Erasure.read(lake), dict[tuple[str, str, int], set[int]]()
+    if erasure is not None:
+        for *partition, offset in zip(*(erasure.places[name].to_pylist() for name in KEYS), strict=True):
+            found.setdefault(tuple(partition), set()).add(offset)
+    return found
 
 
 def refuse(lake: Lake) -> None:

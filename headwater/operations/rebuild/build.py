@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from headwater.common.progress import Board
@@ -22,6 +23,7 @@ from headwater.project.load import Project
 from headwater.query.inspect.status import lag
 from headwater.runtime import sessions
 from headwater.storage import log
+from headwater.storage.erasure import Offsets, erased
 from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
 from headwater.storage.ranges import Position
@@ -100,10 +102,15 @@ class _Bounds(Bounds):
         return self.now.references(table)
 
     def answered(self, table: str) -> Answered | None:
-        return Answered.of(self._told.places(), table) if self._told else None
+        return Answered.of(self._told.places(), table, self._erased) if self._told else None
 
     def closed(self, table: str) -> EventTime | None:
         return self.now.closed(table)
+
+    @cached_property
+    def _erased(self) -> Offsets:
+        """The records that an erase is taking out, as long as this rebuild is a part of it."""
+        return erased(self._told) if self._told else {}
 
 
 class Builder:
