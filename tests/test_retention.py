@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ from headwater.planner.changes import plan
 from headwater.query.inspect.history import history
 from headwater.query.sources import Source, of_project
 from headwater.storage import log
+from headwater.storage.delta import files
 
 QUARANTINE = "quarantine.silver_visits"
 SHORT = """kafka: embedded
@@ -64,9 +66,9 @@ def drained(read: Visits, tmp_path: Path) -> Visits:
     return read.copied(tmp_path / "project")
 
 
-def expire(case: Visits) -> dict[str, int]:
+def expire(case: Visits, conf: str = SHORT) -> dict[str, int]:
     """Maintain all, as if many commits had been made; {table → rows that went}."""
-    case.write({"conf/local.yaml": SHORT})
+    case.write({"conf/local.yaml": conf})
     for place in case.lake.places().values():
         DeltaTable(place.path).create_checkpoint()
     return {one.table: one.expired for one in maintain.maintain(case.definitions)}
@@ -97,6 +99,26 @@ def test_rows_go_and_what_was_made_of_them_stays(case: Visits) -> None:
     assert log.first(case.lake.place(RAW).path) > 0  # files and versions are gone, too
     (first, *_) = history(_source(case, RAW), 3).versions
     assert first.what.startswith("rows committed before 20") and first.what.endswith(" expired")
+
+
+def test_records_that_left_a_quarantine_by_their_age_are_no_difference(drained: Visits) -> None:
+    case = drained
+    expire(case, SHORT.replace("    bronze.raw: {retention: 1ms}\n", ""))
+    assert case.rows(QUARANTINE) == [] and len(case.rows(RAW)) == 160
+    case.visit(random.Random(8))
+    case.drain()
+    (found,) = reconcile(case.definitions, [VISITS])
+    (held,) = (one for one in found.differences if one.table == QUARANTINE)
+    assert found.same and 0 < held.before < held.after, found
+    (note,) = found.notes
+    assert note.startswith(f"{QUARANTINE} has no rows from before 20")
+    rebuilt = case.rebuild(VISITS, verify=True, swap=False)
+    assert not any(rebuilt.differences) and note in rebuilt.notes
+    abort(case.definitions)
+    path = Path(files(case.lake.place(QUARANTINE).path)[0])
+    pq.write_table(pq.read_table(path, partitioning=None).slice(1), path)
+    (found,) = reconcile(case.definitions, [VISITS])
+    assert [(one.table, one.gone, one.new) for one in found.differences if one] == [(QUARANTINE, 0, 1)]
 
 
 def _source(case: Visits, name: str) -> Source:

@@ -27,11 +27,13 @@ class Side:
         files: which hold them, by their absolute paths.
         columns: the columns to compare.
         which: what follows FROM to leave rows out, such as a WHERE; "": all count.
+        lacks: a condition on rows that these may lack, though the other ones have them; "": none.
     """
 
     files: list[str]
     columns: pa.Schema
     which: str = ""
+    lacks: str = ""
 
 
 NOTHING = Side([], pa.schema([]))

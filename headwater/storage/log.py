@@ -209,9 +209,11 @@ def checkpoint(table: Path) -> tuple[int, int]:
         return 0, 0
 
 
-def expired(table: Path) -> datetime | None:
-    """Before when the rows came that a table has no more, as they were kept long enough; None: it has all."""
-    times = [flow["expired"] for flow in flows(table).values() if "expired" in flow]
+def expired(table: Path, version: int | None = None) -> datetime | None:
+    """Before when the rows came that a table, by default its newest version, has no more, as they were kept
+    long enough; None: it has all."""
+    done = flows(table) if version is None else read(table, version).flows
+    times = [flow["expired"] for flow in done.values() if "expired" in flow]
     return max(map(datetime.fromisoformat, times), default=None)
 
 

@@ -38,7 +38,8 @@ class Difference:
     Attributes:
         table: its name.
         before, after: how many rows each has.
-        gone: how many rows only the live one has; `new`: only the other. A row that changed counts in both.
+        gone: how many rows only the live one has; `new`: only the other, those aside that the live one may
+            have let go of by its retention. A row that changed counts in both.
         columns: what only one of them has; rows are compared by those that both have.
         only_before, only_after: some of these rows.
     """
@@ -85,6 +86,8 @@ def sides(lake: Lake, name: str, version: int | None, after: int = 0) -> Iterato
         if ledger is not None:
             settled = files(ledger.path, _by(ledger, replay_name(name), flows))
             side = replace(side, which=_unsettled(settled))
+        if own and not after:  # what commits have added is all of it, though it went since
+            side = replace(side, lacks=_let_go(place, upto))
         yield other, side
 
 
@@ -95,6 +98,13 @@ def _by(beside: Place, flow: str, flows: dict[str, Any]) -> int:
     while version > 0 and log.last(log.read(beside.path, version).flows, flow) > last:
         version -= 1
     return version
+
+
+def _let_go(quarantine: Place, version: int) -> str:
+    """Which records a quarantine may have no more, as they were kept long enough: none came into it before it
+    came to bronze, so all that came there later are kept."""
+    before = log.expired(quarantine.path, version)
+    return f"ingested_at < TIMESTAMPTZ '{before.isoformat()}'" if before else ""
 
 
 def _side(place: Place, version: int, after: int = 0, without: Set[str] = frozenset()) -> Side:
@@ -116,8 +126,8 @@ def compare(name: str, live: Side, built: Side, limit: int = 0) -> Difference:
     old = replace(live, columns=live.columns or built.columns)
     new = replace(built, columns=built.columns or live.columns)
 
-    def only_in(one: Name, other: Name) -> tuple[int, tuple[dict[str, Any], ...]]:
-        rows = only(one, other)
+    def only_in(one: Name, other: Name, lacks: str) -> tuple[int, tuple[dict[str, Any], ...]]:
+        rows = f"FROM ({only(one, other)}) WHERE NOT ({lacks or 'false'})"
         count = pair.count(rows)
         shown = pair.execute(f"{rows} ORDER BY ALL LIMIT {limit}").to_pylist() if count and limit else []
         return count, tuple(shown)
@@ -126,7 +136,8 @@ def compare(name: str, live: Side, built: Side, limit: int = 0) -> Difference:
         try:
             pair = Pair(connection, old, new)
             before, after = pair.count("FROM old"), pair.count("FROM new")
-            (gone, only_before), (came, only_after) = only_in("old", "new"), only_in("new", "old")
+            gone, only_before = only_in("old", "new", new.lacks)
+            came, only_after = only_in("new", "old", old.lacks)
         except duckdb.Error as e:
             raise FlowError(
                 f"{name}: its rows can't be compared: {first_line(e)}", code="NOT_COMPARABLE", table=name

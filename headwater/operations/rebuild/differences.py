@@ -14,6 +14,7 @@ from headwater.planner.changes import shortened, verdict
 from headwater.project.load import Project
 from headwater.project.reference import CLOCK
 from headwater.storage.lake import Lake
+from headwater.storage.names import quarantine_name
 
 
 def differences(
@@ -61,6 +62,8 @@ def unprovable(
     """Of which tables a comparison does not say all, and why; a line each."""
     gone = shortened(live, [source for name in names for source in project.tables[name].sources])
     found = [f"{short}: what was made of them can't be made again" for short in gone.values()]
+    held = shortened(live, [quarantine_name(name) for name in names])
+    found += [f"{short}: of those only what is there is compared" for short in held.values()]
     found += [f"{name}: {note}" for name in names for note in cut.notes.get(name, ())]
     for name in names:
         table = project.tables[name]
