@@ -243,6 +243,23 @@ def test_columns_are_told_by_their_whole_types() -> None:
     assert columns_of("") == {"": ""}
 
 
+def test_names_of_columns_may_have_spaces() -> None:
+    text = "first name string, net (EUR) decimal128(10, 2), a place struct<a b: int64, c: string>, n int64"
+    assert columns_of(text) == {
+        "first name": "string",
+        "net (EUR)": "decimal128(10, 2)",
+        "a place": "struct<a b: int64, c: string>",
+        "n": "int64",
+    }
+    before = {"kind": "rows", "columns": "first name string"}
+    assert judge(before, before | {"columns": "first name string, first visit int64"}).why == (
+        "column first visit added: NULL in the rows before; a rebuild fills them",
+    )
+    assert judge(before, before | {"columns": "last name string"}).why == (
+        "columns: - first name string, + last name string",
+    )
+
+
 def test_of_rows_columns_may_come_and_change_places_and_nothing_else() -> None:
     def judged(now: str, kind: str = "rows") -> tuple[str, str]:
         before = {"kind": kind, "columns": "n int32, place struct<a: int64, b: string>"}

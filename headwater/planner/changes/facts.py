@@ -98,13 +98,17 @@ def write(folder: Path, kept: Facts, project: str = "") -> None:
 
 
 def columns_of(text: str) -> dict[str, str]:
-    """{column → type} of a table, as its facts write its columns."""
-    found, begin, depth = {}, 0, 0
+    """{column → type} of a table, as its facts write its columns.
+
+    A name may have spaces; a type has them within brackets only, so the last one outside is before it.
+    """
+    found, begin, space, depth = {}, 0, 0, 0
     for at, character in enumerate(f"{text},"):
         depth += (character in "<[(") - (character in ">])")
-        if character == "," and not depth:
-            name, _, kind = text[begin:at].strip().partition(" ")
-            found[name] = kind
+        if character == " " and not depth:
+            space = at
+        elif character == "," and not depth:
+            found[text[begin:space].strip()] = text[space:at].strip()
             begin = at + 1
     return found
 
