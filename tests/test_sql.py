@@ -180,6 +180,20 @@ def test_other_statements_are_refused_by_name(tmp_path: Path, text: str, code: C
             "PROPERTY_INVALID",
             "headwater.publish.on = 'close'; known: update, final",
         ),
+        *(
+            (
+                said,
+                value,
+                "PROPERTY_INVALID",
+                f"{said} is said without {of}; add '{of}' = '…', or leave it out",
+            )
+            for said, value, of in (
+                ("headwater.publish.on", "final", "headwater.publish"),
+                ("headwater.publish.partitions", "2", "headwater.publish"),
+                ("headwater.postgres.on", "update", "headwater.postgres"),
+                ("headwater.opensearch.on", "final", "headwater.opensearch"),
+            )
+        ),
         ("headwater.on_error", "stop", "PROPERTY_INVALID", "headwater.on_error is of a table that decodes"),
         ("headwater.skew", "1 hour", "PROPERTY_INVALID", "headwater.skew is of a table that decodes"),
         (

@@ -172,10 +172,17 @@ def _decode(where: Where, properties: Mapping[str, str]) -> Json | None:
 def _sinks(table: Table, properties: Mapping[str, str]) -> Iterator[Sink]:
     for key, declare in _SINKS.items():
         on = _emit(table.where, properties, f"{key}.on")
+        partitions = _whole(table.where, properties, f"{key}.partitions")
         if key in properties:
             sink = declare(table.name, properties[key], on)
-            partitions = _whole(table.where, properties, f"{key}.partitions")
             yield replace(sink, partitions=partitions) if partitions and isinstance(sink, KafkaSink) else sink
+        elif of_sink := [each for each in properties if each.startswith(f"{key}.")]:
+            raise ProjectError(
+                f"{table.where}: {of_sink[0]} is said without {key}",
+                code="PROPERTY_INVALID",
+                where=table.where,
+                hint=f"add '{key}' = '…', or leave it out",
+            )
 
 
 def _to_topic(table: str, topic: str, on: Emit) -> Sink:
