@@ -153,6 +153,17 @@ def test_small_files_become_one_that_has_their_rows(tmp_path: Path) -> None:
     assert compact(writer.target, None) == 0  # too few
 
 
+def test_files_of_a_flow_of_any_name_are_told_by_it_to_everyone(tmp_path: Path) -> None:
+    target = Target(Lake(tmp_path).create(NAME, COLUMNS, properties={}))
+    rows = pa.table([[1], [datetime(2026, 1, 1, tzinfo=UTC)], ["a"]], schema=COLUMNS)
+    for sequence in range(30):
+        written = target.write(rows, f"gold.größe-{sequence:012d}-a")
+        target.append(written, Identity(NAME, 1, sequence, {"bronze.raw": sequence}))
+    assert compact(target, None) == 29
+    for table in (target.read(target.files()), DeltaTable(target.place.path).to_pyarrow_table()):
+        assert len(table) == 30
+
+
 def test_large_files_stay_as_they_are(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.append(50_000)

@@ -1,4 +1,7 @@
-"""What the log says of files: of those that come, come in place of others, or go as their rows expire."""
+"""What the log says of files: of those that come, come in place of others, or go as their rows expire.
+
+Paths are encoded as in a URI: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#add-file-and-remove-file
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def merged(
     """
     sizes = ((path, store.of(folder).entry(folder / path).size) for path in changes)
     fed = [
-        {"cdc": {"path": path, "partitionValues": {}, "size": size, "dataChange": False}}
+        {"cdc": {"path": quote(path), "partitionValues": {}, "size": size, "dataChange": False}}
         for path, size in sizes
     ]
     return [*_removed(folder, before, is_change=True), *_come(folder, after, is_change=True), *fed]
@@ -72,7 +75,7 @@ def _come(folder: Path, files: Mapping[str, int], *, is_change: bool) -> Iterato
         rows, text = stats.of(folder / path)
         if rows:
             size = store.of(folder).entry(folder / path).size
-            said = {"path": path, "partitionValues": {}, "size": size, "modificationTime": order}
+            said = {"path": quote(path), "partitionValues": {}, "size": size, "modificationTime": order}
             yield {"add": {**said, "dataChange": is_change, "stats": text}}
 
 
