@@ -191,6 +191,11 @@ def test_it_is_planned_rebuilt_and_proven_like_any_other(case: Visits) -> None:
             "COLUMN_RESERVED",
             "a column _gone of its own",
         ),
+        (
+            "SELECT user, total AS _Change_Type FROM STREAM gold.counts",
+            "COLUMN_RESERVED",
+            "a column _Change_Type of its own",
+        ),
     ],
 )
 def test_what_can_not_follow_is_said(case: Visits, text: str, code: Code, why: str) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from raising import raises_code
 from typer.testing import CliRunner
+from visits import Visits
 
 import headwater as hw
 from headwater.cli import app
@@ -584,3 +585,14 @@ def test_what_can_not_be_final_is_refused(interpreted: SparkSession, tmp_path: P
     text, said = WRONG[what]
     with pytest.raises(ProjectError, match=said):
         Counted(tmp_path, interpreted, f"CREATE STREAMING TABLE {COUNTS} TBLPROPERTIES ({FINAL}) AS {text}")
+
+
+def test_no_table_has_the_name_of_anothers_late_rows(tmp_path: Path, interpreted: SparkSession) -> None:
+    case = Visits(tmp_path / "project", interpreted)
+    late = "CREATE STREAMING TABLE ended_late AS SELECT user FROM STREAM silver.visits"
+    case.write({"gold/ended_late.sql": late})
+    says = (
+        r"gold/ended_late\.sql:1: gold\.ended_late has the name of the table of gold\.ended for its late rows"
+    )
+    with raises_code("NAME_TWICE", table="gold.ended_late", match=says):
+        case.drain()

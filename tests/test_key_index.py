@@ -115,6 +115,14 @@ def test_after_a_compaction_only_what_it_wrote_is_read(tmp_path: Path) -> None:
     assert len(index.rows(list(files.rows), pa.Table.from_pylist(rows[2:], COLUMNS))) == 1
 
 
+def test_columns_may_have_the_names_that_it_uses(tmp_path: Path) -> None:
+    columns = pa.schema([(name, pa.int64()) for name in ("number", "name", "file", "h", "_file")])
+    rows = pa.table([[1, 2]] * 5, schema=columns)
+    pq.write_table(rows, tmp_path / "a.parquet")
+    index = KeyIndex(("name",), columns)
+    assert index.rows([str(tmp_path / "a.parquet")], rows.slice(1)) == rows.slice(1)
+
+
 def test_files_of_before_a_column_was_added_have_null_in_it(tmp_path: Path) -> None:
     files = Files(tmp_path)
     rows: list[dict[str, Any]] = [

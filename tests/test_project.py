@@ -154,6 +154,15 @@ def test_folders_below_a_layer_hold_definitions_too(make: Make) -> None:
             "readings.py:10: silver.readings is also declared in {root}/silver/other.py; rename one",
         ),
         (
+            {
+                "silver/readings__state.sql": "CREATE STREAMING TABLE readings__state "
+                "AS SELECT 1 FROM STREAM bronze.raw"
+            },
+            "NAME_TWICE",
+            "readings__state.sql:1: silver.readings__state has the name of the table of silver.readings for "
+            "its state; rename one",
+        ),
+        (
             {"silver/readings.py": silver(source="'bronze.rwa'")},
             "UNKNOWN_SOURCE",
             "{root}/silver/readings.py:10: silver.readings reads 'bronze.rwa', which is unknown; did you "
@@ -511,12 +520,15 @@ def test_a_lake_on_a_network_file_system_is_refused(kind: str) -> None:
     mounts = f"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 23 22 0:40 / /mnt/their\\040disk rw,relatime shared:2 - {kind} server:/x rw
 24 23 8:2 / /mnt/their\\040disk/ours rw - xfs /dev/sdb rw
+25 22 0:40 / /mnt/für\\040alle rw,relatime shared:2 - {kind} server:/x rw
 """
     file = Path("conf/local.yaml")
     for folder in ("/srv/lake", "/mnt/their disk/ours/lake", "/mnt/their disks/lake"):
         refuse_remote(Path(folder), file, mounts)
     with raises_code("LAKE_ON_NETWORK", match=f"local.yaml: the lake .* \\({kind}\\)", file=file):
         refuse_remote(Path("/mnt/their disk/lake"), file, mounts)
+    with raises_code("LAKE_ON_NETWORK", file=file):
+        refuse_remote(Path("/mnt/für alle/lake"), file, mounts)
 
 
 def test_the_ports_of_spark_ask_for_a_secret(interpreted: SparkSession) -> None:

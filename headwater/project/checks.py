@@ -54,6 +54,9 @@ class Checks:
             with self._wrong.each():
                 _check_name(declaration, seen)
             seen.setdefault(declaration.name, declaration)
+        for declaration in seen.values():
+            with self._wrong.each():
+                _check_beside(declaration, seen)
 
     def graph(
         self,
@@ -158,6 +161,19 @@ def _check_name(declaration: Declaration, seen: Mapping[str, Declaration]) -> No
             file=declaration.file,
             hint="rename one",
         )
+
+
+def _check_beside(declaration: Declaration, seen: Mapping[str, Declaration]) -> None:
+    """No table has the name of one that is kept beside another; of late rows, analysing it says that."""
+    for name, kind in beside(declaration.name).items() if not isinstance(declaration, Sink) else ():
+        if kind != "late" and name in seen:
+            other = seen[name]
+            raise ProjectError(
+                f"{other.where} has the name of the table of {declaration.name} for its {kind}",
+                code="NAME_TWICE",
+                where=other.where,
+                hint="rename one",
+            )
 
 
 def _check_intervals(definition: Topic | Files | Table) -> None:

@@ -5,6 +5,7 @@ Over a network `flock` may lock for one machine alone, or for nobody, so two pro
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from headwater.errors import ConfError
@@ -41,7 +42,7 @@ def refuse_remote(lake: Path, file: Path, mounts: str | None = None) -> None:
     kinds = {}
     for line in (_MOUNTS.read_text() if mounts is None else mounts).splitlines():
         before, _, after = line.partition(" - ")
-        point = before.split()[4].encode().decode("unicode_escape")  # a space is \\040
+        point = re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), before.split()[4])  # a space: \040
         kinds[Path(point)] = after.split()[0]
     kind = next((kinds[folder] for folder in (lake, *lake.parents) if folder in kinds), "")
     if kind in _REMOTE:

@@ -113,7 +113,8 @@ class KeyIndex:
         connection.register("names", pa.table({"name": new, "number": numbers}))
         rows = scan(connection, self._columns, new, place=True)
         found: dict[str, Any] = connection.execute(
-            f"SELECT {self._hash} AS h, number FROM {rows.sql} JOIN names ON names.name = {FILE}",
+            f"SELECT h, number FROM (SELECT {self._hash} AS h, {FILE} AS file FROM {rows.sql}) "
+            "JOIN names ON name = file",
             dict(rows.parameters),
         ).fetchnumpy()
         self._files |= dict(zip(new, numbers.to_pylist(), strict=True))

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 PARTIAL = "_partial"  # the trailing column of partial results, which readers do not see
+# Columns that the engine gives rows on their way, or that Delta or DuckDB do: no table has one of its own.
+RESERVED = frozenset(
+    f"{PARTIAL} _gone _sign _change _here _until _comes _late _rows _window "
+    "__verdict __row __hash __keyed __rank __known __before __file file_row_number "
+    "_change_type _commit_version _commit_timestamp".split()
+)
 FILES_CLUSTER = "files"  # of all rows that come from files: no cluster of Kafka's may have the name
 FILES = f"{FILES_CLUSTER}:"  # before what has the place of a topic, in what a commit says was consumed
 

@@ -20,7 +20,7 @@ from headwater.common.scratch import quoted
 from headwater.storage import recent, stored
 from headwater.storage.merging import Numbers
 
-FILE, ROW = "_file", "file_row_number"  # the columns that say where a row stands
+FILE, ROW = "__file", "file_row_number"  # the columns that say where a row stands
 _NUMBERS = count()  # of scans: a connection may have several
 
 Wanted = Mapping[str, pa.Array | pa.ChunkedArray]  # {column → values that rows are to have}

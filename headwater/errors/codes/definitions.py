@@ -72,7 +72,11 @@ MEANINGS: dict[Definitions, Meaning] = {
     "INSERT_BY_POSITION": Meaning(
         "ProjectError", "A flow lists the columns that it inserts.", "Write `INSERT INTO … BY NAME`."
     ),
-    "NAME_TWICE": Meaning("ProjectError", "Two declarations have one name.", "Rename one."),
+    "NAME_TWICE": Meaning(
+        "ProjectError",
+        "Two declarations have one name, or one has that of a table which is kept beside the other.",
+        "Rename one.",
+    ),
     "WRONG_FOLDER": Meaning(
         "ProjectError",
         "A table's name has another layer than its folder.",

@@ -88,6 +88,7 @@ def _of_table(
     if table.flows:
         return _of_flows(spark, project, table, found)
     one = _analyse(spark, project, table, found)
+    checks.late_is_free(project, table, has_late=one.late is not None)
     keys = table.process.keys if table.process else () if one.appended else one.keys
     checks.clustering(table, one.state if table.process and one.state else one.stored, keys)
     return {table.name: one}
@@ -291,6 +292,7 @@ def _judged(
     """How a table is kept whose query gives `result`."""
     where = table.where
     checks.columns(result, where)
+    checks.not_reserved(result.columns, where)
     checks.repeatable(result, where)
     if table.view:
         maintained = views.maintained(project, table, found, frames, result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,10 +12,11 @@ from pyspark.sql.types import StructField, StructType
 
 from headwater.errors import ProjectError, Where
 from headwater.project.definitions import Table
+from headwater.project.load import Project
 from headwater.project.sql import nearest
 from headwater.runtime import catalyst, jvm
 from headwater.storage import pruning, stored
-from headwater.storage.target import GONE
+from headwater.storage.names import RESERVED, late_name
 
 
 def columns(result: DataFrame, where: Where) -> None:
@@ -56,14 +57,34 @@ def columns(result: DataFrame, where: Where) -> None:
             ) from None
 
 
-def not_reserved(result: DataFrame, where: Where) -> None:
-    """No column has the name of the engine's own in what changes in place."""
-    if GONE in result.columns:
+def not_reserved(columns: Iterable[str], where: Where, more: Collection[str] = ()) -> None:
+    """No column of a table has the name of one of the engine's own, in whatever case.
+
+    Args:
+        columns: their names.
+        where: what the error names.
+        more: those that such a table has beside `RESERVED`.
+    """
+    for name in columns:
+        if name.lower() in RESERVED or name.lower() in more:
+            raise ProjectError(
+                f"{where}: the engine has a column {name} of its own",
+                code="COLUMN_RESERVED",
+                where=where,
+                hint="rename it",
+            )
+
+
+def late_is_free(project: Project, table: Table, *, has_late: bool) -> None:
+    """No table is declared by the name of another's table of late rows, if that has one."""
+    name = late_name(table.name)
+    if has_late and name in project.names():
+        other = project.definition(name)
         raise ProjectError(
-            f"{where}: the engine has a column {GONE} of its own",
-            code="COLUMN_RESERVED",
-            where=where,
-            hint="rename it",
+            f"{other.where} has the name of the table of {table.name} for its late rows",
+            code="NAME_TWICE",
+            where=other.where,
+            hint="rename one",
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from headwater.errors import ProjectError
-from headwater.planner.analysis import checks
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
 from headwater.project.definitions import Table
@@ -42,7 +41,6 @@ def analyse(
             where=where,
             hint=f"keep its keys as they are ({keys}), which tell its rows apart; or {view}",
         )
-    checks.not_reserved(result, where)
     if table.name in project.suites:
         of_whole_table(project.suites[table.name])
     columns, kept = result.schema.toNullable(), stored.schema(result.schema)

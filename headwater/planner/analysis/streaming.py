@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from headwater.connectors import decode
 from headwater.errors import ProjectError
 from headwater.planner import aggregate
-from headwater.planner.aggregate import Aggregate
+from headwater.planner.aggregate import BOUNDS, Aggregate
 from headwater.planner.analysis import checks, followers
 from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.analysis.fingerprint import fingerprint
@@ -134,6 +134,7 @@ def _aggregate(
         )
     if table.name in project.suites:
         of_whole_table(project.suites[table.name])
+    checks.not_reserved(result.columns, where, BOUNDS)
     lateness = lateness_of(table, maintained, result, stream)
     final = table.emit == "final"
     return Analysed(

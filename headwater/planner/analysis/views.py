@@ -190,7 +190,6 @@ def analyse(project: Project, table: Table, result: DataFrame, maintained: Aggre
     """A materialized view."""
     where = table.where
     checks.keys(table, result)
-    checks.not_reserved(result, where)
     keys = maintained.keys if maintained else table.keys or tuple(result.columns)
     for key in () if maintained else keys:
         kind = result.schema[key].dataType
