@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
@@ -20,10 +22,13 @@ from visits import COUNTS, ENDED, EPOCH, TOP, VISITS, Visits
 
 from headwater import query
 from headwater.cli import app
+from headwater.common import scratch
+from headwater.common.diff import Pair, Side
 from headwater.errors import LakeError, LeaseError, ProjectError, QueryError
 from headwater.operations.rebuild import clean
 from headwater.operations.replay import resolve
 from headwater.planner.changes import plan
+from headwater.query.inspect import diff
 from headwater.storage import log
 from headwater.storage.lease import Lease
 from headwater.testing import Record
@@ -250,3 +255,15 @@ def test_a_table_is_renamed_by_making_it_anew_and_dropping_the_former(case: Visi
     assert case.rows("gold.users") == sorted(query.run(wanted, project=case.root).rows, key=repr)
     with raises_code("UNKNOWN_TABLE"):
         case.rows(COUNTS)
+
+
+@pytest.mark.parametrize("name", ["old", "new", "before", "after"])
+def test_a_column_may_have_the_name_of_a_side(tmp_path: Path, name: str) -> None:
+    columns = pa.schema([("key", pa.int64()), (name, pa.int64())])
+    for side, value in (("a", 6), ("b", 7)):
+        pq.write_table(pa.table([[1, 2], [5, value]], schema=columns), tmp_path / side)
+    with scratch.connection() as connection:
+        pair = Pair(connection, *(Side([str(tmp_path / side)], columns) for side in "ab"))
+        found = {kind: pair.execute(sql).to_pylist() for kind, sql in diff._by_keys(pair, ("key",)).items()}
+    changed = {"before": {"key": 2, name: 6}, "after": {"key": 2, name: 7}}
+    assert found == {"removed": [], "changed": [changed], "added": []}

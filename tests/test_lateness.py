@@ -34,6 +34,7 @@ SOURCE = pa.struct(
 TIME = pa.timestamp("us", tz="UTC")
 READINGS = pa.schema(
     [("host", pa.string()), ("event_time", TIME), ("seen", TIME), ("_source", SOURCE), ("ingested_at", TIME)]
+    + [(name, pa.string()) for name in ("e", "i", "future", "known")]  # names of the measure's own
 )
 SILVER = """import headwater as hw
 

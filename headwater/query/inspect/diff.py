@@ -134,12 +134,14 @@ def _whole() -> dict[Kind, str]:
 
 
 def _by_keys(pair: Pair, keys: tuple[str, ...]) -> dict[Kind, str]:
-    on_same = f"ON {same('old', 'new', map(quoted, keys))}"
-    differs = differ("old", "new", (quoted(name) for name in pair.columns if name not in keys))
+    tables = "_old", "_new"  # no column's names: `SELECT _old` takes a whole row
+    on_same = f"ON {same(*tables, map(quoted, keys))}"
+    differs = differ(*tables, (quoted(name) for name in pair.columns if name not in keys))
     return {
-        "removed": f"FROM old ANTI JOIN new {on_same}",
-        "changed": f"SELECT old AS before, new AS after FROM old JOIN new {on_same} WHERE {differs}",
-        "added": f"FROM new ANTI JOIN old {on_same}",
+        "removed": f"FROM old _old ANTI JOIN new _new {on_same}",
+        "changed": "SELECT _old AS before, _new AS after "
+        f"FROM old _old JOIN new _new {on_same} WHERE {differs}",
+        "added": f"FROM new _new ANTI JOIN old _old {on_same}",
     }
 
 

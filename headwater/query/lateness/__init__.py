@@ -152,8 +152,9 @@ def _judge(
         )
     place = ", ".join(f'_source."{part}" AS {part[0]}' for part in KEYS)
     rows = (
-        f"rows AS (SELECT {place}, epoch_us({on_duckdb.identifier(column)}) AS e, {arrived} AS i, "
-        f"coalesce(e > i + {skew}, false) AS future, CASE WHEN NOT future THEN e END AS known FROM {view})"
+        f"times AS (SELECT {place}, epoch_us({on_duckdb.identifier(column)}) AS e, {arrived} AS i "
+        f"FROM {view}), rows AS (SELECT *, coalesce(e > i + {skew}, false) AS future, "
+        "CASE WHEN NOT future THEN e END AS known FROM times)"
     )
     taken = "taken AS (SELECT *, NULL::BIGINT AS before FROM rows)"
     if since is not None:
