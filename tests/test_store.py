@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -38,6 +39,21 @@ def test_what_is_put_is_never_half_there(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "replace", look)
     there.put(file, b"after")
     assert seen == [(b"before", b"after")] and file.read_bytes() == b"after"
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there, write = store.of(tmp_path), Path.write_bytes
+    there.put(tmp_path / "a.json", b"before")
+
+    def half(path: Path, content: bytes) -> int:
+        write(path, content[:1])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    for put in (there.put, there.put_new):
+        with pytest.raises(OSError, match="No space"):
+            put(tmp_path / "a.json", b"after")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"before")]
 
 
 def test_two_may_put_the_same_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +112,18 @@ def test_a_lock_has_one_holder(tmp_path: Path) -> None:
             assert not other.take() and not other.take(within=0.02)
     with there.lock(path) as other:
         assert other.take()
+
+
+def test_a_lock_whose_file_is_removed_while_it_is_waited_for_is_not_held_by_two(tmp_path: Path) -> None:
+    there, path = store.of(tmp_path), tmp_path / "flows" / "lease"
+    mine, waits = there.lock(path), there.lock(path)
+    assert mine.take()
+    there.delete_all(path.parent)  # as it is dropped
+    mine.release()
+    assert waits.take()
+    with there.lock(path) as comes:
+        assert not comes.take()
+    waits.release()
 
 
 def test_an_entry_of_a_log_is_never_written_over_another(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from headwater.common import locks
+from headwater.common import locks, times
 
 T = TypeVar("T")
 
@@ -154,16 +154,20 @@ class Files(Store):
 
     def put(self, path: Path, content: bytes) -> None:
         half = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")  # several may put it at once
-        half.write_bytes(content)
-        os.replace(half, path)
+        try:
+            half.write_bytes(content)
+            os.replace(half, path)
+        except OSError:
+            half.unlink(missing_ok=True)
+            raise
 
     def put_new(self, path: Path, content: bytes) -> None:
         half = path.with_suffix(f".{uuid.uuid4().hex}.part")
-        half.write_bytes(content)
         try:
+            half.write_bytes(content)
             os.link(half, path)  # as a rename, but never over another
         finally:
-            half.unlink()
+            half.unlink(missing_ok=True)
 
     def names(self, folder: Path) -> list[str]:
         try:
@@ -203,14 +207,30 @@ class _Flock(Lock):
     """A lock of the operating system: the kernel frees it when its holder ends."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._path, self._file = path, self._opened(path)
 
     def take(self, within: float = 0.0) -> bool:
-        return locks.locked(self._file, within)
+        deadline = times.clock.monotonic() + within
+        while locks.locked(self._file, max(0.0, deadline - times.clock.monotonic())):
+            if self._is_there():
+                return True
+            os.close(self._file)  # it was removed meanwhile: the next one would lock another
+            self._file = self._opened(self._path)
+        return False
+
+    def _is_there(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._file), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
+    @staticmethod
+    def _opened(path: Path) -> int:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 
     def note(self, content: bytes) -> None:
         os.ftruncate(self._file, 0)
