@@ -35,6 +35,7 @@ from headwater.storage import log
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.target import Target
+from headwater.testing import Record
 
 SINK = f"{COUNTS}->mine"
 FILES = {
@@ -128,6 +129,73 @@ def test_all_that_was_made_of_records_goes_with_them(case: Visits) -> None:
     assert not [row for rows in after.values() for row in rows if "b" in row]
     assert after == of_new_lake(case)
     assert held(case) == {row[0]: row[1] for row in case.rows(COUNTS)}
+
+
+OTHERS, SUMS, THEIRS = "gold.others", "gold.sums", "gold.others->theirs"
+
+
+def with_others(case: Visits, source: str, summed: str = OTHERS) -> None:
+    """Another topic, two tables, and a sink, which has sent what they were before they were rebuilt."""
+    theirs = FILES["gold/mine.py"].replace("held", "theirs").replace("mine", "theirs").replace(COUNTS, OTHERS)
+    visits = case.root.joinpath("silver/visits.py").read_text()
+    others = (
+        "CREATE STREAMING TABLE gold.others AS SELECT user, count(*) AS visits FROM STREAM {} GROUP BY user"
+    )
+    case.write(
+        {
+            "bronze/other.py": "import headwater as hw\nother = hw.topic('other')\n",
+            "silver/others.py": visits.replace("bronze.raw", "bronze.other").replace("visits", "others"),
+            "gold/others.sql": others.format(source),
+            "gold/sums.sql": f"CREATE MATERIALIZED VIEW gold.sums AS SELECT sum(visits) AS n FROM {summed}",
+            "gold/theirs.py": theirs,
+        }
+    )
+    case.send("other", [Record(json.dumps({"user": user, "n": 1, "at": 1})) for user in "xyx"])
+    case.drain("silver.others", OTHERS, SUMS, THEIRS)
+    case.write({"gold/others.sql": others.format("silver.others")})
+    case.change("gold/sums.sql", summed, OTHERS)  # which goes on, and is computed anew
+    case.drain(SUMS)
+    assert case.rebuild(OTHERS).swapped
+
+
+def sent_by_theirs(case: Visits) -> dict[str, int]:
+    return dict(json.loads((case.root / "gold" / "theirs").read_text()))
+
+
+def earlier(case: Visits, *names: str) -> list[Path]:
+    """The earlier generations of tables that there are."""
+    places = case.lake.places()
+    found = (path for name in names for path in case.lake.at(name, 1).parent.iterdir())
+    return sorted(path for path in found if path not in {place.path for place in places.values()})
+
+
+def test_generations_that_have_nothing_to_do_with_the_records_stay(case: Visits) -> None:
+    with_others(case, "silver.others")
+    case.rebuild(COUNTS)
+    before = earlier(case, OTHERS, SUMS)
+    assert len(before) == 2 and earlier(case, COUNTS)
+    done = erase(case)
+    assert (set(done.tables), done.sinks) == (set(DERIVED), [SINK])
+    assert earlier(case, OTHERS, SUMS) == before and not earlier(case, *DERIVED)
+    case.send("other", [Record(json.dumps({"user": "x", "n": 1, "at": 1}))])
+    case.drain("silver.others", OTHERS, SUMS, THEIRS)  # the sink goes on from the generation that it has sent
+    assert sent_by_theirs(case) == {"x": 3, "y": 1}
+
+
+def test_generations_of_earlier_definitions_that_read_the_records_go(case: Visits) -> None:
+    with_others(case, VISITS)
+    assert "b" in sent_by_theirs(case) and len(earlier(case, OTHERS, SUMS)) == 2
+    done = erase(case)
+    assert (set(done.tables), done.sinks) == (set(DERIVED), [SINK, THEIRS])
+    assert not earlier(case, OTHERS, SUMS) and sent_by_theirs(case) == {"x": 2, "y": 1}
+
+
+def test_a_generation_that_was_made_of_the_records_before_its_definition_changed_goes(case: Visits) -> None:
+    with_others(case, "silver.others", summed=COUNTS)
+    (kept,) = earlier(case, OTHERS)
+    assert len(earlier(case, SUMS)) == 1
+    assert erase(case).sinks == [SINK]
+    assert earlier(case, OTHERS, SUMS) == [kept]
 
 
 def test_streams_go_on_and_a_replay_brings_nothing_back(case: Visits) -> None:

@@ -5,7 +5,8 @@
 3. **Take them out** of bronze: its files are written anew without them, its past is forgotten.
 4. **Rebuild** all that is derived from there, with quarantines, late tables and state, and swap it in one
    commit; sinks are sent what is other in the new tables.
-5. **Remove** the generations before, and prove by the places of the records that no file has them.
+5. **Remove** the generations before, and those of other tables that were made of these (see `earlier`), and
+   prove by the places of the records that no file has them.
 
 Killed anywhere, the same command goes on. The streams go on in the new tables; a rebuild or a replay can't
 bring the records back, as bronze has them no more.
@@ -25,6 +26,7 @@ from headwater.flows import marks, publish
 from headwater.flows.context import Context
 from headwater.operations import rebuild
 from headwater.operations.drop import without_definition
+from headwater.operations.erase.earlier import concerned
 from headwater.operations.erase.find import Found, counted, find
 from headwater.operations.erase.history import forget_past, take_out
 from headwater.operations.erase.left import left
@@ -137,9 +139,10 @@ def erase(
                 project, below, since=erasure.since, progress=progress, notices=board
             ).tables
         failpoints.reach("rebuilt", "erase")
-        sinks = _publish(project, lake, below, board)
+        of_records = concerned(project, lake, erasure.tables, erasure.places)
+        sinks = _publish(project, lake, of_records, board)
         failpoints.reach("published", "erase")
-        _remove_earlier(project, lake)
+        _remove_earlier(project, lake, of_records)
         failure.forget(map(lake.flow_folder, [*project.names(), *project.alerts, *project.sinks]))
         searched = search(lake, erasure.places)
         erasure.forget(lake)
@@ -187,8 +190,9 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
                     hint=f"let it end first: headwater run {name} --once",
                 )
     below = made_of(project, list(found.records))
+    of_records = concerned(project, lake, list(found.records), found.places)
     for sink in project.sinks.values():
-        if sink.table in below and marks.begun(lake, sink.name).at.generation:
+        if sink.table in of_records and marks.begun(lake, sink.name).at.generation:
             raise LakeError(
                 f"{sink.where} was broken off in a batch, so what it has is not known",
                 code="BATCH_BROKEN_OFF",
@@ -217,7 +221,7 @@ def _check_savepoints(lake: Lake) -> None:
 
 
 def _publish(project: Project, lake: Lake, tables: Sequence[str], board: Board) -> dict[str, bool]:
-    """Send the sinks of tables that were made anew what is other now; {sink → whether its rows have keys}.
+    """Send the sinks of tables what is other now; {sink → whether its rows have keys}.
 
     Raises:
         SinkUnavailable: one can't be reached.
@@ -237,14 +241,15 @@ def _publish(project: Project, lake: Lake, tables: Sequence[str], board: Board) 
     return {sink.name: bool(context.tables[sink.table].keys) for sink in sinks}
 
 
-def _remove_earlier(project: Project, lake: Lake) -> None:
-    """Remove all generations but the live ones, what their flows kept, and what reconciling has built.
+def _remove_earlier(project: Project, lake: Lake, tables: Sequence[str]) -> None:
+    """Remove the generations of tables before the live ones, what their flows kept, and what reconciling has
+    built.
 
-    So are files that killed processes have left in the live ones: what is not whole can't be looked through.
+    So are files that killed processes have left in any table: what is not whole can't be looked through.
     """
-    rebuild.clean(project)
-    places = lake.places()
-    for flow, table in rebuild.flows_into(project, [*project.tables]).items():
+    rebuild.clean(project, tables)
+    places, derived = lake.places(), [each for each in tables if each in project.tables]
+    for flow, table in rebuild.flows_into(project, derived).items():  # last: it says what they were made of
         for folder in lake.flow_at(flow, 1).parent.glob("g[0-9]*"):
             if table in places and folder != lake.flow_at(flow, places[table].generation):
                 shutil.rmtree(folder)

@@ -151,17 +151,17 @@ def abort(project: Project) -> list[str]:
     return names
 
 
-def clean(project: Project) -> int:
-    """Remove the generations that are neither live nor being built, and what is left of dropped tables; how
-    many there were.
+def clean(project: Project, tables: Iterable[str] | None = None) -> int:
+    """Remove the generations of tables that are neither live nor being built, and what is left of dropped
+    ones; how many there were. None: of all tables.
 
     A sink that has last sent one of them can't go on from it.
     """
     lake = Lake(project.conf.lake)
     found = lake.finish()
     with lake.alone():  # what a flow is just making is not removed
-        names = {*lake.places(), *(each for table in project.tables for each in beside(table))}
-        folders = [lake.at(name, 1).parent for name in names]
+        of = {*lake.places(), *project.tables} if tables is None else tables
+        folders = {lake.at(each, 1).parent for name in of for each in (name, *beside(name))}
         there = {path for each in folders for path in store.of(each).find(each, "g[0-9]*")}
         plan = Plan.read(lake)  # behind what is there: it is written before what is built of it
         kept = {lake.at(*each) for each in plan.tables.items()} if plan else set()
@@ -243,14 +243,8 @@ def _planned(
         begin = positions(project, lake, names, history, since)
         every = [each for name in names for each in (name, *beside(name))]
         cut = choose(project, lake, [name for name in project.names() if name in names]) if verify else None
-        plan = Plan(
-            generations(lake, every),
-            project.digest,
-            cut=cut,
-            since=since,
-            begin=begin,
-            fresh_lookups=fresh,
-        )
+        built = generations(lake, every)
+        plan = Plan(built, project.digest, cut, since=since, begin=begin, fresh_lookups=fresh)
         store.of(lake.root).make(lake.root)
         plan.write(lake)
         return plan

@@ -74,8 +74,9 @@ def _restored(saved: Lake, shadow: Shadow, plan: Plan) -> dict[str, Place]:
         last = log.read(place.path, log.head(place.path))
         flows = {flow: _moved(identity, saved, plan) for flow, identity in last.flows.items()}
         tables.take(place.path, last.version, path, flows=flows)
-        if (kept := facts.read(saved.flow_at(name, place.generation))) is not None:
-            facts.write(shadow.flow_at(name, generation), kept)  # whichever run is at work may go on with it
+        note = saved.flow_at(name, place.generation)
+        if (kept := facts.read(note)) is not None:  # whichever run is at work may go on with it
+            facts.write(shadow.flow_at(name, generation), kept, facts.ever_made_of(note))
         made[name] = Place(name, generation, path, live[name].id if name in live else place.id)
     return made
 

@@ -154,7 +154,7 @@ def accept(project: Project, lake: Lake, name: str, analysed: Analysed) -> None:
         )
     folder, now = lake.flow_folder(name), definitions.facts(project, name, analysed.outline)
     if definitions.read(folder) != now:
-        definitions.write(folder, now, project.digest)
+        definitions.write(folder, now, definitions.made_of(project, name), project.digest)
 
 
 def follow(project: Project, lake: Lake, name: str) -> None:

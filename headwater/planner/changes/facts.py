@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.errors import NOWHERE
+from headwater.errors import NOWHERE, DamageError
 from headwater.planner.outlines import Outline
 from headwater.project import code, uses
 from headwater.project.definitions import Files, Table, Topic, View
@@ -90,11 +91,34 @@ def _kept(folder: Path) -> dict[str, Any]:
     return json_file.read(folder / FILE, table=name, hint=hint)
 
 
-def write(folder: Path, kept: Facts, project: str = "") -> None:
-    """Keep them, with the versions that they were written by, and the digest of the project."""
+def made_of(project: Project, name: str) -> set[str]:
+    """What a definition makes a table of: other tables, or what its records have as their topic."""
+    definition = project.definition(name)
+    if isinstance(definition, Topic | Files):
+        return {definition.topic}
+    return {*definition.sources} - project.references.keys()
+
+
+def ever_made_of(folder: Path) -> set[str] | None:
+    """What the generation of a flow's folder was made of, by whichever definition; None where that is not
+    known."""
+    try:
+        kept = _kept(folder)
+    except (FileNotFoundError, DamageError):
+        return None
+    of = kept.get("made of")
+    return None if of is None else set(of)
+
+
+def write(folder: Path, kept: Facts, of: Collection[str] | None, project: str = "") -> None:
+    """Keep them, with the versions that they were written by, and the digest of the project; and what the
+    table is made of, with what it was made of before. None: that is not known."""
     folder.mkdir(parents=True, exist_ok=True)
     by = {name: version(name) for name in ("headwater", "pyspark", "deltalake")}
-    json_file.write(folder / FILE, {"facts": kept, "by": by, "project": project}, indent=1)
+    before = ever_made_of(folder) if (folder / FILE).exists() else set()
+    every = None if of is None or before is None else sorted({*of, *before})
+    said = {"facts": kept, "made of": every, "by": by, "project": project}
+    json_file.write(folder / FILE, said, indent=1)
 
 
 def columns_of(text: str) -> dict[str, str]:
