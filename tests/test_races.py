@@ -22,6 +22,7 @@ from simulator.world import World
 from headwater.common import times
 from headwater.operations import maintain
 from headwater.operations.maintain.clean import clean, forget_uncommitted
+from headwater.operations.maintain.compact import compact
 from headwater.operations.savepoints.cut import tables
 from headwater.runtime import failpoints
 from headwater.storage import checksums, delta, lease, log, ranges, store
@@ -332,6 +333,59 @@ def test_a_table_is_copied_although_its_log_is_cleaned_meanwhile(
     assert sorted(delta.opened(into).to_pyarrow_table()["offset"].to_pylist()) == [*range(6)]
     assert log.first(into) == (6 if when.startswith("while the log") else 0)
     checksums.check(into)
+
+
+@pytest.mark.parametrize("begins", [11, 22])
+def test_a_copy_has_the_files_of_every_version_that_its_log_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: int
+) -> None:
+    """Files are put together twice, and cleaned while they are copied, up to an older checkpoint or a new."""
+    table = Target(Lake(tmp_path / "lake").create(SILVER, NUMBERS, properties={}))
+    path, into, real = table.place.path, tmp_path / "copy", shutil.copy2
+    for at in range(20):
+        rows = pa.table([[at], [0]], schema=NUMBERS)
+        table.append(table.write(rows, f"{at:012d}"), Identity(SILVER, 1, at, {}))
+        if at in (9, 19):
+            compact(table, None)
+            if begins == 11:
+                table.checkpoint(1)
+    cleaned = list[int]()
+
+    def copied(source: Path, to: Path) -> object:
+        if not cleaned and source.parent.name != delta.LOG:
+            table.checkpoint(1)
+            cleaned.append(clean(path, upto=22, before=times.now() + timedelta(hours=1)).commits)
+        return real(source, to)
+
+    monkeypatch.setattr(shutil, "copy2", copied)
+    tables.take(path, 22, into, full=True)
+    assert cleaned == [22] and log.first(into) == begins
+    for version in range(begins, 23):
+        found = delta.opened(into, version).to_pyarrow_table()["offset"].to_pylist()
+        assert sorted(found) == [*range(version - (version > 10) - (version == 22))]
+    checksums.check(into)
+    if begins == 22:  # nothing lies there that no version has
+        assert set(into.glob("[!_]*/*.parquet")) == {*map(Path, delta.files(into))}
+
+
+def test_a_copy_has_what_was_put_together_since(tmp_path: Path) -> None:
+    table = Target(Lake(tmp_path / "lake").create(SILVER, NUMBERS, properties={}))
+    path, copies = table.place.path, [tmp_path / "copy", tmp_path / "later"]
+    for at in range(20):
+        rows = pa.table([[at], [0]], schema=NUMBERS)
+        table.append(table.write(rows, f"{at:012d}"), Identity(SILVER, 1, at, {}))
+        if at == 9:
+            compact(table, None)
+            table.checkpoint(1)
+    compact(table, None)
+    tables.take(path, table.version, copies[0])
+    clean(path, upto=table.version, before=times.now() + timedelta(hours=1))
+    tables.take(path, table.version, copies[1])
+    for into in copies:
+        for version in range(log.first(into), table.version + 1):
+            found = delta.opened(into, version).to_pyarrow_table()["offset"].to_pylist()
+            assert sorted(found) == [*range(version - (version > 10) - (version == table.version))]
+    assert [log.first(into) for into in copies] == [0, 11]
 
 
 def test_what_is_dropped_is_gone_although_another_process_starts_meanwhile(

@@ -28,7 +28,8 @@ _NO_LINKS = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP)  # why a 
 def take(
     table: Path, version: int, into: Path, *, full: bool = False, flows: Mapping[str, Any] | None = None
 ) -> None:
-    """Make `into` the table as it is at `version`, with its history as far as that is still there.
+    """Make `into` the table as it is at `version`, with its history as far as that is still there: each of
+    the versions that its log has can be opened, and read on from.
 
     Its files are linked, so nothing that is removed later from either table is missing in the other; nothing
     of the engine changes a file that is written.
@@ -45,19 +46,20 @@ def take(
     """
     needed = {Path(path) for path in files(table, version)}
     is_noted = _take_log(table, version, into, full=full, flows=flows)
-    for path in sorted(needed | {table / path for path in _history(into)}):
+    for path in sorted(needed):
         try:
             _bring(path, into / path.relative_to(table), full)
         except FileNotFoundError:
-            if path in needed:
-                raise CommitError(
-                    f"{path}: version {version} of {table} needs this file, which is gone",
-                    code="VERSION_FILES_GONE",
-                    file=path,
-                    hint="if it was removed just now, run again",
-                ) from None
+            raise CommitError(
+                f"{path}: version {version} of {table} needs this file, which is gone",
+                code="VERSION_FILES_GONE",
+                file=path,
+                hint="if it was removed just now, run again",
+            ) from None
     if not is_noted:
         checksums.note(into, version)
+    while not _take_history(table, into, full=full) and log.first(into) < version:
+        _begin_later(into)
 
 
 def _take_log(
@@ -114,12 +116,48 @@ def definition(lake: Lake, name: str, generation: int, into: Path) -> None:
         shutil.copy2(kept, into / DEFINITION)
 
 
+def _take_history(table: Path, into: Path, *, full: bool) -> bool:
+    """Bring the files of older versions; whether all are there: maintenance may have begun to forget some of
+    these versions, and leaves their entries for last."""
+    for path in sorted(_history(into)):
+        if not (into / path).exists():
+            try:
+                _bring(table / path, into / path, full)
+            except FileNotFoundError:
+                return False
+    return True
+
+
 def _history(table: Path) -> set[Path]:
-    """The files, as paths below the table, that the commits of a log added or keep changes in."""
-    commits = (log.read(table, number) for _, number in _numbered(table / delta.LOG, _COMMIT))
-    return {
-        Path(file.path).relative_to(table) for commit in commits for file in (*commit.added, *commit.changes)
-    }
+    """The files, as paths below the table, of all versions that its log has, and those of their changes."""
+    logs = table / delta.LOG
+    begins = [
+        file.path for _, number in [*_numbered(logs, _CHECKPOINT)][:1] for file in log.snapshot(table, number)
+    ]
+    entries = (delta.actions(table, number) for _, number in _numbered(logs, _COMMIT))
+    came = [
+        delta.located(table, action[kind]["path"])
+        for actions in entries
+        for action in actions
+        for kind in action.keys() & {"add", "cdc"}
+    ]
+    return {Path(path).relative_to(table) for path in (*begins, *came)}
+
+
+def _begin_later(table: Path) -> None:
+    """Forget the log's oldest versions, up to its next checkpoint, or else all but the newest one."""
+    logs, before = table / delta.LOG, _history(table)
+    oldest = min(number for name in (_COMMIT, _CHECKPOINT) for _, number in _numbered(logs, name))
+    later = [number for _, number in _numbered(logs, _CHECKPOINT) if number > oldest]
+    if not later:
+        checksums.checkpoint(table)
+        later = [log.head(table)]
+    checksums.ensure(table, later[0])  # it says those of the commits that go
+    for name in os.listdir(logs):
+        if name[:20].isdecimal() and int(name[:20]) < later[0]:
+            (logs / name).unlink()
+    for path in before - _history(table):
+        (table / path).unlink(missing_ok=True)
 
 
 def _numbered(logs: Path, name: re.Pattern[str]) -> Iterator[tuple[str, int]]:
