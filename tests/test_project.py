@@ -456,6 +456,33 @@ def test_options_that_only_speak_of_secrets_are_taken(make: Make) -> None:
     assert (found.kafka, found.spark) == (options, spark)
 
 
+def test_an_address_of_a_file_is_no_reference(make: Make) -> None:
+    root = make({})
+    secret = root / "secret"
+    secret.write_text("t0psecret\n")
+    secret.chmod(0o600)
+    jar = root / "x.jar"
+    jar.touch(0o600)
+    addresses = {
+        "spark.jars": f"file:{jar},file:/y.jar",
+        "spark.files": f"file://{jar}",
+        "spark.eventLog.dir": f"file:{secret}",
+    }
+    hidden = (
+        "spark.ssl.keyPassword",
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.azure.account.key.acme",
+        "spark.driver.extraJavaOptions",
+    )
+    options = {"sasl.oauthbearer.token.endpoint.url": f"file://{secret}"}
+    spark = addresses | dict.fromkeys(hidden, f"file:{secret}")
+    for written in ({"spark": spark}, spark):
+        (root / "conf/local.yaml").write_text(yaml.safe_dump({"kafka": options, **written}))
+        found = load(root).conf
+        assert found.kafka == options
+        assert found.spark == addresses | dict.fromkeys(hidden, "t0psecret")
+
+
 def test_a_secret_is_in_no_file_no_event_and_no_message(
     interpreted: SparkSession,
     tmp_path: Path,

@@ -1,7 +1,7 @@
 """Secrets of an environment: references in its file, never values.
 
 `env:NAME` reads an environment variable, `file:PATH` the first line of a file that only its owner can read
-(mode 0600).
+(mode 0600). An option that takes an address and no secret may have one of a file: `spark.jars: file:/x.jar`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 from headwater.errors import ConfError
 
-_REFERENCES = ("env:", "file:")
 # Options that hold a secret, by how their names end, in the words of each client.
 _SECRET = re.compile(
     r"(passw(or)?d|secret|token|(secret|private)[._-]?key|keystore\.key|key\.pem|user\.info)$", re.I
@@ -23,6 +22,11 @@ _SECRET = re.compile(
 _ACCOUNT = re.compile(r"fs\.azure\.account\.key\.", re.I)
 # One among others in a text: in a line of JAAS, in options of a JVM, or in an address.
 _WITHIN = re.compile(r"(passw(or)?d|secret|token)\w*\s*=\s*\S|://[^/\s:@]*:[^/\s@]+@", re.I)
+# Settings of Spark that hold a secret, here or as options of a JVM: what it keeps out of its own logs.
+_OF_SPARK = re.compile(
+    r"secret|password|token|access[.]?key|account[.]key|credential|jaas|sasl|ssl.*key|javaOptions$", re.I
+)
+_ADDRESS = re.compile(r"endpoint\.url$")  # of Kafka's clients, which read tokens and keys there
 
 
 def refuse_values(raw: Any, path: Path) -> None:
@@ -32,7 +36,7 @@ def refuse_values(raw: Any, path: Path) -> None:
         ConfError: it is; the message names file and key, not the secret.
     """
     for key, name, value in _options(raw):
-        if value is None or str(value).startswith(_REFERENCES):
+        if value is None or _is_reference(key, value):
             continue
         if (
             _SECRET.search(name)
@@ -57,29 +61,40 @@ def _options(raw: Any, key: str = "") -> Iterator[tuple[str, str, Any]]:
             yield inner, str(name), value
 
 
-def resolve(value: Any, path: Path) -> Any:
+def _is_reference(key: str, value: Any) -> bool:
+    """Whether the value of a key is one."""
+    if str(value).startswith("file:"):
+        takes = _OF_SPARK.search(key) if key.startswith("spark.") else not _ADDRESS.search(key)
+        return bool(takes)
+    return str(value).startswith("env:")
+
+
+def resolve(raw: Any, path: Path, key: str = "") -> Any:
     """What a file holds, with each reference replaced by the secret.
+
+    Args:
+        raw: what it holds, each key in its section.
+        path: the file.
+        key: where in it that is; "": it is all.
 
     Raises:
         ConfError: there is no such secret, or others can read it.
     """
-    if isinstance(value, dict):
-        return {key: resolve(inner, path) for key, inner in value.items()}
-    if not isinstance(value, str):
-        return value
-    if value.startswith("env:"):
-        name = value.removeprefix("env:")
-        if name not in os.environ:
-            raise ConfError(
-                f"{path}: environment variable {name} is not set",
-                code="SECRET_MISSING",
-                file=path,
-                hint="set it or change the reference",
-            )
-        return os.environ[name]
-    if value.startswith("file:"):
-        return _read_secret(Path(value.removeprefix("file:")).expanduser(), path)
-    return value
+    if isinstance(raw, dict):
+        return {name: resolve(value, path, f"{key}.{name}".strip(".")) for name, value in raw.items()}
+    if not isinstance(raw, str) or not _is_reference(key, raw):
+        return raw
+    kind, _, named = raw.partition(":")
+    if kind == "file":
+        return _read_secret(Path(named).expanduser(), path)
+    if named not in os.environ:
+        raise ConfError(
+            f"{path}: environment variable {named} is not set",
+            code="SECRET_MISSING",
+            file=path,
+            hint="set it or change the reference",
+        )
+    return os.environ[named]
 
 
 def _read_secret(secret: Path, path: Path) -> str:
