@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -23,7 +24,8 @@ from raising import raises_code
 from test_final import seeded
 
 from headwater.connectors import lookups
-from headwater.errors import FlowError, LookupUnavailable
+from headwater.connectors.lookups.postgres import PostgresAsker
+from headwater.errors import NOWHERE, FlowError, LookupUnavailable, Where
 from headwater.flows import ranged
 from headwater.flows.run_queue import RunQueue
 from headwater.operations import erase, maintain, savepoints
@@ -246,7 +248,8 @@ def test_what_rows_were_told_stays(
     [
         ("{}", "gave a row without kind, size"),
         ('{"kind": "a", "size": "many"}', "many"),
-        ('{"kind": "a", "size": 1.5}', "1.5 is no whole number"),
+        ('{"kind": "a", "size": 1.5}', "column size: 1.5 is no whole number"),
+        ('{"kind": 2, "size": 1}', "column kind: .*int"),
         ("None", "gave no answer"),
     ],
 )
@@ -424,6 +427,38 @@ def test_a_lookup_in_postgresql(
     project.write(off).step()
     assert told(project)[5] == (None, None)
     assert len(project.rows("silver.orders__lookup")) == 4
+
+
+def test_postgresql_is_asked_by_whatever_names_it_has() -> None:
+    with Server() as server:
+        server.rows(
+            'CREATE TABLE "a%b" ("net %s" text, "share %" int); '
+            """INSERT INTO "a%b" VALUES ('x', 7), ('%s', 8)"""
+        )
+        asked = PostgresAsker(NOWHERE, server.options, "public.a%b", {"net %s": pa.string()}, ["share %"])
+        found = asked([{"net %s": "x"}, {"net %s": "%s"}, {"net %s": "y"}])
+        assert sorted(found, key=repr) == [{"net %s": "%s", "share %": 8}, {"net %s": "x", "share %": 7}]
+        asked.close()
+
+
+def test_a_time_that_only_postgresql_has_is_told_by_its_column() -> None:
+    where = Where.of(Path("silver/shops.py"), "silver.shops")
+    kinds = ("timestamptz", "timestamp", "date", "timestamptz[]")
+    with Server() as server:
+        for kind, beyond in product(kinds, ("infinity", "-infinity", "0044-03-15 BC")):
+            value = f"{{{beyond}}}" if "[" in kind else beyond
+            server.rows(
+                f"DROP TABLE IF EXISTS shops; CREATE TABLE shops (shop text, kind text, until {kind}); "
+                f"INSERT INTO shops VALUES ('Bern', 'kiosk', '{value}'), ('Rome', 'mall', NULL)"
+            )
+            asked = PostgresAsker(where, server.options, "shops", {"shop": pa.string()}, ["kind", "until"])
+            assert [*asked([{"shop": "Rome"}])] == [{"shop": "Rome", "kind": "mall", "until": None}]
+            with raises_code("LOOKUP_ANSWER_INVALID") as refused:
+                asked([{"shop": "Rome"}, {"shop": "Bern"}])
+            asked.close()
+            said = "silver.shops asks PostgreSQL for shops: its column until has "
+            assert f"{said}{beyond.partition(' ')[0]}" in str(refused.value)
+            assert "ask a view" in (refused.value.hint or "")
 
 
 def test_a_plan_says_what_another_lookup_means(interpreted: SparkSession, tmp_path: Path) -> None:

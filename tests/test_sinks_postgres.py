@@ -102,6 +102,17 @@ def test_text_that_postgres_can_not_hold_is_marked(server: Server) -> None:
     assert server.rows("SELECT host FROM gold.usage") == [("a�b",)]
 
 
+def test_names_may_have_what_clients_take_for_placeholders(server: Server) -> None:
+    columns = pa.schema([("net %s", pa.string()), ("share %", pa.int64())])
+    sink = PostgresTable(server.options, "a%b.100 %s")
+    sink.open(published(("net %s",), columns))
+    sink.write(changes([("upsert", "%s", 1)], columns=columns))
+    sink.write(changes([("upsert", "%s", 2)], columns=columns, first=2))
+    sink.close()
+    assert server.rows('SELECT * FROM "a%b"."100 %s"') == [("%s", 2)]
+    server.rows('DROP SCHEMA "a%b" CASCADE')
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_any_cut_gives_what_the_last_change_of_each_key_says(server: Server, seed: int) -> None:
     want = cut_anyhow(seed, lambda: opened(server))

@@ -102,11 +102,18 @@ def _answered(
     for row in rows:
         if lacking := [name for name in as_.names if name not in row]:
             raise _invalid(lookup, f"it gave a row without {', '.join(lacking)}")
+    columns = [_column(lookup, field, [row[field.name] for row in rows]) for field in as_]
+    return [dict(zip(as_.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _column(lookup: Lookup, declared: pa.Field, given: list[Any]) -> list[Any]:
+    """The values of a column in its declared type."""
     try:
-        whole = [{field.name: _exact(row[field.name], field.type) for field in as_} for row in rows]
-        told: list[dict[str, Any]] = pa.Table.from_pylist(whole, schema=as_).to_pylist()
+        told: list[Any] = pa.array(
+            [_exact(value, declared.type) for value in given], declared.type
+        ).to_pylist()
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as e:
-        raise _invalid(lookup, str(e).splitlines()[0]) from None
+        raise _invalid(lookup, f"column {declared.name}: {str(e).splitlines()[0]}") from None
     return told
 
 

@@ -56,7 +56,10 @@ class PostgresTable(Sink):
         self._table = table
         self._columns = {field.name: column_type(field.type) for field in table.columns}
         with self._errors():
-            self._connection = psycopg.connect(**self._options)  # type: ignore[arg-type]
+            self._connection = psycopg.connect(
+                cursor_factory=psycopg.RawCursor,  # a name may have the % of the others' placeholders
+                **self._options,  # type: ignore[arg-type]
+            )
             version = self._connection.info.server_version
             if version < OLDEST:
                 raise FlowError(
@@ -66,7 +69,7 @@ class PostgresTable(Sink):
                     hint="15 or later is needed",
                 )
             with self._connection.transaction(), self._connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+                cursor.execute("SELECT pg_advisory_xact_lock($1)", [_LOCK])
                 self._prepare(cursor)
                 return self._position(cursor)
 
@@ -139,7 +142,7 @@ class PostgresTable(Sink):
         """{column → type} of the table that is there; empty where there is none."""
         cursor.execute(
             "SELECT attname, format_type(atttypid, CASE WHEN atttypid = 'numeric'::regtype THEN atttypmod "
-            "END) FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+            "END) FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped",
             [self._into.as_string(cursor)],
         )
         return dict(cursor.fetchall())
@@ -154,24 +157,24 @@ class PostgresTable(Sink):
             parts.append(sql.SQL("UNIQUE NULLS NOT DISTINCT ({})").format(self._keys()))
         cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(self._into, sql.SQL(", ").join(parts)))
         # What an earlier one had, which a person has removed, this one has not.
-        cursor.execute(sql.SQL("DELETE FROM {} WHERE sink = %s").format(self._progress), [self._table.sink])
+        cursor.execute(sql.SQL("DELETE FROM {} WHERE sink = $1").format(self._progress), [self._table.sink])
 
     def _is_unique(self, cursor: psycopg.Cursor[Any]) -> bool:
         """Whether a unique index is on exactly the table's keys, of which no two are equal, NULL or not."""
         cursor.execute(
             "SELECT array_agg(attname::text) FROM pg_index, "
             "unnest(indkey) WITH ORDINALITY AS place(number, nth) "
-            "JOIN pg_attribute ON attrelid = to_regclass(%s) AND attnum = place.number "
-            "WHERE indrelid = to_regclass(%s) AND indisunique AND indpred IS NULL AND indexprs IS NULL "
+            "JOIN pg_attribute ON attrelid = to_regclass($1) AND attnum = place.number "
+            "WHERE indrelid = to_regclass($1) AND indisunique AND indpred IS NULL AND indexprs IS NULL "
             "AND indisvalid AND nth <= indnkeyatts "
             "GROUP BY indexrelid HAVING bool_and(indnullsnotdistinct OR attnotnull)",
-            [self._into.as_string(cursor)] * 2,
+            [self._into.as_string(cursor)],
         )
         return any(set(columns) == set(self._table.keys) for (columns,) in cursor.fetchall())
 
     def _position(self, cursor: psycopg.Cursor[Any], *, lock: bool = False) -> Position:
         cursor.execute(
-            sql.SQL("SELECT table_id, generation, version FROM {} WHERE sink = %s{}").format(
+            sql.SQL("SELECT table_id, generation, version FROM {} WHERE sink = $1{}").format(
                 self._progress, sql.SQL(" FOR UPDATE" if lock else "")
             ),
             [self._table.sink],
@@ -243,7 +246,7 @@ class PostgresTable(Sink):
     def _keep(self, cursor: psycopg.Cursor[Any], at: Position) -> None:
         cursor.execute(
             sql.SQL(
-                "INSERT INTO {} VALUES (%s, %s, %s, %s, now()) ON CONFLICT (sink) DO UPDATE SET "
+                "INSERT INTO {} VALUES ($1, $2, $3, $4, now()) ON CONFLICT (sink) DO UPDATE SET "
                 "table_id = EXCLUDED.table_id, generation = EXCLUDED.generation, "
                 "version = EXCLUDED.version, written_at = EXCLUDED.written_at"
             ).format(self._progress),

@@ -156,8 +156,8 @@ MEANINGS: dict[Flows, Meaning] = {
     ),
     "LOOKUP_ANSWER_INVALID": Meaning(
         "FlowError",
-        "The function of a lookup gave rows that are not as it declares them, or two of one key.",
-        "Mend the function or the lookup's columns, and run again.",
+        "A lookup's function or table gave rows that are not as it declares them, or two of one key.",
+        "Mend the function, the table or the lookup's columns, and run again.",
     ),
     "STORE_UNAVAILABLE": Meaning(
         "StoreUnavailable",
