@@ -53,6 +53,17 @@ def changes(*versions: list[tuple[Any, ...]], first: int = 1, columns: pa.Schema
     )
 
 
+def beyond() -> tuple[Published, Changes]:
+    """A table and a change of it with a time that Python has not, the first microsecond of the year 10000."""
+    columns = pa.schema([("host", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+    times = pa.array([0, 253_402_300_800_000_000]).cast(columns.field("at").type)
+    rows = pa.table({"host": ["a", "b"], "at": times, CHANGE: ["upsert", "upsert"]})
+    return published(("host",), columns), Changes([(Position(1, 1), rows)])
+
+
+BEYOND = r"^gold\.usage->here: gold\.usage has a row whose at is 10000-01-01 00:00:00\.000000, "
+
+
 def cut_anyhow(seed: int, opened: Callable[[], tuple[Sink, Position]]) -> dict[Any, Any]:
     """Write versions of which some come twice, and some together with others that the target has already.
 

@@ -64,3 +64,36 @@ def test_a_time_that_python_has_not_is_no_other() -> None:
     for beyond in (2**62, -(2**62)):
         with pytest.raises((ValueError, OverflowError)):
             arrow.values(pa.array([beyond], UTC_TIMES))
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "text"),
+    [
+        (UTC_TIMES, 253_402_300_800_000_000, "10000-01-01 00:00:00.000000"),
+        (pa.timestamp("us"), -62_135_596_800_000_001, "0000-12-31 23:59:59.999999"),
+        (pa.timestamp("ms"), 253_402_300_800_000, "10000-01-01 00:00:00.000"),
+        (pa.date32(), 2_932_897, "10000-01-01"),
+        (pa.date32(), -719_163, "0000-12-31"),
+    ],
+)
+def test_a_time_that_python_has_not_is_found_and_told(kind: pa.DataType, number: int, text: str) -> None:
+    least = LEAST.replace(tzinfo=None) if pa.types.is_timestamp(kind) else LEAST.date()
+    most = datetime(9999, 12, 31) if pa.types.is_timestamp(kind) else MOST.date()
+    fine = pa.array([least, None, most, *[None] * 2], kind)
+    wrong = pa.concat_arrays([fine, pa.array([number], pa.int64()).cast(_number(kind)).view(kind)])
+    whole = pa.chunked_array([fine, wrong])
+    of_struct = pa.StructArray.from_arrays([wrong], ["at"])
+    of_list = pa.ListArray.from_arrays([0, 2, 6], wrong)
+    of_map = pa.MapArray.from_arrays([0, 1], ["a"], wrong.slice(5))
+    assert [arrow.beyond(each) for each in (wrong, whole, of_struct, of_list, of_map)] == [text] * 5
+    assert [arrow.beyond(each.slice(0, 1)) for each in (wrong, whole, of_struct, of_list)] == [None] * 4
+    assert arrow.beyond(fine.slice(0, 0)) is None
+
+
+def _number(kind: pa.DataType) -> pa.DataType:
+    return pa.int32() if pa.types.is_date32(kind) else pa.int64()
+
+
+def test_no_other_type_has_such_a_time() -> None:
+    for kind, values in COLUMNS.items():
+        assert arrow.beyond(pa.array([*values, None], kind)) is None

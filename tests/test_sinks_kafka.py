@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from batches import TABLE, changes, published
+from batches import BEYOND, TABLE, beyond, changes, published
 from confluent_kafka.admin import AdminClient, NewTopic
 from raising import raises_code
 
@@ -90,6 +90,15 @@ def test_what_a_topic_never_takes_is_an_error_that_says_what_to_do(
         sink.write(changes([ROW, ("upsert", "secret" * size, 1, 1.0)]))
     assert topic in str(e.value) and TABLE in str(e.value) and says in str(e.value)
     assert "secret" not in str(e.value)
+    sink.close()
+
+
+def test_a_time_beyond_the_year_9999_is_told_by_its_column() -> None:
+    table, batch = beyond()
+    sink = opened(nowhere(), "any")
+    sink.open(table)
+    with raises_code("SINK_REJECTS_ROW", table="gold.usage", match=BEYOND):
+        sink.write(batch)
     sink.close()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from batches import KINDS, TABLE, changes, cut_anyhow, published
+from batches import BEYOND, KINDS, TABLE, beyond, changes, cut_anyhow, published
 from deltalake import DeltaTable
 from opensearch import PASSWORD, Server
 from opensearchpy import OpenSearch
@@ -361,6 +361,14 @@ def test_what_an_index_can_not_be_is_said(server: Server, client: OpenSearch) ->
         opened(server, index="gold.Usage")
     with raises_code("SINK_TARGET_DIFFERS", match=r"its column 'a\.b' can't be a field's name"):
         opened(server, published(("a.b",), pa.schema([("a.b", pa.int32())])))
+
+
+def test_a_time_beyond_the_year_9999_is_told_by_its_column(server: Server) -> None:
+    table, batch = beyond()
+    sink, _ = opened(server, table)
+    with raises_code("SINK_REJECTS_ROW", table="gold.usage", match=BEYOND):
+        sink.write(batch)
+    sink.close()
 
 
 def test_an_index_holds_one_table_in_one_life(server: Server, client: OpenSearch) -> None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from batches import KINDS, changes, cut_anyhow, published
+from batches import BEYOND, KINDS, beyond, changes, cut_anyhow, published
 from postgres import PASSWORD, Server
 from raising import raises_code
 
@@ -100,6 +100,16 @@ def test_text_that_postgres_can_not_hold_is_marked(server: Server) -> None:
     sink.write(changes([("upsert", "a\0b", 1, 1.0)]))
     sink.close()
     assert server.rows("SELECT host FROM gold.usage") == [("a�b",)]
+
+
+def test_a_time_beyond_the_year_9999_is_told_by_its_column(server: Server) -> None:
+    table, batch = beyond()
+    sink, _ = opened(server, table)
+    with raises_code("SINK_REJECTS_ROW", table="gold.usage", match=BEYOND) as refused:
+        sink.write(batch)
+    sink.close()
+    assert "headwater rebuild gold.usage" in (refused.value.hint or "")
+    assert server.rows("SELECT * FROM gold.usage") == []
 
 
 def test_names_may_have_what_clients_take_for_placeholders(server: Server) -> None:

@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 from headwater.common.times import EPOCH
 
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999, in microseconds
+_DAY = 86_400_000_000
+_IN_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
@@ -46,6 +48,38 @@ def values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
         return _lists(column)
     found = column.to_pylist()
     return found
+
+
+def beyond(column: pa.Array | pa.ChunkedArray) -> str | None:
+    """The first time or date of a column that Python has not, in words: beyond the years 1 to 9999."""
+    kind = column.type
+    if isinstance(column, pa.ChunkedArray):
+        within = column.chunks
+    elif pa.types.is_struct(kind) or pa.types.is_list(kind):
+        within = column.flatten() if pa.types.is_struct(kind) else [column.flatten()]
+    elif pa.types.is_map(kind):
+        within = [column.keys, column.items]
+    else:
+        return _beyond(column)
+    return next(filter(None, map(beyond, within)), None)
+
+
+def _beyond(column: pa.Array) -> str | None:
+    """That of a column whose type has no other within it."""
+    kind = column.type
+    if pa.types.is_date32(kind):
+        since, unit = column.view(pa.int32()), _DAY
+    elif pa.types.is_timestamp(kind) and kind.unit in _IN_MICROSECONDS:
+        since, unit = column.view(pa.int64()), _IN_MICROSECONDS[kind.unit]
+    else:
+        return None
+    ends = pc.min_max(since).as_py()
+    first, last = _FIRST // unit, _LAST // unit
+    if ends["min"] is None or (ends["min"] >= first and ends["max"] <= last):
+        return None
+    out = pc.or_(pc.less(since, first), pc.greater(since, last))
+    local = column.view(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) else column
+    return str(local.filter(out)[0].cast(pa.string()))
 
 
 def _lists(column: pa.ListArray) -> list[Any]:

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from headwater.common import arrow
+from headwater.errors import FlowError
+
 UPSERT, DELETE = "upsert", "delete"
 PIECE = 10_000  # rows that are turned into Python's values at a time
 CHANGE = "_change"  # the column of `Changes.batches` that says which
@@ -90,6 +93,24 @@ class Changes:
             if after is None or at > after:
                 for table in part.read() if isinstance(part, Pieces) else (part,):
                     yield at, table
+
+
+def check_times(table: Published, rows: pa.RecordBatch) -> None:
+    """Check that Python has all times of rows that are to be sent.
+
+    Raises:
+        FlowError: it has not; the message names the column and the time.
+    """
+    for name in rows.schema.names:
+        if (found := arrow.beyond(rows[name])) is not None:
+            raise FlowError(
+                f"{table.sink}: {table.name} has a row whose {name} is {found}, and a sink takes times of "
+                "the years 1 to 9999",
+                code="SINK_REJECTS_ROW",
+                table=table.name,
+                hint="let its query leave such a row out, or say NULL there, then run: "
+                f"headwater rebuild {table.name}",
+            )
 
 
 class Sink(ABC):

@@ -16,7 +16,16 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from headwater.common import arrow
 from headwater.common.values import plain
 from headwater.connectors.kafka.topics import kafka_error
-from headwater.connectors.sinks import CHANGE, DELETE, PIECE, Changes, Position, Published, Sink
+from headwater.connectors.sinks import (
+    CHANGE,
+    DELETE,
+    PIECE,
+    Changes,
+    Position,
+    Published,
+    Sink,
+    check_times,
+)
 from headwater.errors import FlowError, HeadwaterError, SinkUnavailable
 from headwater.project.conf import KafkaOptions
 
@@ -78,6 +87,7 @@ class KafkaTopic(Sink):
         assert producer is not None
         for at, rows in changes.batches():
             for piece in rows.to_batches(max_chunksize=PIECE):
+                check_times(self._table, piece)
                 self._send(producer, at, arrow.rows(piece))
         while producer.flush(0.5):
             self._raise_errors(producer)

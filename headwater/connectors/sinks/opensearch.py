@@ -37,6 +37,7 @@ from headwater.connectors.sinks import (
     Position,
     Published,
     Sink,
+    check_times,
     documents,
 )
 from headwater.connectors.sinks.opensearch_errors import in_our_words, passing, without_values
@@ -230,6 +231,7 @@ class OpenSearchIndex(Sink):
         for at, rows in changes.batches():
             number, before = (number if at == before else 0), at
             for piece in rows.to_batches(max_chunksize=PIECE):
+                check_times(self._table, piece)
                 if self._table.keys:
                     keys = zip(*(arrow.values(piece[key]) for key in self._table.keys), strict=True)
                     ids = [documents.identity(each) for each in keys]

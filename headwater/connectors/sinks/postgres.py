@@ -19,7 +19,17 @@ from psycopg import sql
 from headwater.common import arrow
 from headwater.connectors import postgres
 from headwater.connectors.postgres_types import WIDER, column_type, sender
-from headwater.connectors.sinks import CHANGE, DELETE, PIECE, PROGRESS, Changes, Position, Published, Sink
+from headwater.connectors.sinks import (
+    CHANGE,
+    DELETE,
+    PIECE,
+    PROGRESS,
+    Changes,
+    Position,
+    Published,
+    Sink,
+    check_times,
+)
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.project.conf import PostgresOptions
 
@@ -207,6 +217,7 @@ class PostgresTable(Sink):
         with cursor.copy(statement) as copy:
             for _, rows in changes.batches(after):
                 for piece in rows.to_batches(max_chunksize=PIECE):
+                    check_times(self._table, piece)
                     columns = [arrow.values(piece[name]) for name in [*self._columns, CHANGE]]
                     for *row, change in zip(*columns, strict=True):
                         values = [text(value) for text, value in zip(texts, row, strict=True)]
