@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -25,7 +26,7 @@ from headwater.operations.maintain.clean import clean, forget_uncommitted
 from headwater.operations.maintain.compact import compact
 from headwater.operations.savepoints.cut import tables
 from headwater.runtime import failpoints
-from headwater.storage import checksums, delta, lease, log, ranges, store
+from headwater.storage import checksums, delta, lease, log, past, ranges, store
 from headwater.storage.commit import Built, Committer
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
@@ -153,6 +154,38 @@ def test_what_is_held_since_is_kept(world: World) -> None:
     assert clean(path, upto=table.version, held=lambda: -1, **soon()).commits == 1  # type: ignore[arg-type]
     assert log.first(path) == 1 and len(files_of(path, table.version)) == 6
     assert clean(path, upto=table.version, **soon()).commits == 5  # type: ignore[arg-type]
+
+
+def test_who_keeps_what_there_is_waits_for_who_forgets_some(tmp_path: Path) -> None:
+    """As each process asked who else is there before the other one was: then one of them is not seen."""
+    lake, steps = Lake(tmp_path), list[str]()
+
+    def keep() -> None:
+        with past.keeping(lake):
+            steps.append("kept")
+
+    def forget() -> None:
+        with past.forgetting(Lake(tmp_path)) as may:
+            steps.append(f"forgotten: {may}")
+
+    def wait(*others: Callable[[], None]) -> list[threading.Thread]:
+        begun = [threading.Thread(target=other) for other in others]
+        for thread in begun:
+            thread.start()
+        time.sleep(0.1)
+        return begun
+
+    with past.forgetting(lake) as may:
+        assert may
+        waiting = wait(keep, keep, forget)
+        assert steps == []
+    for thread in waiting:
+        thread.join()
+    assert sorted(steps)[1:] == ["kept", "kept"]
+    with past.keeping(lake), past.keeping(lake), past.forgetting(Lake(tmp_path)) as may:
+        assert not may
+    with past.forgetting(lake) as may:
+        assert may
 
 
 def test_what_is_committed_while_maintenance_stands_still_is_not_removed(

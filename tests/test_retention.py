@@ -26,6 +26,7 @@ from headwater.operations.rebuild.reconcile import reconcile
 from headwater.planner.changes import plan
 from headwater.query.inspect.history import history
 from headwater.query.sources import Source, of_project
+from headwater.runtime import failpoints
 from headwater.storage import log
 from headwater.storage.delta import files
 
@@ -119,6 +120,35 @@ def test_records_that_left_a_quarantine_by_their_age_are_no_difference(drained: 
     pq.write_table(pq.read_table(path, partitioning=None).slice(1), path)
     (found,) = reconcile(case.definitions, [VISITS])
     assert [(one.table, one.gone, one.new) for one in found.differences if one] == [(QUARANTINE, 0, 1)]
+
+
+def test_what_was_added_since_the_last_proof_stays_until_it_is_compared(
+    drained: Visits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, reach, done, draw = drained, failpoints.reach, list[dict[str, int]](), random.Random(8)
+    (proof,) = reconcile(case.definitions, [VISITS])
+    for _ in range(3):
+        case.visit(draw)
+        case.drain()
+
+    def meanwhile(step: str, flow: str) -> None:
+        if not done and flow == VISITS:
+            done.append(expire(case))
+        reach(step, flow)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(failpoints, "reach", meanwhile)
+        (found,) = reconcile(case.definitions, [VISITS], since_last=True)
+    assert done[0][QUARANTINE] and log.first(case.lake.place(QUARANTINE).path) == 0
+    assert found.same and found.since == proof.version >= log.first(case.lake.place(VISITS).path), found
+    expire(case)
+    (again,) = reconcile(case.definitions, [VISITS], since_last=True)
+    assert again.same and again.since == found.version and again.rows == 0
+    case.visit(draw)
+    case.drain()
+    expire(case)
+    (whole,) = reconcile(case.definitions, [VISITS], since_last=True)
+    assert whole.since is None and "versions since its last proof are gone" in whole.notes[-1]
 
 
 def _source(case: Visits, name: str) -> Source:

@@ -28,12 +28,13 @@ def opened(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
         os.close(file)
 
 
-def locked(file: int, within: float = 0.0) -> bool:
-    """Lock an open file, waiting for it for so many seconds; whether that worked."""
+def locked(file: int, within: float = 0.0, *, shared: bool = False) -> bool:
+    """Lock an open file, waiting for it for so many seconds; whether that worked. `shared`: with others."""
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     deadline = times.clock.monotonic() + within
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             if times.clock.monotonic() >= deadline:

@@ -38,8 +38,8 @@ class Lock(ABC):
     """A lock of one process on a path, free when it is released or the process ends, in whatever way."""
 
     @abstractmethod
-    def take(self, within: float = 0.0) -> bool:
-        """Take it, waiting for it for so many seconds; whether that worked."""
+    def take(self, within: float = 0.0, *, shared: bool = False) -> bool:
+        """Take it, waiting for it for so many seconds; whether that worked. `shared`: with others who do."""
 
     @abstractmethod
     def note(self, content: bytes) -> None:
@@ -209,9 +209,9 @@ class _Flock(Lock):
     def __init__(self, path: Path) -> None:
         self._path, self._file = path, self._opened(path)
 
-    def take(self, within: float = 0.0) -> bool:
+    def take(self, within: float = 0.0, *, shared: bool = False) -> bool:
         deadline = times.clock.monotonic() + within
-        while locks.locked(self._file, max(0.0, deadline - times.clock.monotonic())):
+        while locks.locked(self._file, max(0.0, deadline - times.clock.monotonic()), shared=shared):
             if self._is_there():
                 return True
             os.close(self._file)  # it was removed meanwhile: the next one would lock another

@@ -176,7 +176,7 @@ class _Held(Lock):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
 
-    def take(self, within: float = 0.0) -> bool:
+    def take(self, within: float = 0.0, *, shared: bool = False) -> bool:  # nobody shares one here
         world, holders = self._medium.world, self._medium.holders
         deadline = world.monotonic() + within
         world.step("lock", self._path, is_write=False)

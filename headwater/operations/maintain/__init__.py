@@ -11,9 +11,10 @@ None of them changes a row, and none stops a flow: the commits that are made com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from headwater.common import durations, times
@@ -23,7 +24,7 @@ from headwater.operations.maintain.expire import expire, part
 from headwater.operations.maintain.horizon import Hold, holds
 from headwater.planner.changes import facts as definitions
 from headwater.project.load import Project
-from headwater.storage import checksums, erasure, lease, log, mailbox
+from headwater.storage import checksums, erasure, lease, log, mailbox, past
 from headwater.storage.intent import intents_of
 from headwater.storage.lake import Lake, Place
 from headwater.storage.lease import Lease
@@ -31,6 +32,7 @@ from headwater.storage.mailbox import Request
 from headwater.storage.names import beside, is_engines
 from headwater.storage.target import Target
 
+KEEPER = "a copy or a savepoint that is being made"
 KIND = "maintenance"  # of requests, see `headwater.storage.mailbox`
 
 
@@ -103,8 +105,7 @@ def _of_flow(project: Project, lake: Lake, name: str) -> list[Maintained] | None
 
 def targets_of(project: Project, lake: Lake, name: str, targets: Sequence[Target]) -> list[Maintained]:
     """Maintain the table of a flow, and those beside it, by the process that writes them."""
-    held = holds(project, lake)
-    return [_maintain(project, lake, name, target, held) for target in targets]
+    return [_maintain(project, lake, name, target, partial(holds, project, lake)) for target in targets]
 
 
 def engines(project: Project, lake: Lake, names: Sequence[str] = ()) -> list[Maintained]:
@@ -117,14 +118,16 @@ def engines(project: Project, lake: Lake, names: Sequence[str] = ()) -> list[Mai
         wanted = names or [name for name in lake.places() if is_engines(name)]
         own = [lake.places()[name] for name in sorted(wanted)]
         targets = [Target(place) for place in own if log.read(place.path, log.head(place.path)).ours]
-        found = [_maintain(project, lake, target.place.name, target, ()) for target in targets]
+        found = [_maintain(project, lake, target.place.name, target, list) for target in targets]
         if (version := log.head(lake.catalog)) - log.checkpoint(lake.catalog)[0] >= policy.checkpoint:
             checksums.checkpoint(lake.catalog)
         clean(lake.catalog, upto=version, before=times.now() - policy.kept())
     return found
 
 
-def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Sequence[Hold]) -> Maintained:
+def _maintain(
+    project: Project, lake: Lake, name: str, target: Target, held: Callable[[], Sequence[Hold]]
+) -> Maintained:
     place = target.place
     policy = project.conf.maintain
     one = policy.tables.get(place.name)
@@ -134,14 +137,16 @@ def _maintain(project: Project, lake: Lake, name: str, target: Target, held: Seq
     kept = policy.kept(place.name)
     target.keep(kept)
     target.checkpoint(policy.checkpoint)
-    slowest, before = _slowest(place, held), times.now() - kept
+    before = times.now() - kept
 
     def held_now() -> int | None:
-        found = _slowest(place, holds(project, lake))
+        found = _slowest(place, held())
         return None if found is None else found.version
 
-    upto = target.version if slowest is None else slowest.version
-    done = clean(place.path, upto=upto, before=before, held=held_now)
+    with past.forgetting(lake) as may:  # who will read on has said so, or waits and looks then
+        slowest = _slowest(place, held()) if may else Hold(place.name, place.generation, -1, KEEPER)
+        upto = target.version if slowest is None else slowest.version
+        done = clean(place.path, upto=upto, before=before, held=held_now)
     left = forget_uncommitted(place.path, intents_of(lake))
     return Maintained(
         table=place.name,

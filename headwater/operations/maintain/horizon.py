@@ -58,7 +58,7 @@ def holds(project: Project, lake: Lake) -> list[Hold]:
         with suppress(CommitError):  # what it had built is removed just now
             for name in (name for name in cut if name in project.tables):
                 found += [replace(hold, who=who.format(name)) for hold in _of_flows(project, trial, name)]
-        found += _compared(project, lake, cut, who)
+        found += [*_compared(project, lake, cut, who), *_compared(project, lake, trial.plan.proven, who)]
     for savepoint in all_of(lake):
         kept = Lake(folder_of(lake, savepoint.name))
         for source, at in read_of_bronze(savepoint, kept).items():
@@ -74,8 +74,8 @@ def _compared(project: Project, lake: Lake, cut: Mapping[str, int], whose: str) 
     """What is held of the live tables that others will be compared with, and of what they have read."""
     for name, version in cut.items():
         place, who = lake.places().get(name), whose.format(name)
-        if place is None or log.head(place.path) < version:  # it was swapped meanwhile
-            continue
+        if place is None or not log.first(place.path) <= version <= log.head(place.path):
+            continue  # it was swapped meanwhile, or that version has gone
         yield Hold(name, place.generation, version, who)
         for flow in log.read(place.path, version).flows.values():
             yield from _inputs(project, lake, flow["consumed"], who)

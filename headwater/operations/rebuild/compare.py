@@ -86,7 +86,7 @@ def sides(lake: Lake, name: str, version: int | None, after: int = 0) -> Iterato
         if ledger is not None:
             settled = files(ledger.path, _by(ledger, replay_name(name), flows))
             side = replace(side, which=_unsettled(settled))
-        if own and not after:  # what commits have added is all of it, though it went since
+        if own and not since:  # what commits have added is all of it, though it went since
             side = replace(side, lacks=_let_go(place, upto))
         yield other, side
 

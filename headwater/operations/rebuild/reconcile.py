@@ -11,7 +11,7 @@ that part alone is compared; of any other what was built is kept, and goes on fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,7 @@ def reconcile(
     tables = analysis.analyse(spark, project)
     parts = {name: window.of(project.tables[name], tables[name]) for name in names} if window else {}
     for name in names:
-        trial = Trial(lake, f"{name}.window" if window else name, _plan(project, lake, name))
+        trial = Trial(lake, f"{name}.window" if window else name, _plan(project, lake, name, since_last))
         held = Lease(name, trial.folder)
         trial.tell()
         try:
@@ -131,8 +131,11 @@ def _check(project: Project, lake: Lake, name: str) -> None:
     lake.place(name)
 
 
-def _plan(project: Project, lake: Lake, name: str) -> Plan:
-    return Plan(dict.fromkeys((name, *beside(name)), 1), project.digest, choose(project, lake, [name]))
+def _plan(project: Project, lake: Lake, name: str, since_last: bool) -> Plan:
+    proof = proofs.read(lake.flow_folder(name)) if since_last else None
+    proven = {name: proof.version} if proof and proof.generation == lake.place(name).generation else {}
+    built = dict.fromkeys((name, *beside(name)), 1)
+    return Plan(built, project.digest, choose(project, lake, [name]), proven=proven)
 
 
 class _Reconciling:
@@ -244,9 +247,12 @@ class _Reconciling:
         path = self._places[self._name].path
         if self._analysed.gate is not None and self._analysed.gate.keyed:
             return "its suite compares rows with all that are there"
+        gone = "versions since its last proof are gone from its log, or from one that it reads"
         if log.first(path) > proof.version or self._is_forgotten(path, proof.version):
-            return "versions since its last proof are gone from its log, or from one that it reads"
+            return gone
         before, now = (log.read(path, each).flows for each in (proof.version, version))
+        if any(self._began_later(other, before) for other in beside(self._name)):
+            return gone
         if log.last(before, replay_name(self._name)) != log.last(now, replay_name(self._name)):
             return "records of its quarantine were replayed since its last proof"
         return ""
@@ -261,6 +267,14 @@ class _Reconciling:
                 if log.first(self._places[source].path) > upto + 1:
                     return True
         return False
+
+    def _began_later(self, other: str, flows: Mapping[str, Any]) -> bool:
+        """Whether the log of a table beside it begins after what its flow had written by a version of it."""
+        place = self._lake.places().get(other)
+        first = log.first(place.path) if place else 0
+        if place is None or first == 0:
+            return False
+        return log.last(log.read(place.path, first).flows, self._name) > log.last(flows, self._name)
 
     def _read(self, version: int) -> dict[str, dict[str, Any]]:
         """{flow that computes the table → input → how far it had been read by a version of the live one}."""

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from headwater.errors import DamageError
-from headwater.storage import delta, json_file, lease, log, store
+from headwater.storage import delta, json_file, lease, log, past, store
 from headwater.storage.lake import Lake, Place
 
 _PLAN = "plan.json"  # of a trial
@@ -28,6 +28,7 @@ class Plan:
         since: from when on it was asked to read; "" where it was not asked.
         fresh_lookups: whether lookups are asked anew.
         begin: {input → where reading it begins}, of those inputs that are not read from their start.
+        proven: {table → the live version after which it is compared}, where that is not all of it.
     """
 
     tables: dict[str, int]
@@ -37,6 +38,7 @@ class Plan:
     since: str = ""
     begin: dict[str, dict[str, int]] = field(default_factory=dict)
     fresh_lookups: bool = False
+    proven: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, lake: Lake) -> Plan | None:
@@ -127,8 +129,13 @@ class Trial(Shadow):
                     yield cls(lake, file.parent.name, Plan(**json_file.read(file, hint="remove it")))
 
     def tell(self) -> None:
-        """Let others know what is compared, as long as this process lives."""
+        """Let others know what is compared, as long as this process lives.
+
+        Maintenance that has not heard of it ends first: what is there by then stays.
+        """
         json_file.write(self.folder / _PLAN, asdict(self.plan))
+        with past.forgetting(self):
+            pass
 
     def at(self, name: str, generation: int) -> Path:
         """Where the table, or one beside it, is built."""
