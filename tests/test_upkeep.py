@@ -23,8 +23,11 @@ from headwater.operations.maintain import Maintained
 from headwater.operations.maintain.horizon import holds
 from headwater.operations.rebuild.build import Builder
 from headwater.operations.rebuild.reconcile import reconcile
+from headwater.operations.savepoints import copies
 from headwater.run.maintenance import Upkeep
-from headwater.storage import log, mailbox
+from headwater.runtime import failpoints
+from headwater.storage import delta, log, mailbox
+from headwater.storage.lake import Lake
 
 NOW = "kafka: embedded\nmaintain: {keep: 0s, every: 1s}\n"
 SINK = '''import headwater as hw
@@ -66,6 +69,38 @@ def case(tmp_path: Path, interpreted: SparkSession) -> Visits:
     case = Visits(tmp_path / "project", interpreted)
     case.write({"conf/local.yaml": NOW})
     return case
+
+
+def test_what_is_being_copied_stays_however_long_that_takes(
+    case: Visits, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    live, draw, done = Live(case), random.Random(6), dict[str, Maintained]()
+
+    def batches(count: int) -> None:
+        for _ in range(count):
+            case.visit(draw, 10)
+            live.step()
+        live.checkpoint()
+
+    def meanwhile(step: str, flow: str) -> None:
+        if (step, flow) == ("chosen", "copy"):
+            batches(3)
+            done.update(live.maintain())
+
+    def rows(lake: Lake, version: int | None = None) -> dict[str, set[str]]:
+        tables = {name: delta.opened(place.path, version) for name, place in lake.places().items()}
+        return {name: {*map(str, t.to_pyarrow_table().to_pylist())} for name, t in tables.items()}
+
+    batches(3)
+    before = rows(case.lake)
+    with monkeypatch.context() as patched:
+        patched.setattr(failpoints, "reach", meanwhile)
+        copies.copy(case.definitions, tmp_path / "copy", full=True)
+    assert rows(Lake(tmp_path / "copy")) == before
+    assert {(one.commits, one.held) for one in done.values()} == {(0, maintain.KEEPER)}
+    assert rows(Lake(tmp_path / "copy"), 1).keys() == before.keys()  # the past is whole, too
+    live = Live(case)
+    assert all(one.commits and not one.held for one in live.maintain().values())
 
 
 def test_what_is_maintained_has_the_rows_that_it_would_have(case: Visits) -> None:

@@ -21,7 +21,7 @@ from headwater.operations.savepoints.kept import FILE, Bronze, Held, Savepoint, 
 from headwater.operations.savepoints.restoring import goes_on, restore
 from headwater.project.load import Project
 from headwater.runtime import failpoints
-from headwater.storage import erasure, json_file, summary
+from headwater.storage import erasure, json_file, past, summary
 from headwater.storage.lake import Lake, Place
 
 
@@ -52,10 +52,11 @@ def create(project: Project, name: str) -> Savepoint:
         )
     with whole(folder) as part:
         erasure.refuse(lake)  # one that begins now finds the folder
-        cut = cuts.choose(project, lake)
-        failpoints.reach("chosen", "savepoint")
         into, wanted = Lake(part), set(cuts.derived(project))
-        lakes.make({each: chosen for each, chosen in cut.items() if each in wanted}, lake, into)
+        with past.keeping(lake):
+            cut = cuts.choose(project, lake)
+            failpoints.reach("chosen", "savepoint")
+            lakes.make({each: chosen for each, chosen in cut.items() if each in wanted}, lake, into)
         made = Savepoint(
             name=name,
             created_at=times.now(),

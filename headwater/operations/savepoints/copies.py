@@ -4,8 +4,9 @@
     <copy>/_copy.json    of which lake it is a copy, and since when; as long as that is there, nothing of
                          the copy leaves it: `headwater run` leaves alerts and sinks out
 
-The copy is a consistent cut (`savepoints.cut`), and goes on from there by itself. Its tables have ids of
-their own: a store that holds the rows of one of the two refuses those of the other.
+The copy is a consistent cut (`savepoints.cut`), and goes on from there by itself. However long copying takes,
+maintenance removes nothing meanwhile. Its tables have ids of their own: a store that holds the rows of one of
+the two refuses those of the other.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from headwater.operations.savepoints.cut import lakes
 from headwater.operations.savepoints.cut.whole import whole
 from headwater.project.load import Project
 from headwater.runtime import failpoints
-from headwater.storage import erasure, json_file
+from headwater.storage import erasure, json_file, past
 from headwater.storage.lake import Lake
 
 MARK = "_copy.json"
@@ -67,7 +68,7 @@ def copy(project: Project, target: Path, *, full: bool = False) -> dict[str, int
             file=target,
             hint="name a folder beside it",
         )
-    with whole(target) as part:
+    with whole(target) as part, past.keeping(lake):
         cut, into = cuts.choose(project, lake), Lake(part)
         failpoints.reach("chosen", "copy")
         lakes.make(cut, lake, into, full=full, own_ids=True)
