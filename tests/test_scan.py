@@ -87,7 +87,7 @@ def test_they_are_the_rows_that_are_wanted_whatever_is_in_memory(
     for some in (files, draw.sample(files, 3), [], files):
         every = sorted(repr(row) for file in some for row in of[file])
         assert rows_of(some) == every
-        placed = [(row["_file"], row["file_row_number"]) for row in located(some)]
+        placed = [(row["__file"], row["file_row_number"]) for row in located(some)]
         assert sorted(placed) == sorted((file, at) for file in some for at in range(len(of[file])))
         names = draw.choice([["id"], ["n", "at"], ["amount", "id"], ["at", "share"], ["_source"], ["n"]])
         asked = drawn(draw, 5).select(names)
