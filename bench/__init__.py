@@ -2,4 +2,4 @@
 
 from headwater.common import memory
 
-memory.spare()  # as the program does
+memory.share_heaps()  # as the program does

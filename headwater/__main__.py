@@ -9,7 +9,7 @@ def main() -> None:
     """Run the command line; Ctrl-C ends it in one line from here on."""
     try:
         interrupts.watch()
-        memory.spare()
+        memory.share_heaps()
         from headwater import cli
 
         cli.main()

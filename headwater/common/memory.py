@@ -1,8 +1,7 @@
-"""How much memory this process, and those that it starts, keep of what they do not need any more.
+"""How many heaps this process, and those that it starts, have for what they allocate outside of Arrow.
 
 A run is many threads that pass rows on. glibc gives each of them a heap of its own, up to eight for each
-core, and what one has freed the others do not get; Arrow's allocator, mimalloc, gives pages back only when
-the thread that had them comes by again, which may be never.
+core, and what one has freed the others do not get: of a backlog, a seventh of this process's memory.
 """
 
 from __future__ import annotations
@@ -12,16 +11,15 @@ import os
 import sys
 from contextlib import suppress
 
-_HEAPS = 2  # of glibc
+_HEAPS = 2
 _M_ARENA_MAX = -8  # mallopt(3)
 
 
-def spare() -> None:
-    """Keep little; called before any thread is started, and before Arrow is loaded.
+def share_heaps() -> None:
+    """Have few heaps, which all threads share; called before any is started.
 
-    Who sets glibc's or mimalloc's own variables of the environment has the last word.
+    Who sets glibc's own variable of the environment, MALLOC_ARENA_MAX, has the last word.
     """
-    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "0")
     if sys.platform != "linux" or "MALLOC_ARENA_MAX" in os.environ:
         return
     os.environ["MALLOC_ARENA_MAX"] = str(_HEAPS)  # of Java, which is started later
