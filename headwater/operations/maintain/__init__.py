@@ -12,7 +12,7 @@ None of them changes a row, and none stops a flow: the commits that are made com
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -105,7 +105,7 @@ def _of_flow(project: Project, lake: Lake, name: str) -> list[Maintained] | None
 
 def targets_of(project: Project, lake: Lake, name: str, targets: Sequence[Target]) -> list[Maintained]:
     """Maintain the table of a flow, and those beside it, by the process that writes them."""
-    return [_maintain(project, lake, name, target, partial(holds, project, lake)) for target in targets]
+    return _maintain(project, lake, targets, name, partial(holds, project, lake))
 
 
 def engines(project: Project, lake: Lake, names: Sequence[str] = ()) -> list[Maintained]:
@@ -118,7 +118,7 @@ def engines(project: Project, lake: Lake, names: Sequence[str] = ()) -> list[Mai
         wanted = names or [name for name in lake.places() if is_engines(name)]
         own = [lake.places()[name] for name in sorted(wanted)]
         targets = [Target(place) for place in own if log.read(place.path, log.head(place.path)).ours]
-        found = [_maintain(project, lake, target.place.name, target, list) for target in targets]
+        found = _maintain(project, lake, targets, "", list)
         if (version := log.head(lake.catalog)) - log.checkpoint(lake.catalog)[0] >= policy.checkpoint:
             checksums.checkpoint(lake.catalog)
         clean(lake.catalog, upto=version, before=times.now() - policy.kept())
@@ -126,44 +126,73 @@ def engines(project: Project, lake: Lake, names: Sequence[str] = ()) -> list[Mai
 
 
 def _maintain(
-    project: Project, lake: Lake, name: str, target: Target, held: Callable[[], Sequence[Hold]]
-) -> Maintained:
-    place = target.place
-    policy = project.conf.maintain
+    project: Project, lake: Lake, targets: Sequence[Target], owner: str, held: Callable[[], Sequence[Hold]]
+) -> list[Maintained]:
+    """Maintain tables that one flow writes ("": that no flow writes); `held` says who reads which past."""
+    tidied = [_tidy(project, lake, target, owner or target.place.name) for target in targets]
+    kept = project.conf.maintain.kept
+    with past.forgetting(lake) as may:  # who will read on has said so, or waits and looks then
+        found = held() if may else [Hold(*_life(target.place), -1, KEEPER) for target in targets]
+        done = [
+            _forget(one, target, times.now() - kept(one.table), found, held)
+            for one, target in zip(tidied, targets, strict=True)
+        ]
+    return [_sweep(lake, one, target) for one, target in zip(done, targets, strict=True)]
+
+
+def _tidy(project: Project, lake: Lake, target: Target, owner: str) -> Maintained:
+    """Put files together, let rows expire, and write a checkpoint of the log."""
+    policy, place = project.conf.maintain, target.place
     one = policy.tables.get(place.name)
     retention = durations.parse(one.retention) if one and one.retention else None
-    fewer = compact(target, _sorting(lake, name, target), within=part(retention) if retention else None)
+    fewer = compact(target, _sorting(lake, owner, target), within=part(retention) if retention else None)
     expired = expire(target, times.now() - retention) if retention else 0
-    kept = policy.kept(place.name)
-    target.keep(kept)
+    target.keep(policy.kept(place.name))
     target.checkpoint(policy.checkpoint)
-    before = times.now() - kept
+    return Maintained(place.name, fewer, expired, commits=0, files=0, bytes=0, first=log.first(place.path))
+
+
+def _forget(
+    done: Maintained,
+    target: Target,
+    before: datetime,
+    found: Sequence[Hold],
+    held: Callable[[], Sequence[Hold]],
+) -> Maintained:
+    """Forget the versions that are older than a time, as far as nobody was found to read them."""
+    place = target.place
 
     def held_now() -> int | None:
-        found = _slowest(place, held())
-        return None if found is None else found.version
+        by_now = _slowest(place, held())
+        return None if by_now is None else by_now.version
 
-    with past.forgetting(lake) as may:  # who will read on has said so, or waits and looks then
-        slowest = _slowest(place, held()) if may else Hold(place.name, place.generation, -1, KEEPER)
-        upto = target.version if slowest is None else slowest.version
-        done = clean(place.path, upto=upto, before=before, held=held_now)
-    left = forget_uncommitted(place.path, intents_of(lake))
-    return Maintained(
-        table=place.name,
-        compacted=fewer,
-        expired=expired,
-        commits=done.commits,
-        files=done.files + left.files,
-        bytes=done.bytes + left.bytes,
+    slowest = _slowest(place, found)
+    upto = target.version if slowest is None else slowest.version
+    gone = clean(place.path, upto=upto, before=before, held=held_now)
+    return replace(
+        done,
+        commits=gone.commits,
+        files=gone.files,
+        bytes=gone.bytes,
         first=log.first(place.path),
         held=slowest.who if slowest is not None and _is_held(place.path, slowest.version, before) else "",
     )
 
 
+def _sweep(lake: Lake, done: Maintained, target: Target) -> Maintained:
+    """Remove the files that no version has, too."""
+    left = forget_uncommitted(target.place.path, intents_of(lake))
+    return replace(done, files=done.files + left.files, bytes=done.bytes + left.bytes)
+
+
 def _slowest(place: Place, held: Sequence[Hold]) -> Hold | None:
     """Who has read least of a table, of those who read on from there."""
-    mine = [hold for hold in held if (hold.table, hold.generation) == (place.name, place.generation)]
+    mine = [hold for hold in held if (hold.table, hold.generation) == _life(place)]
     return min(mine, key=lambda hold: hold.version, default=None)
+
+
+def _life(place: Place) -> tuple[str, int]:
+    return place.name, place.generation
 
 
 def _sorting(lake: Lake, owner: str, target: Target) -> list[str] | None:
