@@ -9,9 +9,11 @@ from headwater.connectors.sinks import Position
 from headwater.storage import json_file
 from headwater.storage.lake import Lake
 
+_NEVER = {"generation": 0, "version": -1}
+
 
 class Mark:
-    """A position of a sink, in a file of its own in the folder of the sink's flow.
+    """A position of a sink, in a file of its own in the folder of the sink's flow; it is read once.
 
     Args:
         lake: the lake.
@@ -25,6 +27,7 @@ class Mark:
     def __init__(self, lake: Lake, sink: str, name: str) -> None:
         self.folder, self._sink = lake.flow_folder(sink), sink
         self._file: Path = self.folder / f"{name}.json"
+        self._read: dict[str, Any] | None = None
 
     @property
     def at(self) -> Position:
@@ -40,24 +43,29 @@ class Mark:
 
     def is_set(self) -> bool:
         """Whether a position is kept."""
-        return self._file.exists()
+        return self.at.generation > 0
 
     def set(self, at: Position, committed: int | None = None) -> None:
         """Keep a position in place of the last."""
         self.folder.mkdir(parents=True, exist_ok=True)
         known = {} if committed is None else {"committed": committed}
-        json_file.write(self._file, {"generation": at.generation, "version": at.version, **known})
+        kept = {"generation": at.generation, "version": at.version, **known}
+        json_file.write(self._file, kept)
+        self._read = kept
 
     def clear(self) -> None:
         """Keep none."""
         self._file.unlink(missing_ok=True)
+        self._read = dict(_NEVER)
 
     def _kept(self) -> dict[str, Any]:
-        try:
-            hint = "put it back from a copy, or remove it: then the whole table is sent again"
-            return json_file.read(self._file, table=self._sink, hint=hint)
-        except FileNotFoundError:
-            return {"generation": 0, "version": -1}
+        if self._read is None:
+            try:
+                hint = "put it back from a copy, or remove it: then the whole table is sent again"
+                self._read = json_file.read(self._file, table=self._sink, hint=hint)
+            except FileNotFoundError:
+                self._read = dict(_NEVER)
+        return self._read
 
 
 def sent(lake: Lake, sink: str) -> Mark:

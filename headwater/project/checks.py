@@ -167,13 +167,17 @@ def _check_beside(declaration: Declaration, seen: Mapping[str, Declaration]) -> 
     """No table has the name of one that is kept beside another; of late rows, analysing it says that."""
     for name, kind in beside(declaration.name).items() if not isinstance(declaration, Sink) else ():
         if kind != "late" and name in seen:
-            other = seen[name]
-            raise ProjectError(
-                f"{other.where} has the name of the table of {declaration.name} for its {kind}",
-                code="NAME_TWICE",
-                where=other.where,
-                hint="rename one",
-            )
+            raise named_as_beside(seen[name], declaration.name, kind)
+
+
+def named_as_beside(other: Declaration, name: str, kind: str) -> ProjectError:
+    """A declaration with the name of a table that is kept beside another, `name`, for what `kind` says."""
+    return ProjectError(
+        f"{other.where} has the name of the table of {name} for its {kind}",
+        code="NAME_TWICE",
+        where=other.where,
+        hint="rename one",
+    )
 
 
 def _check_intervals(definition: Topic | Files | Table) -> None:

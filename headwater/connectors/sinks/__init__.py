@@ -94,13 +94,21 @@ class Changes:
                 for table in part.read() if isinstance(part, Pieces) else (part,):
                     yield at, table
 
+    def pieces(
+        self, table: Published, after: Position | None = None
+    ) -> Iterator[tuple[Position, pa.RecordBatch]]:
+        """The changes as of `batches`, few enough at a time to be turned into Python's values.
 
-def check_times(table: Published, rows: pa.RecordBatch) -> None:
-    """Check that Python has all times of rows that are to be sent.
+        Raises:
+            FlowError: Python lacks one of their times; the message names the column and the time.
+        """
+        for at, rows in self.batches(after):
+            for piece in rows.to_batches(max_chunksize=PIECE):
+                _check_times(table, piece)
+                yield at, piece
 
-    Raises:
-        FlowError: it has not; the message names the column and the time.
-    """
+
+def _check_times(table: Published, rows: pa.RecordBatch) -> None:
     for name in rows.schema.names:
         if (found := arrow.beyond(rows[name])) is not None:
             raise FlowError(

@@ -19,12 +19,10 @@ from headwater.connectors.kafka.topics import kafka_error
 from headwater.connectors.sinks import (
     CHANGE,
     DELETE,
-    PIECE,
     Changes,
     Position,
     Published,
     Sink,
-    check_times,
 )
 from headwater.errors import FlowError, HeadwaterError, SinkUnavailable
 from headwater.project.conf import KafkaOptions
@@ -85,10 +83,8 @@ class KafkaTopic(Sink):
         """
         producer = self._producer
         assert producer is not None
-        for at, rows in changes.batches():
-            for piece in rows.to_batches(max_chunksize=PIECE):
-                check_times(self._table, piece)
-                self._send(producer, at, arrow.rows(piece))
+        for at, piece in changes.pieces(self._table):
+            self._send(producer, at, arrow.rows(piece))
         while producer.flush(0.5):
             self._raise_errors(producer)
         self._raise_errors(producer)

@@ -31,13 +31,11 @@ from headwater.common import arrow, times
 from headwater.connectors.sinks import (
     CHANGE,
     DELETE,
-    PIECE,
     PROGRESS,
     Changes,
     Position,
     Published,
     Sink,
-    check_times,
     documents,
 )
 from headwater.connectors.sinks.opensearch_errors import in_our_words, passing, without_values
@@ -228,17 +226,15 @@ class OpenSearchIndex(Sink):
     def _pieces(self, changes: Changes) -> Iterator[tuple[Position, list[str], pa.RecordBatch]]:
         """The changes in pieces, with the ids of the rows."""
         number, before = 0, changes.first
-        for at, rows in changes.batches():
+        for at, piece in changes.pieces(self._table):
             number, before = (number if at == before else 0), at
-            for piece in rows.to_batches(max_chunksize=PIECE):
-                check_times(self._table, piece)
-                if self._table.keys:
-                    keys = zip(*(arrow.values(piece[key]) for key in self._table.keys), strict=True)
-                    ids = [documents.identity(each) for each in keys]
-                else:
-                    ids = [f"{at.generation}-{at.version}-{number + n}" for n in range(len(piece))]
-                yield at, ids, piece
-                number += len(piece)
+            if self._table.keys:
+                keys = zip(*(arrow.values(piece[key]) for key in self._table.keys), strict=True)
+                ids = [documents.identity(each) for each in keys]
+            else:
+                ids = [f"{at.generation}-{at.version}-{number + n}" for n in range(len(piece))]
+            yield at, ids, piece
+            number += len(piece)
 
     def _judge(self, change: str, result: dict[str, Any], changes: Changes) -> None:
         """What it means that a row was not written."""

@@ -22,13 +22,11 @@ from headwater.connectors.postgres_types import WIDER, column_type, sender
 from headwater.connectors.sinks import (
     CHANGE,
     DELETE,
-    PIECE,
     PROGRESS,
     Changes,
     Position,
     Published,
     Sink,
-    check_times,
 )
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.project.conf import PostgresOptions
@@ -215,14 +213,12 @@ class PostgresTable(Sink):
         texts = [sender(kind) for kind in self._columns.values()]
         statement = sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(_BATCH))
         with cursor.copy(statement) as copy:
-            for _, rows in changes.batches(after):
-                for piece in rows.to_batches(max_chunksize=PIECE):
-                    check_times(self._table, piece)
-                    columns = [arrow.values(piece[name]) for name in [*self._columns, CHANGE]]
-                    for *row, change in zip(*columns, strict=True):
-                        values = [text(value) for text, value in zip(texts, row, strict=True)]
-                        copy.write_row([*values, change == DELETE, number])
-                        number += 1
+            for _, piece in changes.pieces(self._table, after):
+                columns = [arrow.values(piece[name]) for name in [*self._columns, CHANGE]]
+                for *row, change in zip(*columns, strict=True):
+                    values = [text(value) for text, value in zip(texts, row, strict=True)]
+                    copy.write_row([*values, change == DELETE, number])
+                    number += 1
 
     def _merge(self, cursor: psycopg.Cursor[Any]) -> None:
         """Bring the table to what the last change of each key says; without keys, append."""

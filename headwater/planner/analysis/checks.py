@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from headwater.errors import ProjectError, Where
+from headwater.project.checks import named_as_beside
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.sql import nearest
@@ -67,25 +68,24 @@ def not_reserved(columns: Iterable[str], where: Where, more: Collection[str] = (
     """
     for name in columns:
         if name.lower() in RESERVED or name.lower() in more:
-            raise ProjectError(
-                f"{where}: the engine has a column {name} of its own",
-                code="COLUMN_RESERVED",
-                where=where,
-                hint="rename it",
-            )
+            raise reserved(name, where)
+
+
+def reserved(column: str, where: Where) -> ProjectError:
+    """A column that is the engine's own."""
+    return ProjectError(
+        f"{where}: the engine has a column {column} of its own",
+        code="COLUMN_RESERVED",
+        where=where,
+        hint="rename it",
+    )
 
 
 def late_is_free(project: Project, table: Table, *, has_late: bool) -> None:
     """No table is declared by the name of another's table of late rows, if that has one."""
     name = late_name(table.name)
     if has_late and name in project.names():
-        other = project.definition(name)
-        raise ProjectError(
-            f"{other.where} has the name of the table of {table.name} for its late rows",
-            code="NAME_TWICE",
-            where=other.where,
-            hint="rename one",
-        )
+        raise named_as_beside(project.definition(name), table.name, "late rows")
 
 
 def repeatable(result: DataFrame, where: Where) -> None:

@@ -59,7 +59,7 @@ def analyse(table: Table, process: Process, sources: Mapping[str, StructType], f
     own = {STATE, TIMER, TOUCHED, DUE}
     for name in (*process.keys, *columns.fieldNames()):
         if name in own:
-            raise timing.reserved(table, name)
+            raise checks.reserved(name, table.where)
     rows = _rows(table, process, sources)
     kept = [
         *stored.schema(keys),

@@ -103,7 +103,7 @@ def together(table: Table, sources: Mapping[str, StructType]) -> StructType:
     for source, columns in sources.items():
         for column in columns:
             if column.name.lower() == STREAM:
-                raise reserved(table, column.name)
+                raise checks.reserved(column.name, table.where)
             known = found.setdefault(column.name.lower(), column)
             if (known.name, known.dataType) != (column.name, column.dataType):
                 said = " and ".join(f"{each.name} {each.dataType.simpleString()}" for each in (known, column))
@@ -114,16 +114,6 @@ def together(table: Table, sources: Mapping[str, StructType]) -> StructType:
 def late(rows: StructType) -> StructType:
     """The columns of late rows: their own, the watermark that they missed (UTC), and by how many seconds."""
     return StructType([*rows, StructField(WATERMARK, TimestampType()), StructField(LATENESS, DoubleType())])
-
-
-def reserved(table: Table, column: str) -> ProjectError:
-    """A column that is the engine's own."""
-    return ProjectError(
-        f"{table.where}: the engine has a column {column} of its own",
-        code="COLUMN_RESERVED",
-        where=table.where,
-        hint="rename it",
-    )
 
 
 def differ(table: Table, source: str, what: str) -> ProjectError:
