@@ -30,7 +30,7 @@ def loaded(root: Path, text: str) -> Conf:
         ),
         ("kafka: {bootstrap: {servers: 'a:1'}}", "kafka: {bootstrap.servers: 'a:1'}"),
         ("librdkafka.ssl.ca.location: ca", "librdkafka: {ssl.ca.location: ca}"),
-        ("spark.sql.shuffle.partitions: 4", "spark: {spark.sql.shuffle.partitions: 4}"),
+        ("spark.sql.autoBroadcastJoinThreshold: 4", "spark: {spark.sql.autoBroadcastJoinThreshold: 4}"),
         ("spark: {sql: {ansi.enabled: true}}", "spark: {spark.sql.ansi.enabled: true}"),
         ("postgres.main.host: db\npostgres.off: off", "postgres: {main: {host: db}, 'off': off}"),
         ("postgres.eu.main.host: db", "postgres: {eu.main: {host: db}}"),

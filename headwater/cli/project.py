@@ -147,8 +147,13 @@ def _batch(found: Description) -> str:
     limits = found.limits
     if not limits:
         return ""
-    rows, tasks = f"at most {limits['max_rows_per_batch']:,} rows", f"{limits['parallelism']} tasks"
-    every = f", every {limits['trigger']}" if limits["trigger"] else ""
+    tasks, every = (
+        f"{limits['parallelism']} tasks",
+        f", every {limits['trigger']}" if limits["trigger"] else "",
+    )
+    if limits["max_rows_per_batch"] is None:
+        return f"all that has changed, {tasks}{every}"
+    rows = f"at most {limits['max_rows_per_batch']:,} rows"
     if found.kind == "topic":
         return f"{rows}, {tasks}{every}"
     if found.kind == "files":

@@ -56,6 +56,8 @@ def rebuild(
     from headwater.operations import rebuild as rebuilding
     from headwater.project.load import load_project
 
+    if tables and (abort or clean):
+        raise typer.BadParameter("--abort and --clean are of all tables: name none")
     loaded = load_project(project, env)
     if abort:
         aborted = rebuilding.abort(loaded)

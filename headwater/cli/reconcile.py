@@ -49,6 +49,8 @@ def reconcile(
     from headwater.project.load import load_project
 
     loaded = load_project(project, env)
+    if not tables and (since_last or window):
+        raise typer.BadParameter("name a table; with none, what was proven is listed")
     if not tables:
         _list(proofs.standings(loaded), as_json)
         return

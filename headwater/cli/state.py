@@ -34,6 +34,8 @@ def state(
     from headwater.query.params import parse
     from headwater.query.result import write
 
+    if key and table is None:
+        raise typer.BadParameter("--key is of the rows of one table: name it")
     loaded = load_project(project, env)
     if table is not None:
         found = states.rows(loaded, table, parse(key or (), "--key"), n)

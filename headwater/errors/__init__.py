@@ -128,6 +128,12 @@ class QueryError(HeadwaterError):
     """A query names an unknown table or does what a query may not do."""
 
 
+class ParameterError(QueryError):
+    """A parameter of a query is missing, is not in it, or is not written as `name=value`."""
+
+    exit_code = 2
+
+
 class QualityError(HeadwaterError):
     """A table can't be validated or profiled as asked: no suite, no rows, no such version."""
 

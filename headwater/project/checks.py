@@ -205,6 +205,14 @@ def _check_properties(table: Table) -> None:
                 where=table.where,
                 hint=f"known: {', '.join(known)}",
             )
+    if table.view and table.cdc is None and table.limits.max_rows_per_batch:
+        raise ProjectError(
+            f"{table.where}: max_rows_per_batch is of a table that takes its input in batches, and this one "
+            "takes all that has changed at once",
+            code="PROPERTY_INVALID",
+            where=table.where,
+            hint="leave it out, or say it of a table above",
+        )
     unheard = {
         "emit = 'final'": table.emit == "final",
         "allowed_lateness": table.allowed_lateness,

@@ -26,7 +26,7 @@ from headwater.common import durations
 from headwater.errors import ConfError
 from headwater.errors.several import Collected
 from headwater.project import keys, paths, secrets, yaml_file
-from headwater.project.settings import Setting
+from headwater.project.settings import Settings
 from headwater.project.sizes import Heap, Size
 from headwater.storage.names import FILES_CLUSTER
 
@@ -210,7 +210,7 @@ class Conf(Strict):
     s3: dict[str, BucketOptions] = {}
     cluster: str = "main"
     broker: Broker = Broker()
-    spark: dict[str, Setting] = {}
+    spark: Settings = {}
     _file: Path | None = PrivateAttr(default=None)
     cores: Annotated[int, Field(ge=1)] = 2
     memory: Heap = "2g"

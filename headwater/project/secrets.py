@@ -87,9 +87,10 @@ def resolve(raw: Any, path: Path, key: str = "") -> Any:
     kind, _, named = raw.partition(":")
     if kind == "file":
         return _read_secret(Path(named).expanduser(), path)
-    if named not in os.environ:
+    if not os.environ.get(named):
+        how = "is empty" if named in os.environ else "is not set"
         raise ConfError(
-            f"{path}: environment variable {named} is not set",
+            f"{path}: environment variable {named} {how}",
             code="SECRET_MISSING",
             file=path,
             hint="set it or change the reference",

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from headwater.common import times
-from headwater.errors import QueryError
+from headwater.errors import ParameterError
 
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -26,17 +26,19 @@ def parse(given: Iterable[str], option: str = "--param") -> dict[str, Any]:
     what stands in quotes (`"5"`) or has leading zeros (`007`).
 
     Raises:
-        QueryError: no `=`, no name, or a name that comes twice.
+        ParameterError: no `=`, no name, or a name that comes twice.
     """
     values: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise QueryError(
+            raise ParameterError(
                 f"{option} {text} has no name or no value", code="PARAMETER_INVALID", hint="write name=value"
             )
         if name in values:
-            raise QueryError(f"{option} {name} is given twice", code="PARAMETER_INVALID", hint="give it once")
+            raise ParameterError(
+                f"{option} {name} is given twice", code="PARAMETER_INVALID", hint="give it once"
+            )
         values[name] = _value(value)
     return values
 
@@ -45,17 +47,17 @@ def check(wanted: Collection[str], given: Mapping[str, Any]) -> None:
     """Each parameter of the query has a value, and each value a parameter.
 
     Raises:
-        QueryError: one is missing or not used.
+        ParameterError: one is missing or not used.
     """
     for name in sorted(wanted):
         if not name.isidentifier():
-            raise QueryError(
+            raise ParameterError(
                 f"the query has the parameter ${name}",
                 code="PARAMETER_INVALID",
                 hint="give parameters names, as in $hostname",
             )
         if name not in given:
-            raise QueryError(
+            raise ParameterError(
                 f"the query has the parameter ${name}, which is not given",
                 code="PARAMETER_MISSING",
                 hint=f"add: --param {name}=VALUE",
@@ -63,7 +65,7 @@ def check(wanted: Collection[str], given: Mapping[str, Any]) -> None:
     for name in given:
         if name not in wanted:
             known = ", ".join(f"${n}" for n in sorted(wanted)) or "none"
-            raise QueryError(
+            raise ParameterError(
                 f"--param {name} is not in the query", code="UNKNOWN_PARAMETER", hint=f"it has: {known}"
             )
 

@@ -44,7 +44,8 @@ class Description:
             later rows may come.
         emit: `update`: rows change in place as their inputs come; `append`: rows are added; `final`: a window
             is added when it is over.
-        limits: what bounds one batch; the environment's where the definition has none.
+        limits: what bounds one batch; the environment's where the definition has none. A materialized view
+            takes all that has changed at once, so its rows and bytes are None.
         published: the sinks that its changes are sent to.
         expectations: how many its suite has; None without a suite.
         quarantine, quarantined: the table of rejected rows, and how many there are.
@@ -194,10 +195,11 @@ def _read_by(project: Project, name: str) -> tuple[str, ...]:
 
 def _limits(project: Project, definition: Topic | Files | Table) -> dict[str, Any]:
     conf, limits = project.conf, definition.limits
+    bounded = not (isinstance(definition, Table) and definition.view)
     return {
         "parallelism": limits.parallelism or conf.parallelism,
-        "max_rows_per_batch": limits.max_rows_per_batch or conf.max_rows_per_batch,
-        "max_bytes_per_batch": conf.max_bytes_per_batch,
+        "max_rows_per_batch": (limits.max_rows_per_batch or conf.max_rows_per_batch) if bounded else None,
+        "max_bytes_per_batch": conf.max_bytes_per_batch if bounded else None,
         "trigger": limits.trigger or (None if isinstance(definition, Table) else conf.trigger),
     }
 

@@ -56,8 +56,9 @@ class Standing:
 
     Attributes:
         table: its name.
-        writer: the process that writes it, by its PID; None: none does.
-        behind: rows of its inputs that are not in it; None where that is not known, as for views.
+        writer: the process that writes it, or sends it, by its PID; None: none does.
+        behind: rows of its inputs that are not in it; None where that is not known, as for views, and of
+            files (`unread`).
         newest: Kafka's timestamp of the newest record in it (UTC).
         committed: when its newest version was made (UTC); None where nothing is written yet.
         watermark: see `headwater.query.inspect.state.Kept`.
@@ -102,7 +103,8 @@ def standings(project: Project) -> list[Standing]:
             found.append(Standing(name, writer, None, None, None, None, None, error=str(e), failed=why))
     for name in (*project.alerts, *project.sinks):
         if said := _failed(lake, name):
-            found.append(Standing(name, None, None, None, None, None, None, failed=said))
+            writer = lease.holder(lake.flow_folder(name))
+            found.append(Standing(name, writer, None, None, None, None, None, failed=said))
     return found
 
 
