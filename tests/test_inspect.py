@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import commands
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -57,6 +59,7 @@ GOLD = """CREATE STREAMING TABLE gold.by_host COMMENT 'Readings per host'
 AS SELECT window.start AS start, upper(host) AS host, avg(usage) AS usage
 FROM STREAM silver.readings WATERMARK at DELAY OF INTERVAL 10 SECONDS
 GROUP BY window(at, '5 minutes'), upper(host)"""
+COUNTS = "CREATE MATERIALIZED VIEW gold.counts AS SELECT host, count(*) AS n FROM silver.latest GROUP BY host"
 
 READINGS = pa.schema([("host", pa.string()), ("tags", pa.struct([("Kind", pa.string())]))])
 
@@ -240,6 +243,32 @@ def test_describe(root: Path) -> None:
         assert line in text.splitlines()
     assert json.loads(command(root, "describe", "silver.readings", "--json"))["state"]["rows"] == 6
     assert "holds          nothing yet" in command(root, "describe", "bronze.raw")
+
+
+def test_a_view_has_no_bound_and_takes_none(root: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(root, tmp_path / "copy")
+    (root / "gold/by_host.sql").write_text(COUNTS)
+    assert "a batch        all that has changed, 3 tasks" in command(root, "describe", "gold.counts")
+    bounded = COUNTS.replace(" AS SELECT", " TBLPROPERTIES ('headwater.max_rows_per_batch' = '9') AS SELECT")
+    (root / "gold/by_host.sql").write_text(bounded)
+    with raises_code("PROPERTY_INVALID", match="max_rows_per_batch is of a table that"):
+        load_project(root)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["reconcile", "--since-last"], "name a table"),
+        (["reconcile", "--window", "2026-01-01/2026-01-02"], "name a table"),
+        (["rebuild", "silver.latest", "--clean"], "are of all tables"),
+        (["rebuild", "silver.latest", "--abort"], "are of all tables"),
+        (["state", "--key", "host=a"], "of one table: name it"),
+        (["state", "gold.by_host", "--key", "host"], "write name=value"),
+    ],
+)
+def test_an_option_that_would_not_be_heeded_is_refused(root: Path, arguments: list[str], says: str) -> None:
+    done = commands.call(arguments, root)
+    assert done.returncode == 2 and says in done.stderr
 
 
 def test_graph(root: Path) -> None:

@@ -354,6 +354,11 @@ def readings(raw):
         ("cores: 1\nkafka: embedded\ncores: 2\n", "CONF_INVALID", "key 'cores' comes twice"),
         ("maintain: {keep: 1h, keep: 2h}\n", "CONF_INVALID", "key 'keep' comes twice"),
         (
+            "spark.sql.shuffle.partitions: 4\n",
+            "CONF_INVALID",
+            "key 'spark': spark.sql.shuffle.partitions is what the key 'parallelism' says",
+        ),
+        (
             "lake: s3://acme/lake\n",
             "CONF_INVALID",
             "key 'lake': a lake is a folder of this machine",
@@ -526,8 +531,11 @@ def test_a_secret_is_in_no_file_no_event_and_no_message(
     assert len(said) > 10 and [text for text in said if "t0psecret" in text] == []
 
 
-def test_an_empty_secret_is_refused(make: Make) -> None:
+def test_an_empty_secret_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make({})
+    monkeypatch.setenv("HEADWATER_TEST_EMPTY", "")
+    (root / "conf" / "local.yaml").write_text("kafka: {password: 'env:HEADWATER_TEST_EMPTY'}\n")
+    assert "environment variable HEADWATER_TEST_EMPTY is empty" in refusal("SECRET_MISSING", root)
     secret = root / "secret"
     secret.touch(mode=0o600)
     (root / "conf" / "local.yaml").write_text(f"kafka: {{password: 'file:{secret}'}}\n")

@@ -16,6 +16,7 @@ from headwater.errors import FlowError, ProjectError, QueryError
 from headwater.planner import analysis
 from headwater.runtime import sessions
 from headwater.testing import Faults, Project, Record, apply, assert_same
+from headwater.testing.files import write
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -65,6 +66,16 @@ def test_neither_its_session_nor_those_of_its_flows_compile_queries(interpreted:
 def test_the_page_names_methods_that_are_there() -> None:
     named = re.findall(r"`(\w+)\(", PAGE.split("| method |")[1].split("\n\n")[0])
     assert len(named) > 9 and all(callable(getattr(Project, name)) for name in named)
+
+
+def test_a_copy_of_a_project_never_writes_into_its_lake(interpreted: SparkSession, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    write(there, {**FILES, "conf/local.yaml": f"kafka: embedded\ncores: 1\nlake: {tmp_path / 'lake'}\n"})
+    project = Project(there, tmp_path / "copy")
+    project.send("raw", [{"user": "ann", "n": 1}]).step()
+    assert project.rows("gold.totals", "user, total") == [("ann", 1)]
+    assert project.lake.root == tmp_path / "copy/.headwater/lake" and project.definitions.conf.cores == 1
+    assert not (tmp_path / "lake").exists()
 
 
 def test_records_come_as_bronze_has_them(interpreted: SparkSession, tmp_path: Path) -> None:

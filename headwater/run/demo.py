@@ -66,7 +66,7 @@ def demo(root: Path | None, env: str, show: Show, out: TextIO = sys.stdout) -> i
     Raises:
         HeadwaterError: the demo can't begin.
     """
-    board = Board(notices=StringIO() if show.json else None)
+    board = Board()
     alerts = AlertReader()
     with Screen(board, None if show.json else out, alerts.said) as screen:
         board.stage = "starting Spark and Kafka"

@@ -44,15 +44,15 @@ MEANINGS: dict[Queries, Meaning] = {
         "Mend the name; the message has those that are near.",
     ),
     "PARAMETER_INVALID": Meaning(
-        "QueryError",
+        "ParameterError",
         "A parameter is not written as `name=value`, is given twice, or has no name in the query.",
         "Mend it.",
     ),
     "PARAMETER_MISSING": Meaning(
-        "QueryError", "A parameter of the query is not given.", "Add `--param NAME=VALUE`."
+        "ParameterError", "A parameter of the query is not given.", "Add `--param NAME=VALUE`."
     ),
     "UNKNOWN_PARAMETER": Meaning(
-        "QueryError",
+        "ParameterError",
         "A parameter is given that the query does not have.",
         "Take one of those that the message lists.",
     ),
