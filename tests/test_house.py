@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+from headwater.connectors import sinks
+from headwater.flows import compared
+from headwater.planner import aggregate
+from headwater.storage import feed, merging, scan, target
+from headwater.storage.names import RESERVED
 
 HEADWATER = Path(__file__).parent.parent / "headwater"
 LONGEST = 300  # lines of a module that does not say why it is longer
@@ -37,6 +44,20 @@ def test_only_runs_and_operations_take_leases() -> None:
         if isinstance(node, ast.Call) and _called(node.func) == "Lease"
     }
     assert rooms == {"run", "operations"}
+
+
+def test_no_table_has_a_column_of_the_engines_own() -> None:
+    own = {aggregate.WINDOW, aggregate.LATE, aggregate.ROWS, compared._HERE, compared._UNTIL, compared._COMES}
+    own |= {target.GONE, feed.SIGN, merging.KIND, sinks.CHANGE, scan.FILE, scan.ROW}
+    names = {
+        named.value
+        for _, text in _modules()
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign)
+        for named in (node.value.elts if isinstance(node.value, ast.Tuple) else [node.value])
+        if isinstance(named, ast.Constant) and re.fullmatch(r"__\w*[a-z]", str(named.value))
+    }
+    assert len(names) > 20 and (own | names) - RESERVED == set()
 
 
 def _modules() -> Iterator[tuple[Path, str]]:

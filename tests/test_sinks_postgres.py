@@ -113,13 +113,13 @@ def test_a_time_beyond_the_year_9999_is_told_by_its_column(server: Server) -> No
 
 
 def test_names_may_have_what_clients_take_for_placeholders(server: Server) -> None:
-    columns = pa.schema([("net %s", pa.string()), ("share %", pa.int64())])
+    columns = pa.schema([("net %s", pa.string()), ("share %", pa.int64()), ("_number", pa.int64())])
     sink = PostgresTable(server.options, "a%b.100 %s")
     sink.open(published(("net %s",), columns))
-    sink.write(changes([("upsert", "%s", 1)], columns=columns))
-    sink.write(changes([("upsert", "%s", 2)], columns=columns, first=2))
+    sink.write(changes([("upsert", "%s", 1, 7)], columns=columns))
+    sink.write(changes([("upsert", "%s", 2, 8)], columns=columns, first=2))
     sink.close()
-    assert server.rows('SELECT * FROM "a%b"."100 %s"') == [("%s", 2)]
+    assert server.rows('SELECT * FROM "a%b"."100 %s"') == [("%s", 2, 8)]
     server.rows('DROP SCHEMA "a%b" CASCADE')
 
 

@@ -28,7 +28,7 @@ from headwater.storage.target import Target
 Lines: TypeAlias = list[tuple[int, Answer]]  # from which offset on an answer holds, in order
 
 _PARTITION = ("cluster", "topic", "partition")
-_LEAST, _MOST, _OFFSETS = "_least", "_most", "_offsets"
+_LEAST, _MOST, _OFFSETS = "__least", "__most", "__offsets"
 _PLACED = [  # partition, and offsets from and below which a line holds
     StructField(name, kind)
     for name, kind in zip(
@@ -143,14 +143,14 @@ class Answers:
     def _groups(self, stream: DataFrame) -> list[_Group]:
         """The keys of rows, in each partition, with their offsets."""
         keys = [F.col(f"`{name}`") for name in self._keys]
-        place = [F.col(f"{SOURCE}.{name}").alias(f"_{name}") for name in _PARTITION]
+        place = [F.col(f"{SOURCE}.{name}").alias(f"__{name}") for name in _PARTITION]
         there = stream.where(_all([key.isNotNull() for key in keys])).groupBy(*keys, *place)
         offset = F.col(f"{SOURCE}.offset")
         ends = F.array(F.min(offset), F.max(offset))
         offsets = F.sort_array(F.collect_set(offset)) if self._erased else ends
         rows = there.agg(offsets.alias(_OFFSETS)).toArrow()
         keyed = zip(*(rows[name].to_pylist() for name in self._keys), strict=True)
-        placed = zip(*(rows[f"_{name}"].to_pylist() for name in _PARTITION), strict=True)
+        placed = zip(*(rows[f"__{name}"].to_pylist() for name in _PARTITION), strict=True)
         return [_Group(*each) for each in zip(keyed, placed, rows[_OFFSETS].to_pylist(), strict=True)]
 
     def _read(self, groups: list[_Group]) -> None:

@@ -29,7 +29,7 @@ from headwater.storage.intent import Intent
 from headwater.storage.lake import Place
 from headwater.storage.scan import load
 
-_FIRST = "_first"  # the sequence of a key's first new change
+_FIRST = "__first"  # the sequence of a key's first new change
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from headwater.storage import feed, pruning, stored
 from headwater.storage.feed import SIGN
 from headwater.storage.scan import FILE, ROW, scan
 
-_START, _END = "_start", "_end"  # between what a column lies of rows that are touched
+_START, _END = "__start", "__end"  # between what a column lies of rows that are touched
 _WHOLE = "mine.*"  # all columns of a row of an input
 MOST = 100_000  # values that a batch's changes touch, or rows of one reading; beyond, all is computed anew
 

@@ -6,7 +6,9 @@ PARTIAL = "_partial"  # the trailing column of partial results, which readers do
 # Columns that the engine gives rows on their way, or that Delta or DuckDB do: no table has one of its own.
 RESERVED = frozenset(
     f"{PARTIAL} _gone _sign _change _here _until _comes _late _rows _window "
-    "__verdict __row __hash __keyed __rank __known __before __file file_row_number "
+    "__verdict __row __hash __keyed __rank __known __before __first __start __end __number "
+    "__least __most __offsets __cluster __topic __partition __era __order __next __begins __ends __floor "
+    "__file file_row_number "
     "_change_type _commit_version _commit_timestamp".split()
 )
 FILES_CLUSTER = "files"  # of all rows that come from files: no cluster of Kafka's may have the name

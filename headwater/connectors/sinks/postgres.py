@@ -32,7 +32,7 @@ from headwater.errors import FlowError, SinkUnavailable
 from headwater.project.conf import PostgresOptions
 
 OLDEST = 150000  # as `server_version` says it: UNIQUE NULLS NOT DISTINCT, since keys may be NULL
-_BATCH, _NUMBER = "headwater_batch", "_number"
+_BATCH, _NUMBER = "headwater_batch", "__number"
 _LOCK = 4_872_231  # of the one who makes a table
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _OWN = (SEQUENCE, DELETED, TRUNCATED)
 _ERA, _ORDER, _NEXT, _BEFORE, _BEGINS = "__era", "__order", "__next", "__before", "__begins"
-_FLOOR = "__floor"
+_ENDS, _FLOOR = "__ends", "__floor"
 _ABOUT = (*carried.COLUMNS, *EVENT, TOMBSTONE)  # what says of a change how it came
 
 
@@ -154,9 +154,9 @@ class History:
             "*",
             F.max(F.when(F.col(_BEGINS), F.col(SEQUENCE))).over(each.so_far).alias(START),
             F.lead(SEQUENCE).over(each.in_order).alias(END),
-            F.lead(_BEGINS, 1, True).over(each.in_order).alias("__ends"),
+            F.lead(_BEGINS, 1, True).over(each.in_order).alias(_ENDS),
         )
-        return rows.where(F.col("__ends") & ~F.col(DELETED)).select(*each.listed, START, END)
+        return rows.where(F.col(_ENDS) & ~F.col(DELETED)).select(*each.listed, START, END)
 
 
 class _Each:
