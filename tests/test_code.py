@@ -65,6 +65,9 @@ def test_a_docstring_on_the_line_of_its_function_stays() -> None:
 def test_flows_ask_for_their_code_at_the_same_time() -> None:
     text = "def t(raw):\n" + "".join(f"    x{n} = f(raw + {n}, b=[1, (2, 3)])\n" for n in range(60))
 
+    laid = code.form(text)
+    assert laid != text
+
     class Ring:
         def __init__(self) -> None:
             self.itself = self
@@ -77,6 +80,7 @@ def test_flows_ask_for_their_code_at_the_same_time() -> None:
         for _ in range(100):
             [Ring() for _ in range(30)]
             found.add(code.of(text))
+            assert code.form(text) == laid
         return found
 
     before = sys.getswitchinterval()
@@ -86,3 +90,23 @@ def test_flows_ask_for_their_code_at_the_same_time() -> None:
             assert set().union(*threads.map(ask, range(8))) == {text.rstrip()}
     finally:
         sys.setswitchinterval(before)
+
+
+def test_layout_changes_nothing() -> None:
+    text = """def t(raw):
+    return raw.where("n > 0", 'm < 1').select(
+        "a",
+        "b",
+    )"""
+    other = """def t(
+    raw,
+):
+    return (
+        raw
+        .where('n > ' "0", "m < 1").select("a", "b")
+    )"""
+    assert code.form(text) == code.form(other)
+    assert (
+        code.form(text.replace('"b"', "'c'")) != code.form(other) != code.form(text.replace('"b"', '("b",)'))
+    )
+    assert code.form("t = lambda raw: raw)") == "t = lambda raw: raw)"

@@ -80,6 +80,8 @@ def known(project: Any, name: str, kind: str) -> tuple[Facts, str]:
         ("least = 1", "least = 2", "Kept.least changed"),
         ("LIMIT, UNUSED = 5, 1", "LIMIT, UNUSED = 5, 2", ""),
         ('"b", "a"', '"a", "b"', ""),
+        ('rows.where(F.col("n") > least)', "(rows.where(F.col('n')\n                > least))", ""),
+        ("return _good(raw, LIMIT)", "return _good(raw,\n                    LIMIT,)", ""),
     ],
 )
 def test_what_a_function_uses_is_part_of_it(tmp_path: Path, old: str, new: str, told: str) -> None:

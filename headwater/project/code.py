@@ -1,17 +1,42 @@
-"""A function's code, of all that its text is: what its rows follow from.
-
-It is read by its tokens: `ast` counts how deep it is for all threads of a process at once, and raises
-SystemError (python/cpython#106905) where flows ask for their code at the same time.
-"""
+"""A function's code, of all that its text is: what its rows follow from."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import io
 import textwrap
+import threading
 import tokenize
 from itertools import dropwhile
+from typing import Any
 
+# `ast` counts how deep it is for all threads of a process at once (python/cpython#106905).
+_PARSING = threading.Lock()
 _BESIDE = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+def text_of(function: Any) -> str:
+    """The code of a function; see `of`."""
+    return of(inspect.getsource(function))
+
+
+def form_of(function: Any) -> str:
+    """The code of a function, the same in whatever layout; see `form`."""
+    return form(text_of(function))
+
+
+def form(text: str) -> str:
+    """The same text for all texts of a function that differ in layout alone: in lines, brackets that change
+    nothing, and quotes. What is no function stays as it is.
+
+    It may be another one in another version of Python.
+    """
+    try:
+        with _PARSING:
+            return ast.unparse(ast.parse(text))
+    except (SyntaxError, SystemError, RecursionError, ValueError):
+        return text
 
 
 def of(text: str) -> str:

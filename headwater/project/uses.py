@@ -26,28 +26,40 @@ _HERE = Path(__file__).parents[1]
 
 
 def of(function: Any) -> dict[str, str]:
-    """{name → a digest of its value or code}: constants, functions and classes of the project that a function
-    reads from its module, from another one of the project, or from the function that made it, and what those
-    read. Packages that are installed are no part of a project, and values of other types tell nothing.
+    """{name → a digest of its value, or two of its code, of text and form}: constants, functions and
+    classes of the project that a function reads from its module, from another one of the project, or from the
+    function that made it, and what those read. Packages that are installed are no part of a project, and
+    values of other types tell nothing.
     """
-    found = dict[str, str]()
+    found = dict[str, tuple[str, ...]]()
     _add(found, inspect.unwrap(function), "", set())
-    return {name: hashlib.sha256(found[name].encode()).hexdigest()[:12] for name in sorted(found)}
+    return {name: " ".join(map(_digest, found[name])) for name in sorted(found)}
 
 
-def _add(found: dict[str, str], function: Any, within: str, seen: set[int]) -> None:
+def changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The names of what `of` gives otherwise; layout of code changes nothing."""
+    names = sorted({**before, **now})
+    return [name for name in names if not {*before.get(name, "").split()} & {*now.get(name, "").split()}]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _add(found: dict[str, tuple[str, ...]], function: Any, within: str, seen: set[int]) -> None:
     """Add what a function uses, by the names of the functions on the way there."""
     if not isinstance(function, FunctionType) or id(function) in seen:
         return
     seen.add(id(function))
     for name, value in _read(function):
         if (text := _text(value)) is not None:
-            found[f"{within}{name}"] = text
+            found[f"{within}{name}"] = (text,)
         called = (
             inspect.unwrap(value.func if isinstance(value, partial) else value) if callable(value) else None
         )
         if isinstance(called, FunctionType) and _is_of_project(called):
-            found[f"{within}{name}"] = f"{text or ''}{code.of(inspect.getsource(called))}"
+            texts = code.text_of(called), code.form_of(called)
+            found[f"{within}{name}"] = tuple(f"{text or ''}{each}" for each in texts)
             _add(found, called, f"{within}{name}.", seen)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from dataclasses import asdict, replace
 from typing import Any
 
 from headwater.errors import NOWHERE
-from headwater.project import uses
+from headwater.project import code, uses
 from headwater.project.definitions import Declaration, Files, Table, Topic, View
 from headwater.project.load import Project
 from headwater.project.pipelines import text_of
@@ -18,7 +17,7 @@ from headwater.project.pipelines import text_of
 def fingerprint(project: Project, definition: Declaration) -> str:
     """A hash of what a definition, its suite and its reference tables' DDL say, and what its function uses.
 
-    Other definitions of its file play no part, nor do comments in SQL; those in a Python function do.
+    Other definitions of its file play no part, nor do comments, docstrings and layout.
 
     It needs no Spark session.
     """
@@ -35,7 +34,7 @@ def fingerprint(project: Project, definition: Declaration) -> str:
         process = definition.process
         text = (
             f"{process.keys} {process.columns} {process.state} {process.ttl} {definition.event_time} "
-            f"{definition.delay} {inspect.getsource(process.function)}{_uses(process.function)}"
+            f"{definition.delay} {code.form_of(process.function)}{_uses(process.function)}"
         )
         text += f" {process.streams}" if process.is_named else ""
     elif isinstance(definition, Table) and definition.function is not None:
@@ -58,9 +57,9 @@ def _text(definition: Table | View) -> str:
     """What a query or function says, with what it reads and uses."""
     if definition.sql is not None:
         return definition.sql.bare(definition.inputs)
-    return f"{text_of(definition.function)}{_uses(definition.function)}"
+    return f"{text_of(definition.function, code.form_of)}{_uses(definition.function)}"
 
 
 def _uses(function: Any) -> str:
-    found = uses.of(function)
+    found = {name: digests.split()[-1] for name, digests in uses.of(function).items()}
     return json.dumps(found) if found else ""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict, replace
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ _QUOTED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)""", re.S)
 _SPACES = re.compile(r"\s*([(),])\s*|\s+")  # which a query has wherever it likes
 Facts = dict[str, str]
 FILE = "definition.json"
+ANY_LAYOUT = "definition in any layout"
 
 
 def facts(project: Project, name: str, outline: Outline) -> Facts:
@@ -41,7 +42,8 @@ def facts(project: Project, name: str, outline: Outline) -> Facts:
         "reference tables": ", ".join(name for name in definition.sources if name in project.references),
         "columns": _columns(outline.stored),
         "keys": ", ".join(outline.keys),
-        "definition": _text(definition),
+        "definition": _text(definition, code.text_of),
+        ANY_LAYOUT: sha256(_text(definition, code.form_of).encode()).hexdigest(),
         "reads": _reads(definition),
         "what it uses": _uses(definition),
         "sequence": "; ".join(each.cdc.sequence_by for each in _queries(definition) if each.cdc is not None),
@@ -147,11 +149,12 @@ def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
-def _text(table: Table) -> str:
+def _text(table: Table, of_code: Callable[[Any], str]) -> str:
+    """What its queries and functions say, of these `of_code`."""
     if table.flows:
-        return "\n".join(f"{flow.name}: {_text(flow)}" for flow in table.flows)
-    own = _said(table) if table.process is None else _code(table.process.function)
-    return "\n".join([own, *(f"{view.name}: {_said(view)}" for view in table.views)])
+        return "\n".join(f"{flow.name}: {_text(flow, of_code)}" for flow in table.flows)
+    own = _said(table, of_code) if table.process is None else of_code(table.process.function)
+    return "\n".join([own, *(f"{view.name}: {_said(view, of_code)}" for view in table.views)])
 
 
 def _queries(table: Table) -> tuple[Table, ...]:
@@ -177,19 +180,15 @@ def _uses(table: Table) -> str:
     return json.dumps(found) if found else ""
 
 
-def _said(definition: Table | View) -> str:
+def _said(definition: Table | View, of_code: Callable[[Any], str]) -> str:
     if definition.sql is not None:
         parts = _QUOTED.split(definition.sql.text.strip())
         return "".join(part if at % 2 else _SPACES.sub(_apart, part) for at, part in enumerate(parts))
-    return text_of(definition.function, _code)
+    return text_of(definition.function, of_code)
 
 
 def _apart(spaces: re.Match[str]) -> str:
     return spaces[1] or " "
-
-
-def _code(function: Any) -> str:
-    return code.of(inspect.getsource(function))
 
 
 def _rules(project: Project, name: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from headwater.planner.changes.facts import Facts, columns_of
+from headwater.planner.changes.facts import ANY_LAYOUT, Facts, columns_of
+from headwater.project import uses
 
 Effect = Literal["new", "unchanged", "resumes", "rebuild", "loses", "gone", "broken"]
 
@@ -26,7 +27,7 @@ _FROM_HERE_ON = {
 # Of tables whose rows are appended one by one: no row that is there has to change with the next.
 _OF_ROWS = {"definition", "fields", "reads", "what it uses"}
 # What older versions did not keep: it is compared where it is known.
-_SINCE = {"reads", "what it uses", "sequence"}
+_SINCE = {"reads", "what it uses", "sequence", ANY_LAYOUT}
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ def judge(before: Facts, now: Facts) -> Verdict:
     """What it means that a definition which was one is another now."""
     known = {what for what in {**before, **now} if what not in _SINCE or (what in before and what in now)}
     changed = [what for what in {**before, **now} if what in known and before.get(what) != now.get(what)]
+    changed = [what for what in changed if not _is_layout(what, before, now)]
     if "sources" in changed and "reads" in changed:  # which says the same, in order
         changed.remove("reads")
     if not changed:
@@ -75,6 +77,15 @@ def judge(before: Facts, now: Facts) -> Verdict:
     others = [what for what in changed if what != "columns"]
     ahead = f"{_listed(others)} changed: for rows from here on; a rebuild applies it to all" if others else ""
     return Verdict("resumes", (*evolved, *filter(None, [ahead])))
+
+
+def _is_layout(what: str, before: Facts, now: Facts) -> bool:
+    """Whether something that is told otherwise is the same code in another layout."""
+    if what == "definition":
+        return ANY_LAYOUT in before and before[ANY_LAYOUT] == now.get(ANY_LAYOUT)
+    if what == "what it uses":
+        return not uses.changed(json.loads(before[what]), json.loads(now[what]))
+    return what == ANY_LAYOUT  # told by the definition
 
 
 def _evolved(before: Facts, now: Facts) -> tuple[str, ...]:
@@ -113,7 +124,5 @@ def _said(what: str, before: Facts, now: Facts) -> str:
     if what == "definition":
         return "its query or function changed, and what it has made can't be told apart from what it will"
     if what == "what it uses":
-        ours, theirs = json.loads(old), json.loads(new)
-        names = sorted(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
-        return f"{what}: {', '.join(names)} changed"
+        return f"{what}: {', '.join(uses.changed(json.loads(old), json.loads(new)))} changed"
     return f"{what}: {old} → {new}"
