@@ -22,6 +22,7 @@ from headwater.errors.codes import Code
 from headwater.flows import processed, waiting
 from headwater.flows.upstream import Upstream
 from headwater.project.load import load_project
+from headwater.testing import Project
 
 # Each visit with its number in a row of visits less than 20 s apart; and where such a row ends, one with -1.
 PROCESS = f'''from datetime import timedelta
@@ -441,3 +442,25 @@ def test_what_is_kept_is_shown(interpreted: SparkSession, tmp_path: Path) -> Non
     assert '"number": 1' in of_key.stdout and "bob" not in of_key.stdout, of_key.output
     told = CliRunner().invoke(app, ["describe", COUNTS, "--project", str(tmp_path)])
     assert "10 seconds" in told.stdout, told.output
+
+
+def test_a_time_that_python_has_not_is_told_by_its_column(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    process = """import headwater as hw
+
+@hw.process(source="silver.sent", keys=["user"], event_time="at", delay="10 seconds", columns="user STRING",
+            state="n INT")
+def seen(row, user):
+    yield {"user": row["user"]}
+"""
+    sent = """CREATE STREAMING TABLE silver.sent TBLPROPERTIES ('headwater.decode' = 'json',
+    'headwater.schema' = 'user STRING, at TIMESTAMP, until BIGINT')
+    AS SELECT user, at, timestamp_seconds(until) AS until, _source, ingested_at FROM STREAM bronze.raw"""
+    files = {"bronze/raw.py": 'import headwater as hw\nraw = hw.topic("raw")\n', "silver/sent.sql": sent}
+    project = Project({**files, "gold/seen.py": process}, tmp_path, spark=interpreted)
+    rows = [{"user": "ann", "at": f"2026-01-01T00:0{n}:00Z", "until": 10**12} for n in range(3)]
+    with raises_code("PROCESS_FAILED", match="is given a row whose until is .*out of range"):
+        project.send("raw", rows).step()
+        project.step()

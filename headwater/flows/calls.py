@@ -48,7 +48,7 @@ class Calls:
         self, table: Table, streams: Mapping[str, Sequence[str]], made: pa.Schema, kept: pa.Schema
     ) -> None:
         assert table.process is not None
-        self._process, self._where = table.process, table.where
+        self._process, self._where, self._table = table.process, table.where, table.name
         ttl, of = self._process.ttl, self._process.streams
         self._ttl = timedelta(microseconds=microseconds(ttl, table)) if ttl else None
         self._streams = {stream.name: stream for stream in of}
@@ -94,9 +94,23 @@ class Calls:
         return pa.concat_tables(made), self._arrow(map(self._left, known.values()), self._kept, "keeps")
 
     def _rows(self, due: Iterable[pa.RecordBatch]) -> Iterator[tuple[Stream, Row]]:
-        """Each row with its stream: the columns that it has there."""
+        """Each row with its stream: the columns that it has there.
+
+        Raises:
+            FlowError: it has a time that Python has not.
+        """
         only = None if self._process.is_named else self._streams[""]
         for batch in due:
+            for name in batch.schema.names:
+                if (found := arrow.beyond(batch[name])) is not None:
+                    raise FlowError(
+                        f"{self._where} is given a row whose {name} is {found}, and a process takes times of "
+                        "the years 1 to 9999",
+                        code="PROCESS_FAILED",
+                        where=self._where,
+                        hint="let a table above leave such a row out, or say NULL there, then run: "
+                        f"headwater rebuild {self._table}",
+                    )
             for at in range(0, len(batch), _AT_ONCE):
                 for row in arrow.rows(batch.slice(at, _AT_ONCE)):
                     if only is not None:
