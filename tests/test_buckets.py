@@ -118,6 +118,9 @@ def test_a_pattern_means_the_same_as_of_files(store: Store, form: str) -> None:
         "a/*/y[!0-9].{}",
         "_in/*",
         "**/b/*",
+        "a/**",
+        "**/b*/**/*.{}",
+        "**",
     ):
         pattern = shape.format(form)
         mine = Bucket(f"s3://acme/{pattern}", reached(store)).find(by_name=True)

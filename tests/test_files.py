@@ -14,7 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from landed import EPOCH, Landed, parquet, times
 from pyspark.sql import SparkSession
 from raising import raises_code
@@ -134,6 +136,10 @@ def test_a_pattern_names_what_a_shell_would(tmp_path: Path) -> None:
     assert names("_in/?.json") == ["_in/b.json"] and names(".hidden/c.json") == [".hidden/c.json"]
     assert names("*/c.json") == [] and names("nowhere/*") == []
     assert names(f"{tmp_path}/_in/b*") == [f"{tmp_path}/_in/b.json"]
+    (tmp_path / "in/2024-01/2024-01-05").mkdir(parents=True)
+    (tmp_path / "in/2024-01/2024-01-05/x.json").write_text("{}")
+    assert names("in/**/2024*/**/*.json") == ["in/2024-01/2024-01-05/x.json"]  # which `glob` has twice
+    assert names("in/**") == ["in/2024-01/2024-01-05/x.json"]
 
 
 def test_batches_are_bounded_and_a_huge_file_is_taken_in_parts(case: Landed) -> None:
@@ -256,6 +262,32 @@ def test_a_file_whose_name_is_no_text_does_not_stop_the_others(case: Landed) -> 
     os.rename(named, case.root / "landing/a.json")
     case.drain(PAID)
     assert sorted(case.numbers(PAID)) == [1, 2]
+
+
+def test_a_name_that_can_not_be_looked_at_does_not_stop_the_others(case: Landed) -> None:
+    case.land("b.json", 2)
+    (case.root / "landing/a.json").symlink_to("a.json")
+    case.drain(PAID)
+    assert case.numbers(PAID) == [2]
+    assert case.outcomes(PAID) == {"a.json": "unreadable", "b.json": "taken"}
+    assert "landing/a.json: " in case.notices and "symbolic links" in case.notices
+    (case.root / "landing/a.json").unlink()
+    case.land("a.json", 1)
+    case.drain(PAID)
+    assert case.numbers(PAID) == [2, 1]
+
+
+def test_a_delta_table_that_is_rewritten_feeds_nothing_more(case: Landed) -> None:
+    case.put("bronze/paid.py", b'import headwater as hw\npaid = hw.files("old", format="parquet")\n')
+    for first in (0, 10):
+        rows = pa.table({"n": list(range(first, first + 10)), "at": [EPOCH] * 10})
+        write_deltalake(case.root / "old", rows, mode="append")
+        case.drain(PAID)
+        assert case.numbers(PAID) == list(range(first + 10))
+    DeltaTable(case.root / "old").optimize.compact()
+    with raises_code("ADOPTED_TABLE_REWRITTEN", match="was rewritten after 2 of its files were taken"):
+        case.drain(PAID)
+    assert case.numbers(PAID) == list(range(20))
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])

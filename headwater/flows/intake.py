@@ -133,9 +133,11 @@ class Intake:
 
         Raises:
             StoreUnavailable, FlowError: an object store can't be reached, or refuses.
+            LakeError: a Delta table was rewritten, so rows in new files may be here already.
         """
         self.close()
         ledger = self.ledger()
+        source.check(path for path, known in ledger.files.items() if known.pattern == source.pattern)
         self._source, self._format = source, form
         self._partition = ledger.partition(source.pattern) if partition is None else partition
         seen = ledger.see(source.find(by_name=by_name), source.pattern)

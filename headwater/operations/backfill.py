@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Literal
 
-from headwater.connectors.files import adopted, formats
+from headwater.connectors.files import formats
 from headwater.connectors.files.file import File
 from headwater.connectors.files.ledger import Ledger
 from headwater.connectors.files.source import source, whole
@@ -118,9 +117,7 @@ def _topic(project: Project, table: str) -> Topic:
 def _found(project: Project, pattern: str, ledger: Ledger) -> list[File]:
     files = source(pattern, project.root, project.conf)
     found = files.find(by_name=True)
-    if files.delta:
-        taken = [path for path, known in ledger.files.items() if known.pattern == pattern]
-        adopted.check_as_taken(Path(pattern), taken)
+    files.check(path for path, known in ledger.files.items() if known.pattern == pattern)
     if not found:
         raise ProjectError(
             f"no file is named {pattern} (files that begin with _ or . are left alone)",

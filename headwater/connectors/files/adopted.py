@@ -60,4 +60,5 @@ def check_as_taken(table: Path, taken: Iterable[str]) -> None:
             "ones may be here already; nothing is taken",
             code="ADOPTED_TABLE_REWRITTEN",
             file=table,
+            hint="take a table that is only appended to",
         )

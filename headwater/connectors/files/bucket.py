@@ -74,7 +74,7 @@ class Bucket:
         """
         folder, rest = split(self._key)
         base = PurePosixPath(self.name) / folder
-        where = FileSelector(str(base), recursive=len(rest) > 1)
+        where = FileSelector(str(base), recursive=len(rest) > 1 or "**" in rest)
         try:
             with self._asking(self.pattern):
                 there = self._store.get_file_info(where)
@@ -87,6 +87,9 @@ class Bucket:
                 known = info if info.mtime_ns else self._look(info.path)
                 found += [_file(known)] if _has_content(known) else []
         return ordered(found, by_name=by_name)
+
+    def check(self, taken: Iterable[str]) -> None:
+        """Nothing: a store has no Delta tables here."""
 
     def bring(self, files: Iterable[File], into: Path) -> Brought:
         """Each object, in turn, with what waits for it and says where it can be read.

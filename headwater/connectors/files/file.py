@@ -14,7 +14,7 @@ class File:
     """A file, or an object of a store.
 
     Attributes:
-        modified: when it was written last: microseconds since the epoch.
+        modified: when it was written last: microseconds since the epoch; -1, as its size: it can't be told.
         path: as the pattern names it: below the project, absolute, or with its store (`s3://…`).
         size: in bytes.
     """
@@ -55,8 +55,8 @@ def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     if not pattern:
         return not parts
     first, *rest = pattern
-    if first == "**" and rest:
-        return any(matches(parts[at:], rest) for at in range(len(parts)))
+    if first == "**":
+        return any(matches(parts[at:], rest) for at in range(len(parts))) if rest else bool(parts)
     return bool(parts) and fnmatchcase(parts[0], first) and matches(parts[1:], rest)
 
 

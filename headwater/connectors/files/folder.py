@@ -48,9 +48,23 @@ class Folder:
             there = adopted.files(self._root / self.pattern)
             return [file for path in there if (file := self._look(path)) is not None]
         fixed = len(split(self.pattern)[0].parts)
-        named = iglob(self.pattern, root_dir=self._root, recursive=True)
+        named = dict.fromkeys(
+            iglob(self.pattern, root_dir=self._root, recursive=True)
+        )  # `**/**` has some twice
         found = (self._look(name) for name in named if not is_left_alone(Path(name).parts[fixed:]))
         return ordered([file for file in found if file is not None and file.size], by_name=by_name)
+
+    def check(self, taken: Iterable[str]) -> None:
+        """Check that files of a Delta table which were taken before still are its own.
+
+        Args:
+            taken: their paths.
+
+        Raises:
+            LakeError: it was rewritten.
+        """
+        if self.delta:
+            adopted.check_as_taken(self._root / self.pattern, taken)
 
     def bring(self, files: Iterable[File], into: Path) -> Brought:
         """Each file, in turn, with where it can be read: where it lies.
@@ -71,10 +85,11 @@ class Folder:
             found = os.stat(self._root / path)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError:  # who reads it says why it can't be
+            return File(-1, _text(path), -1)
         if not stat.S_ISREG(found.st_mode):
             return None
-        name = os.fsencode(path).decode("utf-8", "backslashreplace")  # a ledger holds text
-        return File(found.st_mtime_ns // 1000, name, found.st_size)
+        return File(found.st_mtime_ns // 1000, _text(path), found.st_size)
 
     def _path(self, file: File) -> Path:
         """Where a file lies.
@@ -86,3 +101,8 @@ class Folder:
         if "\\x" in file.path and not path.exists():
             raise OSError("its name is not UTF-8; rename it")
         return path
+
+
+def _text(path: str) -> str:
+    """A path as a ledger holds it."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
