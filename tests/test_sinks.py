@@ -271,6 +271,40 @@ def test_a_sink_is_told_of_many_versions_that_bring_nothing(
     assert marks.sent(case.lake, NAME).at == Position(1, 4)
 
 
+def test_a_sink_that_was_sent_nothing_is_not_broken_off(tmp_path: Path) -> None:
+    case = Readings(tmp_path)
+    case.commit()
+    assert [said[0] for said in case.run()] == ["open", "close"]
+    assert marks.sent(case.lake, NAME).at == Position(1, -1) and not marks.begun(case.lake, NAME).is_set()
+    before = case.written.place
+    new = replace(before, generation=2, path=case.lake.at(TABLE, 2))
+    before.path.rename(new.path)  # and the one before is removed
+    case.written = Target(new)
+    case.commit(("c", 3))
+    case.lake.swap({TABLE: new})
+    assert [said[3] for said in case.run() if said[0] == "write"] == [[[2, "upsert", "c", 3]]]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_sink_that_was_off_for_longer_than_versions_are_kept_says_so(tmp_path: Path, swapped: bool) -> None:
+    case = Readings(tmp_path)
+    case.commit(("a", 1))
+    case.run()
+    for n in range(4):
+        case.commit(("b", n))
+    DeltaTable(case.written.place.path).create_checkpoint()
+    assert clean(case.written.place.path, upto=5, before=datetime.now(UTC)).commits == 5
+    if swapped:
+        new = replace(case.written.place, generation=2, path=case.lake.at(TABLE, 2))
+        shutil.copytree(case.written.place.path, new.path)
+        case.lake.swap({TABLE: new})
+    with raises_code("SINK_POSITION_LOST", match=r"version 1.* sent last, is gone.*empty the target") as lost:
+        case.run()
+    shutil.rmtree(str(lost.value).split("where it is (")[1].split(")")[0])
+    (wrote,) = [said for said in case.run() if said[0] == "write"]
+    assert len(wrote[3]) == 5
+
+
 def test_a_batch_holds_a_bounded_number_of_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.flows.publish.MOST", 5)
     case = Readings(tmp_path)

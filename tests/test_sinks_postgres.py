@@ -13,6 +13,7 @@ from batches import BEYOND, KINDS, beyond, changes, cut_anyhow, published
 from postgres import PASSWORD, Server
 from raising import raises_code
 
+from headwater.connectors.postgres_types import takes
 from headwater.connectors.sinks import Position, Published
 from headwater.connectors.sinks.postgres import PostgresTable
 
@@ -155,6 +156,10 @@ def test_a_table_that_a_person_made_is_taken_where_it_holds_every_value(server: 
     [
         ("host text, cpu text, usage float8, UNIQUE (host, cpu)", "its column cpu is text, not integer"),
         ("host text, cpu int, UNIQUE (host, cpu)", "its column usage is missing, not double precision"),
+        (
+            "host varchar(3), cpu int, usage float8, UNIQUE (host, cpu)",
+            r"its column host is .*\(3\), not text",
+        ),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(server: Server, made: str, says: str) -> None:
@@ -180,6 +185,38 @@ def test_keys_that_no_index_keeps_unique_are_refused(server: Server, index: str)
     with raises_code("SINK_TARGET_DIFFERS", match=r"no unique index .* is on exactly host, cpu") as e:
         opened(server)
     assert "(NULLS NOT DISTINCT, or on columns that are NOT NULL)" in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("have", "kind", "fits"),
+    [
+        ("timestamp(0) with time zone", "timestamp with time zone", False),
+        ("timestamp(6) with time zone", "timestamp with time zone", True),
+        ("numeric", "numeric(10,2)", True),
+        ("numeric(20,2)", "numeric(10,2)", True),
+        ("numeric(10,3)", "numeric(10,2)", False),
+        ("numeric(20,1)", "numeric(10,2)", False),
+        ("numeric", "bigint", True),
+        ("integer", "bigint", False),
+    ],
+)
+def test_a_column_takes_every_value_or_is_refused(have: str, kind: str, fits: bool) -> None:
+    assert takes(have, kind) == fits
+
+
+def test_who_may_make_nothing_writes_what_is_there(server: Server) -> None:
+    sink, _ = opened(server)
+    sink.close()
+    server.rows(
+        "CREATE ROLE few LOGIN PASSWORD 'few'; GRANT USAGE ON SCHEMA gold TO few; "
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA gold TO few"
+    )
+    sink = PostgresTable({**server.options, "user": "few", "password": "few"}, INTO)
+    sink.open(published())
+    sink.write(changes([("upsert", "a", 1, 1.0)]))
+    sink.close()
+    assert server.rows("SELECT host FROM gold.usage") == [("a",)]
+    server.rows("DROP OWNED BY few; DROP ROLE few")
 
 
 def test_a_table_that_is_removed_is_made_anew_and_filled_from_the_start(server: Server) -> None:

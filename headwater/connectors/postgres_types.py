@@ -6,6 +6,7 @@ https://www.postgresql.org/docs/15/datatype.html
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -26,13 +27,28 @@ _TYPES: list[tuple[Callable[[pa.DataType], bool], str]] = [
 ]
 
 # What a person may have made a column of instead: it takes every value.
-WIDER = {
+_WIDER = {
     "smallint": ("integer", "bigint", "numeric"),
     "integer": ("bigint", "numeric"),
     "bigint": ("numeric",),
     "real": ("double precision",),
     "text": ("character varying",),
 }
+
+
+_NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
+
+
+def takes(have: str, kind: str) -> bool:
+    """Whether a column of type `have` takes every value of another as it is; both in PostgreSQL's words."""
+    have = have.replace("timestamp(6)", "timestamp")
+    if have in (kind, *_WIDER.get(kind, ())):
+        return True
+    wanted, there = _NUMERIC.fullmatch(kind), _NUMERIC.fullmatch(have)
+    if wanted is None or there is None:
+        return wanted is not None and have == "numeric"
+    (precision, scale), (of_there, behind) = (map(int, each.groups()) for each in (wanted, there))
+    return behind >= scale and of_there - behind >= precision - scale
 
 
 def column_type(kind: pa.DataType) -> str:

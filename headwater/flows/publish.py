@@ -136,7 +136,8 @@ class PublishFlow:
             f"{self.name}: {why}, so what has to change is not known",
             code="SINK_POSITION_LOST",
             where=self._sink.where,
-            hint=f"empty the target, remove what says where it is ({self._begun.folder}), and run again",
+            hint="empty the target (drop a table or an index), remove what says where it is "
+            f"({self._begun.folder}), and run again",
         )
 
     def _target(self) -> Target:
@@ -174,14 +175,21 @@ class PublishFlow:
         table = Published(self.name, place.name, self._columns, self._keys, place.id)
         with self._context.queue.aside():
             own = target.open(table)
-        return own if own is not None else self._kept.at
+        at = own if own is not None else self._kept.at
+        return at if at.version >= 0 else Position(0, -1)
 
     def _changes(self, place: Place, at: Position) -> Changes | None:
-        """The next versions, as many as a batch may have; None where there is none."""
-        if at.version < 0 and not self._begun.is_set():  # from here on maintenance keeps what there is
-            self._begun.set(Position(place.generation, -1))
+        """The next versions, as many as a batch may have; None where there is none.
+
+        Raises:
+            FlowError: maintenance has removed them while the sink was no part of the project, or off.
+        """
+        if at.version < 0 and self._kept.at.generation != place.generation:
+            self._kept.set(Position(place.generation, -1))  # from here on maintenance keeps what there is
         if at.version < 0 and log.first(place.path) > 0:
             return self._whole(place)
+        if 0 <= at.version < log.first(place.path) - 1:
+            raise self._unknown(f"what came after version {at.version}, which was sent last, is gone")
         parts: list[tuple[Position, Pieces]] = []
         rows = 0
         for commit in log.commits(place.path, after=at.version, upto=log.head(place.path)):
@@ -212,6 +220,8 @@ class PublishFlow:
         before = self._context.lake.at(place.name, at.generation)
         if not log.exists(before):
             raise self._unknown(f"generation {at.generation}, which was sent last, was removed")
+        if at.version < log.first(before):
+            raise self._unknown(f"version {at.version} of generation {at.generation}, sent last, is gone")
         head = self._goal(place)
         old, new = files(before, at.version), files(place.path, head)
         rows = unsent.difference(old, new, self._columns, self._keys, held)

@@ -18,7 +18,7 @@ from psycopg import sql
 
 from headwater.common import arrow
 from headwater.connectors import postgres
-from headwater.connectors.postgres_types import WIDER, column_type, sender
+from headwater.connectors.postgres_types import column_type, sender, takes
 from headwater.connectors.sinks import (
     CHANGE,
     DELETE,
@@ -125,20 +125,22 @@ class PostgresTable(Sink):
 
     def _prepare(self, cursor: psycopg.Cursor[Any]) -> None:
         """Have the table, its unique index and the table of positions."""
-        cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
-        cursor.execute(
-            sql.SQL(
-                "CREATE TABLE IF NOT EXISTS {} (sink text PRIMARY KEY, table_id text NOT NULL, "
-                "generation integer NOT NULL, version bigint NOT NULL, written_at timestamptz NOT NULL)"
-            ).format(self._progress)
-        )
+        if not self._is_there(cursor, "to_regnamespace", sql.Identifier(self._schema)):
+            cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
+        if not self._is_there(cursor, "to_regclass", self._progress):
+            cursor.execute(
+                sql.SQL(
+                    "CREATE TABLE IF NOT EXISTS {} (sink text PRIMARY KEY, table_id text NOT NULL, "
+                    "generation integer NOT NULL, version bigint NOT NULL, written_at timestamptz NOT NULL)"
+                ).format(self._progress)
+            )
         found = self._found(cursor)
         if not found:
             self._create(cursor)
             return
         for name, kind in self._columns.items():
             have = found.get(name)
-            if have is None or have not in (kind, *WIDER.get(kind, ())):
+            if have is None or not takes(have, kind):
                 raise self._wrong(f"its column {name} is {have or 'missing'}, not {kind}")
         if self._table.keys and not self._is_unique(cursor):
             raise self._wrong(
@@ -146,11 +148,18 @@ class PostgresTable(Sink):
                 + ", ".join(self._table.keys)
             )
 
+    @staticmethod
+    def _is_there(cursor: psycopg.Cursor[Any], look: str, name: sql.Composable) -> bool:
+        """Whether a schema or table is there: to make it if it is not takes a right even where it is."""
+        cursor.execute(f"SELECT {look}($1) IS NOT NULL", [name.as_string(cursor)])
+        found: tuple[bool] | None = cursor.fetchone()
+        return found is not None and found[0]
+
     def _found(self, cursor: psycopg.Cursor[Any]) -> dict[str, str]:
         """{column → type} of the table that is there; empty where there is none."""
         cursor.execute(
-            "SELECT attname, format_type(atttypid, CASE WHEN atttypid = 'numeric'::regtype THEN atttypmod "
-            "END) FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped",
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+            "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped",
             [self._into.as_string(cursor)],
         )
         return dict(cursor.fetchall())
