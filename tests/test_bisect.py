@@ -108,11 +108,23 @@ def test_a_definition_that_is_wrong_for_many_is_not_the_records_fault(
     interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, bad: set[int]
 ) -> None:
     monkeypatch.setattr(bisect, "LIMIT", 5)
+    monkeypatch.setattr(bisect, "FEW_ENOUGH", 20)
     file = bronze(tmp_path, numbers(count, bad))
     work = Work(interpreted, BRONZE, fields(), lambda rows: rows.withColumn("share", F.lit(1) / F.col("n")))
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO") as failed:
         failing(work, file)
     assert not isinstance(failed.value, ProjectError)
+
+
+def test_records_that_fail_at_equal_distances_are_found(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bisect, "FEW_ENOUGH", 20)
+    bad = {*range(0, 48, 6)}
+    file = bronze(tmp_path, numbers(48, bad))
+    work = Work(interpreted, BRONZE, fields(), lambda rows: rows.withColumn("share", F.lit(1) / F.col("n")))
+    _, broken = failing(work, file)
+    assert {*broken["offset"].to_pylist()} == bad
 
 
 def test_what_fails_without_records_or_only_with_all_of_them_is_raised(

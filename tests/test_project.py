@@ -531,6 +531,15 @@ def test_a_secret_is_in_no_file_no_event_and_no_message(
     assert len(said) > 10 and [text for text in said if "t0psecret" in text] == []
 
 
+def test_a_derived_table_has_no_retention_wherever_it_is_declared(make: Make) -> None:
+    query = (
+        "CREATE STREAMING TABLE hosts AS SELECT host, count(*) n FROM STREAM silver.readings GROUP BY host"
+    )
+    conf = "kafka: embedded\nmaintain: {tables: {bronze.hosts: {retention: 90 days}}}\n"
+    root = make({"bronze/hosts.sql": query, "conf/local.yaml": conf})
+    assert "key 'maintain.tables.bronze.hosts': its rows are derived" in refusal("CONF_INVALID", root)
+
+
 def test_an_empty_secret_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make({})
     monkeypatch.setenv("HEADWATER_TEST_EMPTY", "")

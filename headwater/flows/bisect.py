@@ -6,6 +6,7 @@ parts, a part that fails is halved until the records stand alone, and the rest g
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from headwater.errors.codes import Code
 
 LIMIT = 20  # records; where more fail, it is the definition that is wrong, or the machine
-SAMPLE = 8  # records of a part that are tried first; where half of them fail, too many will
+FEW_ENOUGH = 20 * LIMIT  # records of which those that fail are soon found, or soon too many
+SAMPLE = 8  # of more than these, so many are tried first; where half of them fail, too many will
 WITHIN = 300.0  # seconds that a search may take
 TELLING = 5.0  # seconds between two words on how far it is
 _OF_THE_MACHINE: set[Code] = {"DISK_FULL", "FILE_SYSTEM_READ_ONLY", "OUT_OF_MEMORY"}
@@ -101,10 +103,10 @@ class _Search:
         self.tried = self.found = 0
 
     def hopeless(self, rows: pa.Table) -> bool:
-        """Whether half of some rows, spread over all, fail alone."""
-        if len(rows) <= 2 * LIMIT:
+        """Whether half of some rows, drawn from many, fail alone."""
+        if len(rows) <= FEW_ENOUGH:
             return False
-        some = [rows.slice(at * len(rows) // SAMPLE, 1) for at in range(SAMPLE)]
+        some = [rows.slice(at, 1) for at in random.Random(len(rows)).sample(range(len(rows)), SAMPLE)]
         return sum(self.reason(row) is not None for row in some) >= SAMPLE // 2
 
     def failing(self, rows: pa.Table, why: str) -> Iterator[tuple[dict[str, object], str]]:

@@ -113,8 +113,14 @@ class Checks:
                 )
                 self._wrong.add(error)
 
-    def maintained(self, conf: Conf, tables: list[str], file: Path) -> None:
-        """Every table that the environment maintains otherwise is the project's, or still the lake's."""
+    def maintained(self, conf: Conf, tables: list[str], derived: Collection[str], file: Path) -> None:
+        """Every table that the environment maintains otherwise is the project's, or still the lake's; none of
+        those that are derived has a retention."""
+        kept = conf.maintain.tables
+        for name in (name for name in derived if name in kept and kept[name].retention):
+            said = f"{file}: key 'maintain.tables.{name}': its rows are derived, and have no retention"
+            hint = "give one to a bronze table, or leave rows out in the definition"
+            self._wrong.add(ConfError(said, code="CONF_INVALID", file=file, hint=hint))
         known = [*tables, *(each for name in tables for each in beside(name))]
         strange = [name for name in conf.maintain.tables if name not in known and not is_engines(name)]
         for name in strange:

@@ -159,7 +159,7 @@ def load_project(root: Path | None, env: str = "local") -> Project:
             suite = read_suite(path)
             suites[suite.table] = suite
     check.suites(suites, [*topics, *files, *tables])
-    check.maintained(conf, [*topics, *files, *tables], root / "conf" / f"{env}.yaml")
+    check.maintained(conf, [*topics, *files, *tables], tables, root / "conf" / f"{env}.yaml")
     for table in tables.values():
         if table.expectations:
             with wrong.each():
