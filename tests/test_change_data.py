@@ -206,6 +206,21 @@ def test_what_a_truncation_leaves(interpreted: SparkSession, tmp_path: Path) -> 
     assert sorted(project.rows("gold.t")) == [(1, 5), (2, 2)]
 
 
+def test_truncations_that_are_said_later_and_expectations_leave_changes_as_they_are(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    rule = "(CONSTRAINT told EXPECT (a IS NOT NULL) ON VIOLATION DROP ROW)"
+    said = "CREATE STREAMING TABLE t {} FLOW AUTO CDC {}{} COLUMNS id, a"
+    files = {**FILES, "gold/t.sql": said.format(rule, FROM, "")}
+    project = Project(files, tmp_path, spark=interpreted)
+    one(project, {"id": 1, "seq": 1, "op": "U", "a": 1}, {"id": 2, "seq": 5, "op": "U", "a": 2})
+    project.write({"gold/t.sql": said.format(rule, FROM, " APPLY AS TRUNCATE WHEN op = 'T'")})
+    project.step()
+    assert sorted(project.rows("gold.t")) == [(1, 1), (2, 2)]
+    one(project, {"id": None, "seq": 3, "op": "T", "a": None})
+    assert project.rows("gold.t") == [(2, 2)]
+
+
 DECODES = """CREATE STREAMING TABLE t (CONSTRAINT small EXPECT (a < 10) ON VIOLATION DROP ROW) TBLPROPERTIES (
   'headwater.decode' = 'json', 'headwater.schema' = 'id INT, seq INT, op STRING, a INT'
 ) FLOW AUTO CDC FROM STREAM bronze.changes KEYS (id) APPLY AS DELETE WHEN op = 'D' SEQUENCE BY seq

@@ -596,3 +596,61 @@ def test_no_table_has_the_name_of_anothers_late_rows(tmp_path: Path, interpreted
     )
     with raises_code("NAME_TWICE", table="gold.ended_late", match=says):
         case.drain()
+
+
+@pytest.mark.parametrize(("first", "then"), [("60", "10"), ("10", "60")])
+def test_each_window_is_appended_once_though_the_delay_changes(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: str
+) -> None:
+    monkeypatch.setattr(Upstream, "known", lambda self: ["local/raw/0"])
+    delay = "DELAY OF INTERVAL {} SECONDS"
+    case = Counted(tmp_path, interpreted, sql(TUMBLING, FINAL).replace(delay.format(10), delay.format(first)))
+
+    def come(*seconds: int) -> None:
+        for second in seconds:
+            case.add([(0, len(case.added), "ann", 1, EPOCH + second)])
+        flow = case.flow(COUNTS)
+        while flow.step():
+            pass
+
+    come(0, 50, 71)
+    assert len(case.seen()) == (first == "10")
+    case.change("gold/counts.sql", delay.format(first), delay.format(then))
+    come(55)
+    assert len(case.seen()) == 1 and case.late() == {(0, 3, EPOCH + 55): 1}
+    come(140, 300)
+    case.end(COUNTS)
+    assert sum(n for (n,) in case.seen("visits")) + sum(case.late().values()) == len(case.added)
+    assert len(case.seen()) == 4
+
+
+def test_windows_of_another_time_than_the_watermarks_close_once(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch in which no row lies far behind its partition may have some for windows that are over."""
+    monkeypatch.setattr(Upstream, "known", lambda self: ["local/raw/0"])
+    window = "window(timestamp_seconds(at), '1 minute')"
+    case = Counted(tmp_path, interpreted, sql(window, FINAL))
+    place = {"cluster": "local", "topic": "raw", "partition": 0}
+    for offset, (at, told) in enumerate([(EPOCH, EPOCH), (EPOCH + 70, EPOCH + 80), (EPOCH + 5, EPOCH + 85)]):
+        row = {
+            "user": "ann",
+            "n": 1,
+            "at": at,
+            "event_time": told * 1_000_000,
+            "ingested_at": told * 1_000_000,
+        }
+        case.append(VISITS, [row | {"_source": place | {"offset": offset}}])
+        flow = case.flow(COUNTS)
+        while flow.step():
+            pass
+    assert case.seen("visits") == [(1,)] and sum(case.late().values()) == 1
+
+
+def test_the_last_of_growing_windows_ends_with_their_size(interpreted: SparkSession) -> None:
+    found = interpreted.sql("SELECT timestamp_seconds(22 * 3600) AS at").select(
+        F.explode(hw.cumulative_windows("at", size="1 day", step="7 hours"))
+    )
+    assert [
+        tuple(row) for row in found.select(F.unix_seconds("col.start"), F.unix_seconds("col.end")).collect()
+    ] == [(0, 86_400)]

@@ -464,3 +464,36 @@ def seen(row, user):
     with raises_code("PROCESS_FAILED", match="is given a row whose until is .*out of range"):
         project.send("raw", rows).step()
         project.step()
+
+
+@pytest.mark.parametrize(("first", "then"), [("30", "10"), ("10", "30")])
+def test_each_row_is_given_once_though_the_delay_changes(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: str
+) -> None:
+    monkeypatch.setattr(Upstream, "known", lambda self: ["local/raw/0"])
+    process = f'''import headwater as hw
+
+@hw.process(source="{VISITS}", keys=["user"], event_time="event_time", delay="{first} seconds",
+            columns="user STRING, n BIGINT", state="n BIGINT")
+def counts(row, user):
+    """Each visit."""
+    yield {{"user": row["user"], "n": row["n"]}}
+'''
+    case = Counted(tmp_path, interpreted, process, "py")
+    numbers = iter(range(100))
+
+    def come(*seconds: int) -> None:
+        for second in seconds:
+            n = next(numbers)
+            case.add([(0, n, "ann", n, EPOCH + second)])
+        flow = case.flow(COUNTS)
+        while flow.step():
+            pass
+
+    come(0, 20, 40)
+    case.change("gold/counts.py", f'delay="{first} ', f'delay="{then} ')
+    come(60, 25, 45, 90)
+    case.end(COUNTS)
+    given = [n for (n,) in case.seen("n")]
+    late = [offset for _, offset, _ in case.late().elements()]
+    assert sorted([*given, *late]) == list(range(7))

@@ -101,6 +101,19 @@ def test_what_a_function_uses_is_part_of_it(tmp_path: Path, old: str, new: str, 
     assert judge(without, now).effect == "unchanged"  # as older versions wrote it
 
 
+def test_what_a_function_gets_is_told_by_its_place(tmp_path: Path) -> None:
+    view = """import headwater as hw
+
+@hw.materialized_view(source=["silver.ab", "silver.rows"], keys=["k"])
+def lost(one, other):
+    return one.join(other, "k", "left_anti")
+"""
+    _, mark = known(written(tmp_path, {**FILES, "gold/lost.py": view}), "gold.lost", "view")
+    turned = view.replace('"silver.ab", "silver.rows"', '"silver.rows", "silver.ab"')
+    _, other = known(written(tmp_path, {"gold/lost.py": turned}), "gold.lost", "view")
+    assert mark != other
+
+
 def test_what_a_query_reads_is_told_by_its_place(tmp_path: Path) -> None:
     file = "silver/ab.sql"
     before, mark = known(written(tmp_path, FILES), "silver.ab", "view")

@@ -16,7 +16,6 @@ from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.context import Context
 from headwater.flows.work import Counts
 from headwater.planner.aggregate import BOUNDS
-from headwater.planner.event_time import EventTime
 from headwater.planner.partials import combine
 from headwater.planner.parts import state_keys
 from headwater.project.definitions import Table
@@ -51,7 +50,7 @@ class FinalFlow(AggregateFlow):
             rows = self._read(intent)
             fresh, parts, late = self._fresh(rows, intent, bounds=True)
             counts = rows.counts()
-        closed = EventTime.parse(intent.event_time).closed
+        closed = self._parsed(intent.event_time).closed
         changes, over = combine(self._aggregate, held, fresh, closed - self._lateness.delay, self._where)
         written = self._table.write(over, intent.batch)
         return Built(

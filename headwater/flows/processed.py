@@ -26,7 +26,7 @@ from headwater.flows.context import Context
 from headwater.flows.earlier import Stream
 from headwater.flows.waiting import WaitingFlow
 from headwater.flows.work import Counts
-from headwater.planner.event_time import LATENESS, WATERMARK, EventTime
+from headwater.planner.event_time import LATENESS, WATERMARK
 from headwater.project.definitions import Table
 from headwater.project.process import DUE, STATE, STREAM, TIMER, TOUCHED
 from headwater.storage.commit import Built, Part
@@ -81,7 +81,7 @@ class ProcessFlow(WaitingFlow):
         with scratch.connection() as connection:
             late = self._tell(connection, streams, intent)
             self._gather(connection, streams, intent)
-            limit = EventTime.parse(intent.event_time).closed - self._delay
+            limit = self._parsed(intent.event_time).closed - self._delay
             self._load(connection, limit)
             made = self._call(connection, limit)
             changes = self._changes(connection)

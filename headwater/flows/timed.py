@@ -11,6 +11,7 @@ its own, so what is over is over in all.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -112,7 +113,12 @@ class TimedFlow(RangedFlow):
 
     def _event_time(self) -> EventTime:
         """How far event time had come after the last batch."""
-        return EventTime.parse(self._table.flows.get(self.name, {}).get("event_time"))
+        return self._parsed(self._table.flows.get(self.name, {}).get("event_time"))
+
+    def _parsed(self, value: Mapping[str, Any] | None) -> EventTime:
+        """What was kept of event time, by the delay that the definition says, as it may have said another."""
+        time = EventTime.parse(value)
+        return time if self._lateness is None else time.by(self._lateness.delay)
 
     def _in_turn(self) -> Sequence[Cursor]:
         """Those first whose time has come least far: rows of the others would wait for theirs."""
@@ -157,9 +163,10 @@ class TimedFlow(RangedFlow):
     def _is_told(self) -> bool:
         """Do what is over because the bounds of the run say so; whether they say more than is known."""
         told, before = self._context.bounds.closed(self.name), self._event_time()
-        if told is None or told.closed <= before.closed:
+        if told is None or before.is_past(told):
             return False
-        upto = self._as_far(told.closed)
+        assert self._lateness is not None
+        upto = self._as_far(told.by(self._lateness.delay).closed)
         self._carry_out(self._intent(self._nothing(), before.closing(upto, told.idle)))
         return True
 

@@ -22,7 +22,7 @@ from headwater.flows.earlier import EarlierFlow, Stream
 from headwater.flows.late import Telling, tell
 from headwater.flows.rows import read
 from headwater.flows.timed import TimedFlow
-from headwater.planner.event_time import NEVER, EventTime
+from headwater.planner.event_time import NEVER
 from headwater.project.definitions import Table
 from headwater.project.process import STREAM
 from headwater.storage import pruning, stored
@@ -110,7 +110,7 @@ class WaitingFlow(TimedFlow, EarlierFlow):
 
     def _spans(self, intent: Intent) -> dict[str, Span]:
         """{stream → when the rows happened whose wait is over with a batch}."""
-        before, now = self._event_time().closed, EventTime.parse(intent.event_time).closed
+        before, now = self._event_time().closed, self._parsed(intent.event_time).closed
         return {
             name: (before - self._delay - wait, now - self._delay - wait)
             for name, wait in self._waits.items()

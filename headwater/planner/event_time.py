@@ -91,6 +91,7 @@ class EventTime:
         idle: the partitions that did not hold back `closed`, being silent.
         awaited: {partition that has never had an event time, or held it back as more of it was on its way →
             how long it has been waited for}.
+        delay: the one that `closed` has in it; None: that was not kept.
     """
 
     reached: dict[str, int] = field(default_factory=dict)
@@ -98,6 +99,7 @@ class EventTime:
     closed: int = NEVER
     idle: tuple[str, ...] = ()
     awaited: dict[str, Wait] = field(default_factory=dict)
+    delay: int | None = None
 
     @classmethod
     def parse(cls, value: Mapping[str, Any] | None) -> EventTime:
@@ -116,7 +118,18 @@ class EventTime:
         """As intents and commits keep it."""
         kept = {"reached": self.reached, "seen": self.seen, "closed": self.closed, "idle": list(self.idle)}
         awaited = {each: asdict(wait) for each, wait in self.awaited.items()}
-        return {**kept, "awaited": awaited} if awaited else kept
+        kept |= {"awaited": awaited} if awaited else {}
+        return kept if self.delay is None else {**kept, "delay": self.delay}
+
+    def by(self, delay: int) -> EventTime:
+        """The same, told by a delay: what was over by another one is over, and no more."""
+        if self.delay is None or self.closed == NEVER:
+            return replace(self, delay=delay)
+        return replace(self, closed=self.closed - self.delay + delay, delay=delay)
+
+    def is_past(self, other: EventTime) -> bool:
+        """Whether all is over that is by another one."""
+        return self.closed >= (other if self.delay is None else other.by(self.delay)).closed
 
     def after(self, times: Mapping[str, Times]) -> EventTime:
         """With a batch's rows; nothing closes."""
@@ -149,16 +162,19 @@ class Lateness:
         column: the event time.
         delay: how much later rows may come.
         session: whether the windows are sessions.
+        own: whether the windows are computed of the event time.
     """
 
     column: str
     delay: int
     session: bool
+    own: bool = True
 
     def none(self, before: EventTime, times: Mapping[str, Times]) -> bool:
-        """Whether no row of a batch can be late: none lies as far behind what its partition reaches."""
+        """Whether no row of a batch can be late: none lies as far behind what its partition reaches. Where
+        windows are of another time, that tells nothing."""
         after = before.after(times)
-        return all(
+        return self.own and all(
             found.least + self.delay >= max(after.reached[partition], before.closed)
             for partition, found in times.items()
         )

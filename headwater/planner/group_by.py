@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from headwater.errors import ProjectError, Where
+from headwater.planner.nodes import Node
 from headwater.runtime import catalyst, jvm
 
 ENDS = ("start", "end")  # of a window
@@ -34,6 +36,41 @@ class Taken:
     def window(self) -> Any | None:
         """Which of its groups is the window."""
         return next((group for group in self.grouping if _is_window(group)), None)
+
+    def told_by(self, column: str) -> bool:
+        """Whether the window is computed of this column of the input, and of no other."""
+        if self.window is None or catalyst.kind(self.window) != "AttributeReference":
+            return False
+        made = dict[int, list[Node]]()  # what the query names → how it computes that
+        for node in _nodes(Node.of_plan(self.below)):
+            if node.kind == "Project":
+                made |= {each.id: [each] for each in node.expressions("projectList") if each.kind == "Alias"}
+            if node.kind == "Generate":
+                made |= {
+                    each.id: node.expressions_of("generator") for each in node.expressions("generatorOutput")
+                }
+            if node.kind == "Expand":  # windows that overlap: each row is in several
+                rows = [[Node.of(flat) for flat in row] for row in node.fields["projections"]]
+                outputs = zip(node.expressions("output"), zip(*rows, strict=True), strict=True)
+                made |= {each.id: [*of_rows] for each, of_rows in outputs if each not in of_rows}
+        found = made.get(int(self.window.exprId().id()), [])
+        return {name for each in found for name in _columns(each, made)} == {column}
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    """A node, and all below it."""
+    yield node
+    for child in node.children:
+        yield from _nodes(child)
+
+
+def _columns(expression: Node, made: Mapping[int, Sequence[Node]]) -> Iterator[str]:
+    """The names of the input's columns that an expression is computed of."""
+    for each in _nodes(expression):
+        if each.kind == "AttributeReference" and each.id not in made:
+            yield str(each.fields["name"])
+        for inner in made.get(each.id, ()) if each.kind == "AttributeReference" else ():
+            yield from _columns(inner, made)
 
 
 @lru_cache(maxsize=4)

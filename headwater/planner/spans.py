@@ -151,7 +151,7 @@ def _cast(inner: Span | None, kind: str) -> Span | None:
         return inner.wider(0, 0, "time")
     if inner and inner.kind in ("time", "date") and kind == "date":
         return inner.wider(1 - _DAY if inner.kind == "time" else 0, 0, "date")
-    same = {"number": kind in ("integer", "long"), "length": kind.startswith("interval")}
+    same = {"number": kind in ("integer", "long"), "length": kind.startswith("interval") and "second" in kind}
     return inner if inner and same.get(inner.kind) else None
 
 

@@ -13,10 +13,11 @@ from headwater.runtime import catalyst
 
 NAME = "cumulative_windows"
 # The windows of `at` begin at the last multiple of `size` since the epoch (UTC), and end at those multiples
-# of `step` after that which lie after `at`, up to `size`.
+# of `step` after that which lie after `at`, the last one at `size`.
 _BEGIN = "unix_micros({at}) - pmod(unix_micros({at}), {size})"
-_ONE = f"named_struct('start', timestamp_micros({_BEGIN}), 'end', timestamp_micros({_BEGIN} + k * {{step}}))"
-_STEPS = "sequence(pmod(unix_micros({at}), {size}) DIV {step} + 1, {size} DIV {step})"
+_LENGTH = "least(k * {step}, {size})"
+_ONE = f"named_struct('start', timestamp_micros({_BEGIN}), 'end', timestamp_micros({_BEGIN} + {_LENGTH}))"
+_STEPS = "sequence(pmod(unix_micros({at}), {size}) DIV {step} + 1, ({size} - 1) DIV {step} + 1)"
 _WINDOWS = f"transform({_STEPS}, k -> {_ONE})"
 _MICROS = "unix_micros(TIMESTAMP'1970-01-01 00:00:00+00:00' + {0})"
 _FUNCTION = (
@@ -36,7 +37,7 @@ def cumulative_windows(column: str, *, size: str, step: str) -> Column:
     Args:
         column: the instant.
         size: how far the windows grow, such as `1 day`; they begin at multiples of it since the epoch.
-        step: by how much each is longer than the one before, such as `1 hour`.
+        step: by how much each is longer than the one before, such as `1 hour`; the last ends at `size`.
     """
     micros = {name: _MICROS.format(f"INTERVAL '{span}'") for name, span in (("size", size), ("step", step))}
     return F.expr(_WINDOWS.format(at=catalyst.quoted(column), **micros))

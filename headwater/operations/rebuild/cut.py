@@ -131,7 +131,7 @@ class Cut(Bounds):
                 stop = stops[len(reached)]
                 commit = log.read(place.path, self._looked[table])
                 event_time = EventTime.parse(commit.flows.get(table, {}).get("event_time"))
-                over = event_time.closed >= stop.event_time.closed
+                over = event_time.is_past(stop.event_time)
                 if over and self._has_read(table, commit, stop):
                     reached.append(commit.version)
                 elif self._looked[table] == head:

@@ -57,7 +57,7 @@ def _text(definition: Table | View) -> str:
     """What a query or function says, with what it reads and uses."""
     if definition.sql is not None:
         return definition.sql.bare(definition.inputs)
-    return f"{text_of(definition.function, code.form_of)}{_uses(definition.function)}"
+    return f"{definition.inputs} {text_of(definition.function, code.form_of)}{_uses(definition.function)}"
 
 
 def _uses(function: Any) -> str:

@@ -6,11 +6,18 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DoubleType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    DoubleType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from headwater.connectors import decode
 from headwater.errors import ProjectError, Where
-from headwater.planner import aggregate
+from headwater.planner import aggregate, group_by
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks
 from headwater.planner.event_time import LATENESS, WATERMARK, EventTime, Lateness
@@ -18,6 +25,8 @@ from headwater.project.definitions import Table
 from headwater.project.process import STREAM
 from headwater.project.watermarks import tolerance
 from headwater.storage import stored
+
+_TIMES = (TimestampType, TimestampNTZType)
 
 
 def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: DataFrame) -> Lateness | None:
@@ -52,7 +61,13 @@ def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: 
             where=where,
             hint="leave allowed_lateness out and raise the delay, or write emit = 'update'",
         )
-    assert table.event_time is not None
+    if table.event_time is None:
+        raise ProjectError(
+            f"{where} does not say by which column rows are late",
+            code="WATERMARK_MISSING",
+            where=where,
+            hint="say event_time = '…' and a delay, in SQL WATERMARK … DELAY OF INTERVAL …",
+        )
     rows = aggregate.rows(result, where)
     if table.event_time not in stream.columns:
         raise ProjectError(
@@ -69,7 +84,15 @@ def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: 
                 where=where,
                 hint="keep it, it tells which rows are late",
             )
-    return Lateness(table.event_time, tolerance(table), maintained.window == "session")
+    checks.suits(
+        isinstance(stream.schema[table.event_time].dataType, _TIMES),
+        stream.schema[table.event_time],
+        where,
+        "tells no time",
+    )
+    session = maintained.window == "session"
+    own = session or group_by.take(result, where).told_by(table.event_time)
+    return Lateness(table.event_time, tolerance(table), session, own)
 
 
 def late_columns(lateness: Lateness, result: DataFrame, where: Where) -> pa.Schema:

@@ -210,7 +210,8 @@ def _after_truncation(cdc: Cdc, changes: DataFrame) -> DataFrame:
     if cdc.truncates is None:
         return changes
     floor = changes.where(F.col(TRUNCATED)).agg(F.max(SEQUENCE).alias(_FLOOR))
-    rows = changes.where(~F.col(TRUNCATED)).crossJoin(floor)
+    others = ~F.coalesce(F.col(TRUNCATED), F.lit(False))  # NULL of changes that came before the clause
+    rows = changes.where(others).crossJoin(floor)
     return rows.where(F.col(_FLOOR).isNull() | (F.col(SEQUENCE) > F.col(_FLOOR))).drop(_FLOOR)
 
 

@@ -87,7 +87,7 @@ def _two(name: str, tables: Mapping[str, Table], flows: Sequence[Table]) -> dict
         comment=f"The changes that {name} follows from, as they came",
         limits=target.limits,
         properties=target.properties,
-        expectations=(*(unless(rule, DELETED) for rule in target.expectations), _rule(first)),
+        expectations=(*(_of_values(rule, cdc) for rule in target.expectations), _rule(first)),
     )
     start = (START,) if cdc.scd == 2 else ()
     found[name] = replace(
@@ -106,6 +106,12 @@ def _two(name: str, tables: Mapping[str, Table], flows: Sequence[Table]) -> dict
         cdc=cdc,
     )
     return found
+
+
+def _of_values(rule: Rule, cdc: Cdc) -> Rule:
+    """A rule of a table's rows, for the changes that say what a row is."""
+    rule = unless(rule, DELETED)
+    return rule if cdc.truncates is None else unless(rule, TRUNCATED)
 
 
 def _where(flow: Table) -> Where:

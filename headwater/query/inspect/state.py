@@ -90,7 +90,8 @@ def of(project: Project, places: Mapping[str, Place], name: str) -> Kept | None:
     if state_name(name) not in places and not summary.changes_in_place(state) and not table.event_times:
         return None
     held, late = None if table.event_times else summary.of(state), places.get(late_name(name))
-    time = EventTime.parse(log.flows(places[name].path).get(name, {}).get("event_time"))
+    delay = tolerance(table)
+    time = EventTime.parse(log.flows(places[name].path).get(name, {}).get("event_time")).by(delay)
     awaited = [each for each in time.reached if each not in time.idle]
     low = max(time.low(awaited), time.closed)
     return Kept(
@@ -98,7 +99,7 @@ def of(project: Project, places: Mapping[str, Place], name: str) -> Kept | None:
         kept_in=state.name if held else "",
         keys=held.rows if held else 0,
         bytes=held.bytes if held else 0,
-        watermark=_at(low - tolerance(table)) if low > NEVER else None,
+        watermark=_at(low - delay) if low > NEVER else None,
         late=summary.of(late).rows if late else None,
         partitions=tuple(
             Partition(each, _at(most), _at(time.seen[each]), each in time.idle)
