@@ -206,9 +206,9 @@ def committer(lake: Lake, table: Target) -> Committer:
 
 
 def recover(commits: Committer) -> None:
-    """Commit what a killed process had staged: a gap that was accepted."""
+    """Commit what a killed process had staged, a gap that was accepted, and seal what it had committed."""
     left = commits.unsealed()
-    if left is not None and left.staged is not None:
+    if left is not None and (left.staged is not None or left.sequence <= commits.table.last(left.flow)):
         commits.finish()
 
 

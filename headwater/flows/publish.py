@@ -190,6 +190,16 @@ class PublishFlow:
             return self._whole(place)
         if 0 <= at.version < log.first(place.path) - 1:
             raise self._unknown(f"what came after version {at.version}, which was sent last, is gone")
+        try:
+            parts = self._next(place, at)
+        except CommitError:
+            if at.version >= 0 or log.first(place.path) == 0:
+                raise
+            return self._whole(place)  # the log has lost its beginning since it was looked at
+        return Changes(parts) if parts else None
+
+    def _next(self, place: Place, at: Position) -> list[tuple[Position, Pieces]]:
+        """The next versions, each with its changes."""
         parts: list[tuple[Position, Pieces]] = []
         rows = 0
         for commit in log.commits(place.path, after=at.version, upto=log.head(place.path)):
@@ -198,7 +208,7 @@ class PublishFlow:
                 break
             parts.append((Position(place.generation, commit.version), changed))
             rows += len(changed)
-        return Changes(parts) if parts else None
+        return parts
 
     def _whole(self, place: Place) -> Changes:
         """All rows, in one change: the commits that they came with are gone from the log."""

@@ -139,6 +139,8 @@ class Replay:
             return Built({**files, **told, self._table.place.name: self._table.write(made, pinned.batch)})
 
         self._committer.carry_out(intent, build)
+        if answers is not None:
+            answers.hold()
 
     def _replayed(
         self, rows: pa.Table, intent: Intent, answers: Answers | None, done: Resolution

@@ -47,6 +47,7 @@ def accept(project: Project, table: str, why: str | None = None) -> list[Gap]:
     erasure.refuse(lake)
     mine = Lease(table, lake.flow_folder(table))
     try:
+        erasure.refuse(lake)  # one that begins now waits for the lease
         analysed = analysis.of_raw(project, topic)
         changes.accept(project, lake, table, analysed)
         target = Target.shared(lake.place(table))

@@ -14,7 +14,7 @@ from headwater.project.load import Project
 from headwater.quality import quarantine
 from headwater.quality.quarantine import Quarantine
 from headwater.runtime import sessions
-from headwater.storage import lease, mailbox
+from headwater.storage import erasure, lease, mailbox
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
 from headwater.storage.mailbox import Answer, Request
@@ -68,6 +68,7 @@ def _here(project: Project, lake: Lake, table: str, request: Request) -> Answer:
     while True:
         mine = Lease(table, lake.flow_folder(table))
         try:
+            erasure.refuse(lake)  # one that begins now waits for the lease
             spark = sessions.start(project.conf)
             context = Context(project, analysis.analyse(spark, project), spark, lake, Board(None))
             flow = DerivedFlow(context, project.tables[table])

@@ -114,6 +114,7 @@ class Run:
             )
         try:
             self._leases.take(self._names)
+            erasure.refuse(lake)  # one that begins now waits for them
             self._run_flows(lake, begun)
         finally:
             # A flow that outlasts its grace may still write: then only the end of the process frees them.

@@ -66,13 +66,18 @@ def erased(lake: Lake) -> Offsets:
     return found
 
 
+def is_under_way(lake: Lake) -> bool:
+    """Whether an erase is under way, or was killed."""
+    return store.of(lake.root).exists(lake.root / NOTE)
+
+
 def refuse(lake: Lake) -> None:
     """Let nothing begin on a lake of which some tables may still have what others have no more.
 
     Raises:
         LakeError: an erase is under way, or was killed.
     """
-    if store.of(lake.root).exists(lake.root / NOTE):
+    if is_under_way(lake):
         raise LakeError(
             f"{lake.root}: an erase is under way, or was killed half-way",
             code="ERASE_UNDER_WAY",

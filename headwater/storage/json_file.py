@@ -24,8 +24,21 @@ def write(file: Path, content: Mapping[str, Any], indent: int | None = None) -> 
 
     Its folder must be there; one process at a time writes a file.
     """
+    store.of(file).put(file, _bytes(content, indent))
+
+
+def write_new(file: Path, content: Mapping[str, Any], indent: int | None = None) -> None:
+    """Write a file that is not there; of several processes one does.
+
+    Raises:
+        FileExistsError: it is there.
+    """
+    store.of(file).put_new(file, _bytes(content, indent))
+
+
+def _bytes(content: Mapping[str, Any], indent: int | None) -> bytes:
     text = json.dumps(content, indent=indent)
-    store.of(file).put(file, f'{text[:-1]}, "checksum": "{zlib.crc32(text.encode()):08x}"}}'.encode())
+    return f'{text[:-1]}, "checksum": "{zlib.crc32(text.encode()):08x}"}}'.encode()
 
 
 def read(file: Path, *, table: str | None = None, hint: str) -> dict[str, Any]:

@@ -183,7 +183,7 @@ MEANINGS: dict[Flows, Meaning] = {
         "Mend what the message names, and ask again.",
     ),
     "SWAPPED_MEANWHILE": Meaning(
-        "FlowError or ProjectError",
+        "FlowError or LakeError",
         "Another process has swapped the generation of a table meanwhile.",
         "Run the same again.",
     ),

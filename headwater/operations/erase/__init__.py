@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 
 from headwater.common.progress import Board
 from headwater.connectors import kafka
-from headwater.errors import LakeError, ProjectError
+from headwater.errors import LakeError, LeaseError, ProjectError
 from headwater.flows import marks, publish
 from headwater.flows.context import Context
 from headwater.operations import rebuild
@@ -42,7 +43,7 @@ from headwater.planner import analysis
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
 from headwater.runtime import failpoints, sessions
-from headwater.storage import failure, log
+from headwater.storage import failure, log, past
 from headwater.storage.erasure import Erasure
 from headwater.storage.intent import IntentFile, intents_of
 from headwater.storage.lake import Lake
@@ -112,12 +113,12 @@ def erase(
         LakeError: a savepoint or a table without a definition may have the records, a rebuild is under
             way, a bronze table or a sink has begun a batch that is not done, or the history is not whole any
             more.
-        LeaseError: another process writes a table or a sink of the project, or makes a savepoint.
+        LeaseError: another process writes a table or a sink of the project, or makes a savepoint or a copy.
         FlowError, SinkUnavailable: the rebuild or a sink failed; the same command goes on.
     """
     lake, board = Lake(project.conf.lake), notices or Board()
     lake.finish()
-    with rebuild.held(lake, [*project.names(), *project.sinks]):
+    with rebuild.held(lake, [*project.names(), *project.sinks]), ExitStack() as again:
         if isinstance(found, Found):
             _check(project, lake, found, since)
             erasure = Erasure(list(found.records), found.places, since)
@@ -126,18 +127,21 @@ def erase(
             erasure = found
         failpoints.reach("noted", "erase")
         _check_savepoints(lake)  # one may have been begun before the note
+        _check_keepers(lake)
         for name in erasure.tables:
             target = Target(lake.place(name))
             take_out(target, erasure.places)
             failpoints.reach("taken", "erase")
-            forget_past(target)
+            forget_past(lake, target)
         failpoints.reach("forgotten", "erase")
         below = made_of(project, erasure.tables)
         tables: dict[str, int] = {}
         if below:
-            tables = rebuild.rebuild(
-                project, below, since=erasure.since, progress=progress, notices=board
-            ).tables
+            built = rebuild.rebuild(
+                project, below, since=erasure.since, progress=progress, notices=board, erasing=True
+            )
+            tables = built.tables
+            again.enter_context(rebuild.held(lake, below))  # they are other generations now
         failpoints.reach("rebuilt", "erase")
         of_records = concerned(project, lake, erasure.tables, erasure.places)
         sinks = _publish(project, lake, of_records, board)
@@ -155,7 +159,7 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
 
     Raises:
         ProjectError: it can't.
-        LeaseError: another process is making or removing a savepoint.
+        LeaseError: another process is making or removing a savepoint, or is making a copy.
     """
     if unfinished(project) is not None:
         raise LakeError(
@@ -171,6 +175,7 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
             hint="end it, or remove what it built: headwater rebuild --abort",
         )
     _check_savepoints(lake)
+    _check_keepers(lake)
     loose = without_definition(project, lake.places())
     if loose:
         raise ProjectError(
@@ -218,6 +223,22 @@ def _check_savepoints(lake: Lake) -> None:
             code="SAVEPOINTS_HOLD_RECORDS",
             hint="remove them first: headwater savepoint drop NAME",
         )
+
+
+def _check_keepers(lake: Lake) -> None:
+    """Check that no copy is being made: it may have what was made of the records already.
+
+    Raises:
+        LeaseError: one is.
+    """
+    with past.forgetting(lake) as may:
+        if not may:
+            raise LeaseError(
+                f"{lake.root}: a copy is being made, which may have what is to be erased",
+                code="LEASE_HELD",
+                file=lake.root,
+                hint="when it is done, headwater erase goes on",
+            )
 
 
 def _publish(project: Project, lake: Lake, tables: Sequence[str], board: Board) -> dict[str, bool]:

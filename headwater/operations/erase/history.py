@@ -12,6 +12,8 @@ from headwater.common import times
 from headwater.operations.maintain.clean import clean, forget_uncommitted, remove
 from headwater.runtime import failpoints
 from headwater.storage import checksums, log, stored
+from headwater.storage.intent import intents_of
+from headwater.storage.lake import Lake
 from headwater.storage.places import KEYS, within, without
 from headwater.storage.target import Target
 
@@ -38,14 +40,14 @@ def take_out(target: Target, places: pa.Table) -> int:
     return written
 
 
-def forget_past(target: Target) -> None:
+def forget_past(lake: Lake, target: Target) -> None:
     """Remove what only older versions have; readers begin with a snapshot of the newest."""
     table, head = target.place.path, target.version
     checksums.checkpoint(table)
     clean(table, upto=head, before=times.now() + timedelta(seconds=1))
     for path in log.read(table, head).left:
         remove(Path(path))
-    forget_uncommitted(table, [], older=timedelta(0))
+    forget_uncommitted(table, intents_of(lake), older=timedelta(0))
 
 
 def _left(file: str, columns: pa.Schema, places: pa.Table) -> Iterator[pa.Table]:

@@ -97,6 +97,7 @@ def _of_flow(project: Project, lake: Lake, name: str) -> list[Maintained] | None
     try:
         if folder != lake.flow_folder(name):  # another's lease is that of the live generation
             return None
+        erasure.refuse(lake)  # one that begins now waits for the lease
         written = [each for each in (name, *beside(name)) if each in lake.places()]
         return targets_of(project, lake, name, [Target.shared(lake.places()[each]) for each in written])
     finally:

@@ -22,18 +22,18 @@ from dataclasses import dataclass, field
 
 from headwater.common import times
 from headwater.common.progress import Board
-from headwater.errors import CommitError, FlowError, LakeError, ProjectError
+from headwater.errors import CommitError, FlowError, LakeError
 from headwater.operations.rebuild.build import Builder, Now, Progress
 from headwater.operations.rebuild.compare import Difference
 from headwater.operations.rebuild.cut import Cut
 from headwater.operations.rebuild.differences import differences, unprovable
-from headwater.operations.rebuild.shadow import Plan, Shadow, generations
-from headwater.operations.rebuild.since import begin_of, check_whole, history_of, positions
-from headwater.operations.rebuild.versions import choose
+from headwater.operations.rebuild.planning import is_swapped, planned
+from headwater.operations.rebuild.shadow import Plan, Shadow
+from headwater.operations.rebuild.since import begin_of
 from headwater.planner.event_time import EventTime
 from headwater.project.load import Project
 from headwater.runtime import failpoints
-from headwater.storage import log, store
+from headwater.storage import erasure, log, store
 from headwater.storage.hold import hold
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
@@ -75,6 +75,7 @@ def rebuild(
     verify: bool = False,
     swap: bool = True,
     fresh_lookups: bool = False,
+    erasing: bool = False,
     progress: Progress | None = None,
     notices: Board | None = None,
 ) -> Rebuilt:
@@ -87,6 +88,7 @@ def rebuild(
         verify: whether to compare old and new rows; with a difference nothing is swapped.
         swap: whether the new generations shall be the live ones; else the next call goes on.
         fresh_lookups: whether lookups are asked anew; else rows are told what they were told.
+        erasing: whether it is part of an erase, beside which there is no other.
         progress: told how far it is.
         notices: where a person is told of what happens.
 
@@ -98,12 +100,18 @@ def rebuild(
     """
     lake = Lake(project.conf.lake)
     lake.finish()
-    plan = _planned(project, lake, tables, since, verify, fresh_lookups)
+    if not erasing:
+        erasure.refuse(lake)
+    plan = planned(project, lake, tables, since, verify, fresh_lookups)
     names = [name for name in project.names() if name in plan.tables]
     shadow = Shadow(lake, plan)
     board = notices or Board()
     with held(shadow, names):
         failpoints.reach("planned", "rebuild")
+        plan.check(lake)
+        if not erasing and erasure.is_under_way(lake):  # since that was looked at
+            plan.forget(lake)
+            erasure.refuse(lake)
         builder = Builder(project, shadow, names, board, progress, told=None if plan.fresh_lookups else lake)
         for name in names if plan.begin else ():
             builder.begin(name, begin_of(project, name, plan.begin))
@@ -145,6 +153,7 @@ def abort(project: Project) -> list[str]:
     shadow = Shadow(lake, plan)
     names = [name for name in project.names() if name in plan.tables]
     with held(shadow, names):
+        plan.check(lake)
         if not is_swapped(lake, plan):
             shadow.remove(flows_into(project, names))
         plan.forget(lake)
@@ -217,78 +226,11 @@ def held(lake: Lake, names: Iterable[str]) -> Iterator[None]:
         yield
 
 
-def _planned(
-    project: Project, lake: Lake, tables: Sequence[str], since: str, verify: bool, fresh: bool
-) -> Plan:
-    """The rebuild that is asked for: the one that is under way, or a new one."""
-    for name in tables:
-        project.definition(name)
-        if name in project.raw:
-            raise ProjectError(
-                f"{name} is the history that others are rebuilt from",
-                code="TABLE_IS_HISTORY",
-                table=name,
-                hint="name a table below it: "
-                f"{', '.join(t for t in project.below([name]) if t != name) or 'there is none'}",
-            )
-    names = project.below(list(tables))
-    under_way = Plan.read(lake)
-    if under_way is not None and is_swapped(lake, under_way):
-        under_way.forget(lake)  # a kill came between the two
-        under_way = None
-    if under_way is None:
-        history = history_of(project, names)
-        if not since:
-            check_whole(lake, project, names, history)
-        begin = positions(project, lake, names, history, since)
-        every = [each for name in names for each in (name, *beside(name))]
-        cut = choose(project, lake, [name for name in project.names() if name in names]) if verify else None
-        built = generations(lake, every)
-        plan = Plan(built, project.digest, cut, since=since, begin=begin, fresh_lookups=fresh)
-        store.of(lake.root).make(lake.root)
-        plan.write(lake)
-        return plan
-    if under_way.savepoint:
-        raise LakeError(
-            f"the restore of savepoint {under_way.savepoint} is under way, or was killed",
-            code="RESTORE_UNDER_WAY",
-            hint="run it again, or headwater rebuild --abort removes what it made",
-        )
-    before = [name for name in project.names() if name in under_way.tables]
-    if before != names or under_way.digest != project.digest:
-        what = "with other definitions" if before == names else f"of {', '.join(before)}"
-        raise LakeError(
-            f"a rebuild {what} is under way",
-            code="REBUILD_UNDER_WAY",
-            hint="end that one first (headwater rebuild --abort removes what it built)",
-        )
-    if under_way.since != since or under_way.fresh_lookups != fresh:
-        anew = ", with lookups asked anew" if under_way.fresh_lookups else ""
-        raise LakeError(
-            f"a rebuild of {', '.join(before)} is under way, from {under_way.since or 'the start'} on{anew}",
-            code="REBUILD_UNDER_WAY",
-            hint="end that one first (headwater rebuild --abort removes what it built)",
-        )
-    if verify and under_way.cut is None:
-        raise LakeError(
-            f"a rebuild of {', '.join(before)} is under way that has not stopped where it could be compared",
-            code="REBUILD_UNDER_WAY",
-            hint="swap it without --verify, or begin again (headwater rebuild --abort removes what it built)",
-        )
-    return under_way
-
-
 def flows_into(project: Project, names: Sequence[str]) -> dict[str, str]:
     """{flow → the table that it writes} of all flows into these tables."""
     own = {name: name for name in names}
     into = {flow.name: name for name in names for flow in project.tables[name].flows}
     return {**own, **into, **{replay_name(flow): flow for flow in own}}
-
-
-def is_swapped(lake: Lake, plan: Plan) -> bool:
-    """Whether the tables of a plan are the live ones."""
-    places = lake.places()
-    return any(name in places and places[name].generation == plan.tables[name] for name in plan.tables)
 
 
 __all__ = ["Difference", "Rebuilt", "abort", "clean", "flows_into", "held", "is_swapped", "rebuild"]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from headwater.errors import DamageError
+from headwater.errors import DamageError, LakeError
 from headwater.storage import delta, json_file, lease, log, past, store
 from headwater.storage.lake import Lake, Place
 
@@ -50,12 +50,29 @@ class Plan:
             return None
 
     def write(self, lake: Lake) -> None:
-        """Keep it; after a kill it is there whole, or not at all."""
-        json_file.write(_file(lake), asdict(self), indent=1)
+        """Keep it; after a kill it is there whole, or not at all.
+
+        Raises:
+            FileExistsError: another one is under way.
+        """
+        json_file.write_new(_file(lake), asdict(self), indent=1)
 
     def forget(self, lake: Lake) -> None:
         """The rebuild is over."""
         store.of(lake.root).delete(_file(lake))
+
+    def check(self, lake: Lake) -> None:
+        """Check that it still is the one under way, now that what it builds is held.
+
+        Raises:
+            LakeError: another process has ended or aborted it.
+        """
+        if Plan.read(lake) != self:
+            raise LakeError(
+                "another process has swapped what was to be built, or aborted it, meanwhile",
+                code="SWAPPED_MEANWHILE",
+                hint="run the same again if need be",
+            )
 
 
 class Shadow(Lake):

@@ -66,7 +66,9 @@ def create(project: Project, name: str) -> Savepoint:
         )
         json_file.write(part / FILE, plain(asdict(made)), indent=1)
         failpoints.reach("made", "savepoint")
-    try:  # only now maintenance keeps what it would go on from
+    with past.forgetting(lake):  # who did not know of it has ended: what it would go on from is kept, or gone
+        pass
+    try:
         goes_on(lake, made, Lake(folder))
     except LakeError:
         remove(folder)

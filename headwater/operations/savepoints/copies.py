@@ -69,6 +69,7 @@ def copy(project: Project, target: Path, *, full: bool = False) -> dict[str, int
             hint="name a folder beside it",
         )
     with whole(target) as part, past.keeping(lake):
+        erasure.refuse(lake)  # one that begins now finds that the past is kept
         cut, into = cuts.choose(project, lake), Lake(part)
         failpoints.reach("chosen", "copy")
         lakes.make(cut, lake, into, full=full, own_ids=True)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headwater.errors import LakeError, ProjectError
+from headwater.errors import LakeError
 from headwater.operations import rebuild
 from headwater.operations.rebuild.shadow import Plan, Shadow, generations
 from headwater.operations.savepoints import cut as cuts
@@ -51,12 +51,7 @@ def restore(project: Project, name: str) -> dict[str, int]:
     shadow = Shadow(lake, plan)
     with rebuild.held(shadow, [each for each in project.tables if each in plan.tables]):
         failpoints.reach("planned", "restore")
-        if Plan.read(lake) != plan:
-            raise ProjectError(
-                "another process has restored a savepoint meanwhile",
-                code="SWAPPED_MEANWHILE",
-                hint="run again if need be",
-            )
+        plan.check(lake)
         places = {**_restored(saved, shadow, plan), **_begun_anew(lake, shadow, plan, younger)}
         failpoints.reach("made", "restore")
         lake.swap(places, without=cuts.derived(project))
@@ -113,7 +108,10 @@ def _planned(project: Project, lake: Lake, name: str, wanted: list[str]) -> Plan
     if under_way is not None:
         rebuild.abort(project)
     plan = Plan(generations(lake, wanted), project.digest, savepoint=name)
-    plan.write(lake)
+    try:
+        plan.write(lake)
+    except FileExistsError:  # another one has begun meanwhile
+        return _planned(project, lake, name, wanted)
     return plan
 
 
