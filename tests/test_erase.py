@@ -25,13 +25,13 @@ from headwater.operations import erase as erasing
 from headwater.operations import maintain, savepoints
 from headwater.operations.backfill import backfill
 from headwater.operations.erase import Erased, proof
-from headwater.operations.rebuild import abort
+from headwater.operations.rebuild import abort, rebuild
 from headwater.operations.savepoints import copies
 from headwater.operations.savepoints.cut.whole import whole
 from headwater.query.inspect.history import history
 from headwater.query.sources import of_project
 from headwater.run.supervisor import Options, Run
-from headwater.storage import log
+from headwater.storage import log, past
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.target import Target
@@ -400,6 +400,7 @@ def test_an_erase_that_was_killed_goes_on(case: Visits, monkeypatch: pytest.Monk
         lambda: maintain.maintain(project),
         lambda: copies.copy(project, case.root.with_name("copy")),
         lambda: backfill(project, RAW, str(history), "json"),
+        lambda: rebuild(project, [VISITS]),
     ):
         with raises_code("ERASE_UNDER_WAY"):
             begin()
@@ -410,6 +411,14 @@ def test_an_erase_that_was_killed_goes_on(case: Visits, monkeypatch: pytest.Monk
     case.visit(random.Random(9))
     case.drain(*DERIVED, SINK)
     assert case.everything() == of_new_lake(case)
+
+
+def test_what_a_copy_keeps_is_not_erased_before_it_is_done(case: Visits) -> None:
+    with past.keeping(case.lake), raises_code("LEASE_HELD", match="a copy is being made"):
+        erase(case)
+    assert erasing.unfinished(case.definitions) is None
+    erase(case)
+    assert "b" not in held(case)
 
 
 def test_a_sink_that_is_down_is_sent_it_later(case: Visits) -> None:

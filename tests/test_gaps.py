@@ -20,6 +20,7 @@ from headwater.operations import gaps as operation
 from headwater.query.inspect.status import standings
 from headwater.runtime import failpoints
 from headwater.storage import log, target
+from headwater.storage.intent import Intent, IntentFile
 
 
 @pytest.fixture
@@ -48,6 +49,18 @@ def test_commits_say_which_topic_was_read_and_how_far(case: Drained) -> None:
     version = log.head(case.lake.place(RAW).path)
     assert case.taken() == [1, 2]
     assert log.head(case.lake.place(RAW).path) == version, "where nothing is new there is no commit"
+
+
+def test_a_batch_that_was_committed_at_a_kill_is_sealed_though_nothing_comes(case: Drained) -> None:
+    case.send(1)
+    assert case.taken() == [1]
+    intents = IntentFile(case.lake.flow_folder(RAW))
+    mine = case.flow
+    left = {"consumed": mine["consumed"], "clock": "2026-01-01T00:00:00Z", "fingerprint": "f"}
+    intents.write(Intent(RAW, generation=1, sequence=mine["sequence"], **left))
+    assert case.taken() == [1]
+    found = intents.read()
+    assert found is not None and found.sealed
 
 
 def test_a_table_that_does_not_know_its_topic_yet_goes_on_and_learns_it(case: Drained) -> None:

@@ -22,7 +22,7 @@ from headwater.flows.context import Moved
 from headwater.flows.declared import Committing, flow_of
 from headwater.operations import rebuild as rebuilding
 from headwater.operations.maintain.horizon import holds
-from headwater.operations.rebuild import abort, clean
+from headwater.operations.rebuild import abort, clean, planning
 from headwater.operations.rebuild.shadow import Plan, Shadow
 from headwater.query.inspect import status
 from headwater.run.leases import Leases
@@ -105,6 +105,39 @@ def test_only_what_is_named_and_below_is_rebuilt(case: Visits) -> None:
     assert generations[COUNTS] == generations[TOP] == 2
     assert generations[VISITS] == generations[ENDED] == 1
     assert case.everything() == of_new_lake(case)
+
+
+def test_a_rebuild_that_ends_while_another_is_planned_is_what_that_one_builds_on(
+    case: Visits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others, real = list[str](), planning.history_of
+
+    def meanwhile(*args: Any) -> Any:
+        if not others:
+            others.append(VISITS)
+            rebuilding.rebuild(case.definitions, others)
+        return real(*args)
+
+    monkeypatch.setattr(planning, "history_of", meanwhile)
+    done = rebuilding.rebuild(case.definitions, [COUNTS])
+    assert done.swapped and done.tables[COUNTS] == case.lake.place(COUNTS).generation == 3
+    case.visit(random.Random(9))
+    case.drain(*DERIVED)
+    assert case.everything() == of_new_lake(case)
+
+
+def test_of_two_that_begin_at_once_one_is_refused(case: Visits, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = planning.history_of
+
+    def meanwhile(*args: Any) -> Any:
+        monkeypatch.setattr(planning, "history_of", real)
+        Plan({TOP: 7}, case.definitions.digest).write(case.lake)
+        return real(*args)
+
+    monkeypatch.setattr(planning, "history_of", meanwhile)
+    with raises_code("REBUILD_UNDER_WAY", match=f"a rebuild of {TOP} is under way"):
+        rebuilding.rebuild(case.definitions, [VISITS])
+    assert Plan.read(case.lake) == Plan({TOP: 7}, case.definitions.digest)
 
 
 @pytest.mark.parametrize(
