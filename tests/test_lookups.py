@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from raising import raises_code
 from test_final import seeded
 
+from headwater.common import arrow
 from headwater.connectors import lookups
 from headwater.connectors.lookups.postgres import PostgresAsker
 from headwater.errors import NOWHERE, FlowError, LookupUnavailable, Where
@@ -547,7 +548,7 @@ def test_an_answer_is_taken_as_it_is_or_not_at_all() -> None:
     )
     day = datetime(2026, 1, 2)
     said = {"n": Decimal("2.0"), "x": Decimal("1.50"), "day": day, "ns": [1.0, None]}
-    assert lookups._exact(said, kinds) == {"n": 2, "x": 1.5, "day": day.date(), "ns": [1, None]}
+    assert arrow.exact(said, kinds) == {"n": 2, "x": 1.5, "day": day.date(), "ns": [1, None]}
     for wrong in ({"n": 0.5}, {"ns": [1, 1.5]}, {"day": day.replace(hour=1)}, {"m": 1}, {"n": float("nan")}):
         with pytest.raises(ValueError, match=r"no whole number|no date|unknown|NaN"):
-            lookups._exact({**said, **wrong}, kinds)
+            arrow.exact({**said, **wrong}, kinds)

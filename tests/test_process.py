@@ -312,6 +312,8 @@ def test_what_can_not_be_is_said_before_anything_runs(
             "gives a column count; it declares user, at, number, total",
         ),
         ('"number": -1', '"number": "x"', "PROCESS_ROW_INVALID", "gives a row that does not fit its columns"),
+        ('"number": -1', '"number": 0.5', "PROCESS_ROW_INVALID", "0.5 is no whole number"),
+        ('"total": before', '"more": 1, "total": before', "PROCESS_ROW_INVALID", "more"),
         (
             'row["n"]}',
             'row["m"]}',

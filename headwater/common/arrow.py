@@ -6,6 +6,9 @@ way.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime, time
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -48,6 +51,32 @@ def values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
         return _lists(column)
     found = column.to_pylist()
     return found
+
+
+def exact(value: Any, kind: pa.DataType) -> Any:
+    """A value that a column of a type takes; pyarrow would cut what is finer.
+
+    Raises:
+        ValueError: it would have to be cut.
+    """
+    if isinstance(value, float | Decimal) and pa.types.is_integer(kind):
+        if value != int(value):
+            raise ValueError(f"{value} is no whole number")
+        return int(value)
+    if isinstance(value, Decimal) and pa.types.is_floating(kind):
+        return float(value)
+    if isinstance(value, datetime) and pa.types.is_date(kind):
+        if value.time() != time():
+            raise ValueError(f"{value} is no date")
+        return value.date()
+    if isinstance(value, Mapping) and pa.types.is_struct(kind):
+        fields = {field.name: field.type for field in kind}
+        if unknown := sorted(value.keys() - fields.keys()):
+            raise ValueError(f"unknown: {', '.join(unknown)}")
+        return {name: exact(value.get(name), of) for name, of in fields.items()}
+    if isinstance(value, list | tuple) and pa.types.is_list(kind):
+        return [exact(each, kind.value_type) for each in value]
+    return value
 
 
 def beyond(column: pa.Array | pa.ChunkedArray) -> str | None:

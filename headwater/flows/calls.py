@@ -162,16 +162,26 @@ class Calls:
         Raises:
             FlowError: they do not fit.
         """
-        found = list(rows)
+        found, may_be_cut = list(rows), [field for field in columns if _may_be_cut(field.type)]
         unknown_columns(found, columns.names, self._where)
         try:
-            return pa.Table.from_pylist(found, columns)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as e:
+            exact = [
+                {**row, **{each.name: arrow.exact(row.get(each.name), each.type) for each in may_be_cut}}
+                for row in found
+            ]
+            return pa.Table.from_pylist(exact, columns)
+        except (pa.ArrowTypeError, OverflowError, ValueError) as e:
             raise FlowError(
                 f"{self._where} {what} a row that does not fit its columns: {describe(e)}",
                 code="PROCESS_ROW_INVALID",
                 where=self._where,
             ) from e
+
+
+def _may_be_cut(kind: pa.DataType) -> bool:
+    """Whether pyarrow would take a value of a type that is none of its."""
+    of = pa.types
+    return bool(of.is_integer(kind) or of.is_date(kind) or of.is_struct(kind) or of.is_list(kind))
 
 
 def _told(stream: Stream, row: Row) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, time
-from decimal import Decimal
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from headwater.common import arrow
 from headwater.errors import FlowError, HeadwaterError, LookupUnavailable, ProjectError
 from headwater.errors.causes import describe
 from headwater.project.conf import Conf
@@ -110,37 +109,11 @@ def _column(lookup: Lookup, declared: pa.Field, given: list[Any]) -> list[Any]:
     """The values of a column in its declared type."""
     try:
         told: list[Any] = pa.array(
-            [_exact(value, declared.type) for value in given], declared.type
+            [arrow.exact(value, declared.type) for value in given], declared.type
         ).to_pylist()
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as e:
         raise _invalid(lookup, f"column {declared.name}: {str(e).splitlines()[0]}") from None
     return told
-
-
-def _exact(value: Any, kind: pa.DataType) -> Any:
-    """A value that a column of a type takes; pyarrow would cut what is finer.
-
-    Raises:
-        ValueError: it would have to be cut.
-    """
-    if isinstance(value, float | Decimal) and pa.types.is_integer(kind):
-        if value != int(value):
-            raise ValueError(f"{value} is no whole number")
-        return int(value)
-    if isinstance(value, Decimal) and pa.types.is_floating(kind):
-        return float(value)
-    if isinstance(value, datetime) and pa.types.is_date(kind):
-        if value.time() != time():
-            raise ValueError(f"{value} is no date")
-        return value.date()
-    if isinstance(value, Mapping) and pa.types.is_struct(kind):
-        fields = {field.name: field.type for field in kind}
-        if unknown := sorted(value.keys() - fields.keys()):
-            raise ValueError(f"unknown: {', '.join(unknown)}")
-        return {name: _exact(value.get(name), of) for name, of in fields.items()}
-    if isinstance(value, list | tuple) and pa.types.is_list(kind):
-        return [_exact(each, kind.value_type) for each in value]
-    return value
 
 
 def _invalid(lookup: Lookup, why: str) -> FlowError:
