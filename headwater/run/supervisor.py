@@ -101,13 +101,12 @@ class Run:
         Raises:
             HeadwaterError: the run can't begin.
         """
-        project = self._project
         reading.check(self._options.start)
-        interval(self._options.trigger or project.conf.trigger)
-        lake = Lake(project.conf.lake)
+        interval(self._options.trigger or self._project.conf.trigger)
+        lake = Lake(self._project.conf.lake)
         lake.finish()
         erasure.refuse(lake)
-        if self._copy and (project.alerts or project.sinks):
+        if self._copy and (self._project.alerts or self._project.sinks):
             self.board.say(
                 f"{lake.root} is a copy of {self._copy.of}: no alert and no sink runs until its "
                 f"{copies.MARK} is removed"
