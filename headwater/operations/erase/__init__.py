@@ -118,7 +118,9 @@ def erase(
     """
     lake, board = Lake(project.conf.lake), notices or Board()
     lake.finish()
-    with rebuild.held(lake, [*project.names(), *project.sinks]), ExitStack() as again:
+    names = [*project.names(), *project.sinks]
+    known = {name: lake.flow_folder(name) for name in names}
+    with rebuild.held(lake, names), ExitStack() as again:
         if isinstance(found, Found):
             _check(project, lake, found, since)
             erasure = Erasure(list(found.records), found.places, since)
@@ -141,7 +143,8 @@ def erase(
                 project, below, since=erasure.since, progress=progress, notices=board, erasing=True
             )
             tables = built.tables
-            again.enter_context(rebuild.held(lake, below))  # they are other generations now
+            others = [name for name in below if lake.flow_folder(name) != known[name]]
+            again.enter_context(rebuild.held(lake, others))  # which are live now
         failpoints.reach("rebuilt", "erase")
         of_records = concerned(project, lake, erasure.tables, erasure.places)
         sinks = _publish(project, lake, of_records, board)
