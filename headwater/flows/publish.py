@@ -188,14 +188,16 @@ class PublishFlow:
             self._kept.set(Position(place.generation, -1))  # from here on maintenance keeps what there is
         if at.version < 0 and log.first(place.path) > 0:
             return self._whole(place)
-        if 0 <= at.version < log.first(place.path) - 1:
-            raise self._unknown(f"what came after version {at.version}, which was sent last, is gone")
         try:
             parts = self._next(place, at)
         except CommitError:
-            if at.version >= 0 or log.first(place.path) == 0:
-                raise
-            return self._whole(place)  # the log has lost its beginning since it was looked at
+            first = log.first(place.path)
+            if at.version < 0 < first:  # the log has lost its beginning since it was looked at
+                return self._whole(place)
+            if at.version < first - 1:
+                gone = f"what came after version {at.version}, which was sent last, is gone"
+                raise self._unknown(gone) from None
+            raise
         return Changes(parts) if parts else None
 
     def _next(self, place: Place, at: Position) -> list[tuple[Position, Pieces]]:
