@@ -341,7 +341,8 @@ def _file(table: Table, text: str) -> dict[str, str]:
 
 
 def _properties(table: Table) -> str:
-    said = {"headwater.max_rows_per_batch": table["rows"]} if table.get("rows") else {}
+    bounded = table.get("rows") and not table.get("view")  # a view takes all that has changed at once
+    said = {"headwater.max_rows_per_batch": table["rows"]} if bounded else {}
     if table.get("tombstones"):
         said |= {"headwater.decode": "json", "headwater.schema": DDL, "headwater.timestamp": "sent"}
         said["headwater.tombstones"] = table["tombstones"]
