@@ -7,10 +7,11 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from raising import raises_code
@@ -73,6 +74,36 @@ def test_a_holder_that_ends_without_an_answer_is_not_waited_for(tmp_path: Path) 
         assert serve(tmp_path, None) == [ASKED]
     asker.join(30)
     assert said == [None]
+
+
+@pytest.mark.parametrize("how", ["the answer can not be written", "who took it was killed"])
+def test_a_request_that_was_dropped_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    said: list[mailbox.Answer | None] = []
+    with held(tmp_path):
+        asker = threading.Thread(target=lambda: said.append(mailbox.ask(tmp_path, ASKED)))
+        asker.start()
+        if how.startswith("who"):
+            assert serve(tmp_path, None) == [ASKED]
+            mailbox.drop(tmp_path)
+        else:
+            deadline, write = time.monotonic() + 300, json_file.write
+            while not (asked := list(mailbox.take(tmp_path))) and time.monotonic() < deadline:
+                continue
+
+            def full(file: Path, content: Mapping[str, Any]) -> None:
+                if file.suffix == ".answer":
+                    raise OSError("the disk is full")
+                write(file, content)
+
+            monkeypatch.setattr(json_file, "write", full)
+            with pytest.raises(OSError, match="full"):
+                mailbox.reply(asked[0][1], {"done": 1})
+            monkeypatch.setattr(json_file, "write", write)
+        assert serve(tmp_path, {"done": 2}) == [ASKED]
+        asker.join(30)
+    assert said == [{"done": 2}]
 
 
 @pytest.mark.parametrize("content", ['{"action": "replay", "of a newer version": 1}', "{", "[]"])

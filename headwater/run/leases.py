@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from headwater.errors import LeaseError
+from headwater.storage import mailbox
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
 
@@ -33,7 +34,7 @@ class Leases:
         """
         try:
             for name in names:
-                self._held[name] = Lease(name, self._lake.flow_folder(name))
+                self._held[name] = self._begun(name)
         except BaseException:
             self.release()
             raise
@@ -53,10 +54,15 @@ class Leases:
             self._held.pop(name).release()
         while True:
             with suppress(LeaseError):
-                self._held[name] = Lease(name, self._lake.flow_folder(name))
+                self._held[name] = self._begun(name)
                 return True
             if self._stops(LOOK):
                 return False
+
+    def _begun(self, name: str) -> Lease:
+        lease = Lease(name, self._lake.flow_folder(name))
+        mailbox.drop(lease.folder)
+        return lease
 
     def holds(self, name: str) -> bool:
         """Whether the run may write a table's live generation."""

@@ -4,8 +4,8 @@
     _flows/<table>/<generation>/requests/<id>.answer   what came of it
 
 Whoever holds the table's lease takes its requests: between two batches, or beside them where they are of
-another kind, which has a folder of its own. A request that nobody takes is
-withdrawn by who asked.
+another kind, which has a folder of its own. A request that nobody takes is withdrawn by who asked; one that
+was taken and dropped, as by a process that was killed or could not write the answer, is asked again.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def ask(folder: Path, request: Request, kind: str = "requests") -> Answer | None
         while not there.exists(answer):
             if lease.holder(folder) is None and not there.exists(answer):
                 return None
+            if not any(map(there.exists, (made, made.with_suffix(".taken"), answer))):
+                json_file.write(made, asdict(request))
             times.clock.sleep(POLL)
         return json_file.read(answer, hint="ask again")
     finally:
@@ -90,9 +92,24 @@ def take(folder: Path, kind: str = "requests") -> Iterator[tuple[Request, Path]]
                 yield request, answer
 
 
+def drop(folder: Path) -> None:
+    """Drop what a process had taken that was killed; who holds the lease now begins with this."""
+    there = store.of(folder)
+    for path in there.find(folder, "*/*.taken"):
+        there.delete(path)
+
+
 def reply(to: Path, answer: Answer) -> None:
-    """Answer a request."""
-    json_file.write(to, answer)
+    """Answer a request.
+
+    Raises:
+        OSError: the answer can't be written; the request is dropped.
+    """
+    try:
+        json_file.write(to, answer)
+    except OSError:
+        store.of(to).delete(to.with_suffix(".taken"))
+        raise
 
 
 def refusal(error: HeadwaterError) -> Answer:
