@@ -432,6 +432,13 @@ def test_a_sink_that_is_down_is_sent_it_later(case: Visits) -> None:
     assert "b" not in held(case)
 
 
+def test_what_a_sink_that_is_off_was_sent_is_left_to_a_person(case: Visits) -> None:
+    conf = (case.root / "conf/local.yaml").read_text()
+    sink = 'import headwater as hw\n\naway = hw.postgres_sink("gold.counts", connection="dwh")\n'
+    case.write({"gold/away.py": sink, "conf/local.yaml": f"{conf}\npostgres: {{dwh: off}}\n"})
+    assert any("gold.counts->" in each and "it is off" in each for each in erase(case).left)
+
+
 def test_a_sink_that_was_broken_off_in_a_batch_ends_it_first(case: Visits) -> None:
     case.visit(random.Random(11))
     case.drain()

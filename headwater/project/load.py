@@ -56,6 +56,7 @@ class Project:
     digest: str = ""  # of all files of its layers and suites, helpers too, as they were loaded
     files: dict[str, Files] = field(default_factory=dict)
     lookups: dict[str, Lookup] = field(default_factory=dict)
+    off: dict[str, Sink] = field(default_factory=dict)  # whose connection is off in this environment
 
     @property
     def raw(self) -> dict[str, Topic | Files]:
@@ -152,7 +153,8 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     lookups.check(wrong, asked, tables, known["postgres"], root / "conf" / f"{env}.yaml")
     outside.clusters(wrong, topics, conf, root / "conf" / f"{env}.yaml")
     outside.buckets(wrong, files, list(conf.s3), root / "conf" / f"{env}.yaml")
-    sinks = {name: sink for name, sink in sinks.items() if not _is_off(sink, conf)}
+    off = {name: sink for name, sink in sinks.items() if _is_off(sink, conf)}
+    sinks = {name: sink for name, sink in sinks.items() if name not in off}
     suites: dict[str, Suite] = {}
     for path in sorted((root / "quality").glob("*.json")):
         with wrong.each():
@@ -171,7 +173,9 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     wrong.check()
     ordered = {name: tables[name] for name in order}
     digest = _digest(root)
-    return Project(root, env, conf, topics, ordered, alerts, sinks, references, suites, digest, files, asked)
+    return Project(
+        root, env, conf, topics, ordered, alerts, sinks, references, suites, digest, files, asked, off
+    )
 
 
 def _digest(root: Path) -> str:

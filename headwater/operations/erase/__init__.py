@@ -153,7 +153,7 @@ def erase(
         failure.forget(map(lake.flow_folder, [*project.names(), *project.alerts, *project.sinks]))
         searched = search(lake, erasure.places)
         erasure.forget(lake)
-    rest = left(project, lake, erasure.places, sinks)
+    rest = left(project, lake, erasure.places, of_records, sinks)
     return Erased(len(erasure.places), erasure.tables, tables, list(sinks), searched, rest)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 
 import pyarrow as pa
@@ -18,13 +18,16 @@ from headwater.storage.lake import Lake
 from headwater.storage.names import FILES_CLUSTER
 
 
-def left(project: Project, lake: Lake, places: pa.Table, sinks: Mapping[str, bool]) -> list[str]:
+def left(
+    project: Project, lake: Lake, places: pa.Table, tables: Collection[str], sinks: Mapping[str, bool]
+) -> list[str]:
     """What may still have the records, or what was made of them, in words.
 
     Args:
         project: the definitions.
         lake: where the tables lie.
         places: where the records stood.
+        tables: those that had something of the records.
         sinks: those that were sent what is other now, and whether their rows have keys.
     """
     from_files = len(places.filter(pc.equal(places["cluster"], FILES_CLUSTER)))
@@ -41,6 +44,8 @@ def left(project: Project, lake: Lake, places: pa.Table, sinks: Mapping[str, boo
             found.append(f"what was sent to {sink.topic}, until that is compacted or its retention ends")
         elif not keyed:
             found.append(f"rows that {name} has appended: they have no keys to remove them by")
+    for sink in (each for each in project.off.values() if each.table in tables):
+        found.append(f"what {sink.name} has been sent: it is off; remove there what was made of the records")
     if RESULTS in lake.places():
         found.append(f"values that validations observed ({RESULTS}, and the Data Docs)")
     found.append("copies and backups of the lake, reference tables, and what was exported")
