@@ -524,3 +524,19 @@ latest = hw.auto_cdc(
     ]
     project.send("changes", [Record(None, timestamp=at(1))]).step()  # of no key
     assert len(project.rows("quarantine.silver_latest_changes")) == 1
+
+
+def test_what_a_flow_says_of_its_table_is_said_where_that_is_declared(tmp_path: Path) -> None:
+    flow = "hw.auto_cdc(source='silver.changes', target='gold.t', keys=['id'], sequence_by='seq', {})"
+    declared = {**FILES, "gold/t.sql": "CREATE STREAMING TABLE t"}
+    for more, said in (("", ""), ("trigger='9s'", "limits"), ("cluster_by=['id']", "cluster_by")):
+        project = Project(
+            {**declared, "gold/f.py": f"import headwater as hw\nf = {flow.format(more)}\n"}, tmp_path
+        )
+        if said:
+            with raises_code(
+                "PROPERTY_INVALID", match=f"says limits or {said}|{said} or cluster_by of gold.t"
+            ):
+                _ = project.definitions
+        else:
+            assert "gold.t_changes" in project.definitions.tables

@@ -10,7 +10,7 @@ from headwater.errors.several import Collected
 from headwater.project import carried
 from headwater.project.cdc.rows import Changes, History, Latest, Unwrapped
 from headwater.project.cdc.said import CHANGES, DELETED, SEQUENCE, START, TOMBSTONE, TRUNCATED, Cdc
-from headwater.project.definitions import Debezium, Function, Table
+from headwater.project.definitions import Debezium, Function, Limits, Table
 from headwater.project.rule import Action, Rule, expected, unless
 
 _DELETED = "_op = 'd'"  # of an event of Debezium's
@@ -87,7 +87,7 @@ def _two(name: str, tables: Mapping[str, Table], flows: Sequence[Table]) -> dict
         comment=f"The changes that {name} follows from, as they came",
         limits=target.limits,
         properties=target.properties,
-        expectations=(*(_of_values(rule, cdc) for rule in target.expectations), _rule(first)),
+        expectations=(*(_of_values(rule, cdc) for rule in target.expectations), _rule(flows)),
     )
     start = (START,) if cdc.scd == 2 else ()
     found[name] = replace(
@@ -142,16 +142,16 @@ def _changes(flow: Table) -> Table:
     )
 
 
-def _rule(flow: Table) -> Rule:
+def _rule(flows: Sequence[Table]) -> Rule:
     """That a change says of which row it is, and when: without that it is in no order, and nothing follows
-    from it. Where there are raw records they are quarantined."""
-    cdc = flow.cdc
+    from it. Where all come from raw records they are quarantined."""
+    first, cdc = flows[0], flows[0].cdc
     assert cdc is not None
     told = " AND ".join(f"`{key}` IS NOT NULL" for key in cdc.keys)
     if cdc.truncates is not None:
         told = f"({TRUNCATED} OR ({told}))"
-    action: Action = "quarantine" if flow.decode else "warn"
-    return expected(SEQUENCED, f"{SEQUENCE} IS NOT NULL AND {told}", action, _where(flow))
+    action: Action = "quarantine" if all(flow.decode for flow in flows) else "warn"
+    return expected(SEQUENCED, f"{SEQUENCE} IS NOT NULL AND {told}", action, _where(first))
 
 
 def _agree(flows: Sequence[Table], tables: Mapping[str, Table], name: str) -> None:
@@ -164,6 +164,13 @@ def _agree(flows: Sequence[Table], tables: Mapping[str, Table], name: str) -> No
             code="FLOWS_DIFFER",
             where=flows[1].where,
             hint="unite what they deliver in one table, and read that",
+        )
+    for flow in (each for each in flows if each.into and (each.limits != Limits() or each.cluster_by)):
+        raise ProjectError(
+            f"{flow.where} says limits or cluster_by of {name}, which is declared by itself",
+            code="PROPERTY_INVALID",
+            where=flow.where,
+            hint="say them where the table is declared",
         )
     for flow in [*flows[1:], *others]:
         if flow.cdc is None or _of_rows(flow.cdc) != _of_rows(first.cdc):
