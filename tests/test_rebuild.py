@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from headwater.errors import FlowError
 from headwater.flows.context import Moved
 from headwater.flows.declared import Committing, flow_of
 from headwater.operations import rebuild as rebuilding
+from headwater.operations.maintain.clean import clean as forgotten
 from headwater.operations.maintain.horizon import holds
 from headwater.operations.rebuild import abort, clean, planning
 from headwater.operations.rebuild.shadow import Plan, Shadow
@@ -124,6 +126,26 @@ def test_a_rebuild_that_ends_while_another_is_planned_is_what_that_one_builds_on
     case.visit(random.Random(9))
     case.drain(*DERIVED)
     assert case.everything() == of_new_lake(case)
+
+
+def test_what_is_removed_before_a_plan_is_known_is_not_compared_with(
+    case: Visits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = planning.generations
+
+    def meanwhile(*args: Any) -> Any:
+        monkeypatch.setattr(planning, "generations", real)
+        case.visit(random.Random(9))
+        case.drain(*DERIVED)
+        table = Target(case.lake.place(COUNTS))
+        table.checkpoint(1)
+        forgotten(table.place.path, upto=table.version, before=datetime.now(UTC))
+        assert log.first(table.place.path) == table.version
+        return real(*args)
+
+    monkeypatch.setattr(planning, "generations", meanwhile)
+    done = rebuilding.rebuild(case.definitions, [COUNTS], verify=True)
+    assert done.swapped and not any(done.differences)
 
 
 def test_of_two_that_begin_at_once_one_is_refused(case: Visits, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,10 @@ from headwater.operations.rebuild.shadow import Plan, generations
 from headwater.operations.rebuild.since import check_whole, history_of, positions
 from headwater.operations.rebuild.versions import choose
 from headwater.project.load import Project
-from headwater.storage import store
+from headwater.storage import log, past, store
 from headwater.storage.lake import Lake
 from headwater.storage.names import beside
+from headwater.storage.ranges import Position
 
 
 def planned(
@@ -54,7 +55,9 @@ def planned(
             plan.write(lake)
         except FileExistsError:  # another one has begun meanwhile
             return planned(project, lake, tables, since, verify, fresh)
-        if lake.places() != places or generations(lake, every) != built:  # or has ended
+        with past.forgetting(lake):  # maintenance that did not know of it has ended
+            there = _is_there(lake, plan)
+        if not there or lake.places() != places or generations(lake, every) != built:  # or one has ended
             plan.forget(lake)
             return planned(project, lake, tables, since, verify, fresh)
         return plan
@@ -86,6 +89,13 @@ def planned(
             hint="swap it without --verify, or begin again (headwater rebuild --abort removes what it built)",
         )
     return under_way
+
+
+def _is_there(lake: Lake, plan: Plan) -> bool:
+    """Whether what a new rebuild begins with, and what it is compared with, has not been removed."""
+    begins = {name: Position.parse(at).holds + 1 for name, at in plan.begin.items()}
+    places = lake.places()
+    return all(log.first(places[name].path) <= at for name, at in {**begins, **(plan.cut or {})}.items())
 
 
 def is_swapped(lake: Lake, plan: Plan) -> bool:
