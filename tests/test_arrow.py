@@ -81,13 +81,18 @@ def test_a_time_that_python_has_not_is_found_and_told(kind: pa.DataType, number:
     most = datetime(9999, 12, 31) if pa.types.is_timestamp(kind) else MOST.date()
     fine = pa.array([least, None, most, *[None] * 2], kind)
     wrong = pa.concat_arrays([fine, pa.array([number], pa.int64()).cast(_number(kind)).view(kind)])
-    whole = pa.chunked_array([fine, wrong])
     of_struct = pa.StructArray.from_arrays([wrong], ["at"])
     of_list = pa.ListArray.from_arrays([0, 2, 6], wrong)
     of_map = pa.MapArray.from_arrays([0, 1], ["a"], wrong.slice(5))
-    assert [arrow.beyond(each) for each in (wrong, whole, of_struct, of_list, of_map)] == [text] * 5
-    assert [arrow.beyond(each.slice(0, 1)) for each in (wrong, whole, of_struct, of_list)] == [None] * 4
-    assert arrow.beyond(fine.slice(0, 0)) is None
+    for each in (wrong, of_struct, of_list, of_map):
+        assert str(beyond(each)).startswith(f"at is {text}, and only times of the years 1 to 9999")
+    assert [beyond(each.slice(0, 1)) for each in (wrong, of_struct, of_list)] == [None] * 3
+    assert beyond(fine.slice(0, 0)) is None
+
+
+def beyond(column: pa.Array) -> str | None:
+    """What is said of rows whose second column it is."""
+    return arrow.beyond(pa.record_batch({"fine": pa.nulls(len(column), pa.date32()), "at": column}))
 
 
 def _number(kind: pa.DataType) -> pa.DataType:
@@ -96,4 +101,4 @@ def _number(kind: pa.DataType) -> pa.DataType:
 
 def test_no_other_type_has_such_a_time() -> None:
     for kind, values in COLUMNS.items():
-        assert arrow.beyond(pa.array([*values, None], kind)) is None
+        assert beyond(pa.array([*values, None], kind)) is None

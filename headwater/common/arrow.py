@@ -79,21 +79,30 @@ def exact(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def beyond(column: pa.Array | pa.ChunkedArray) -> str | None:
-    """The first time or date of a column that Python has not, in words: beyond the years 1 to 9999."""
+def beyond(rows: pa.RecordBatch) -> str | None:
+    """A time or date that Python has not, of the first column that has one, in words.
+
+    Python has those of the years 1 to 9999.
+    """
+    for name in rows.schema.names:
+        if (found := _beyond(rows[name])) is not None:
+            return f"{name} is {found}, and only times of the years 1 to 9999 are taken here"
+    return None
+
+
+def _beyond(column: pa.Array) -> str | None:
+    """The first such value of a column."""
     kind = column.type
-    if isinstance(column, pa.ChunkedArray):
-        within = column.chunks
-    elif pa.types.is_struct(kind) or pa.types.is_list(kind):
+    if pa.types.is_struct(kind) or pa.types.is_list(kind):
         within = column.flatten() if pa.types.is_struct(kind) else [column.flatten()]
     elif pa.types.is_map(kind):
         within = [column.keys, column.items]
     else:
-        return _beyond(column)
-    return next(filter(None, map(beyond, within)), None)
+        return _beyond_flat(column)
+    return next(filter(None, map(_beyond, within)), None)
 
 
-def _beyond(column: pa.Array) -> str | None:
+def _beyond_flat(column: pa.Array) -> str | None:
     """That of a column whose type has no other within it."""
     kind = column.type
     if pa.types.is_date32(kind):

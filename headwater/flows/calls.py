@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
+from types import NoneType
 from typing import Any
 
 import pyarrow as pa
@@ -101,16 +102,14 @@ class Calls:
         """
         only = None if self._process.is_named else self._streams[""]
         for batch in due:
-            for name in batch.schema.names:
-                if (found := arrow.beyond(batch[name])) is not None:
-                    raise FlowError(
-                        f"{self._where} is given a row whose {name} is {found}, and a process takes times of "
-                        "the years 1 to 9999",
-                        code="PROCESS_FAILED",
-                        where=self._where,
-                        hint="let a table above leave such a row out, or say NULL there, then run: "
-                        f"headwater rebuild {self._table}",
-                    )
+            if (found := arrow.beyond(batch)) is not None:
+                raise FlowError(
+                    f"{self._where} is given a row whose {found}",
+                    code="PROCESS_FAILED",
+                    where=self._where,
+                    hint="let a table above leave such a row out, or say NULL there, then run: "
+                    f"headwater rebuild {self._table}",
+                )
             for at in range(0, len(batch), _AT_ONCE):
                 for row in arrow.rows(batch.slice(at, _AT_ONCE)):
                     if only is not None:
@@ -162,14 +161,16 @@ class Calls:
         Raises:
             FlowError: they do not fit.
         """
-        found, may_be_cut = list(rows), [field for field in columns if _may_be_cut(field.type)]
+        found = list(rows)
         unknown_columns(found, columns.names, self._where)
+        may_be_cut = [field for field in columns if _may_be_cut(field, found)]
         try:
-            exact = [
-                {**row, **{each.name: arrow.exact(row.get(each.name), each.type) for each in may_be_cut}}
-                for row in found
-            ]
-            return pa.Table.from_pylist(exact, columns)
+            if may_be_cut:
+                found = [
+                    {**row, **{each.name: arrow.exact(row.get(each.name), each.type) for each in may_be_cut}}
+                    for row in found
+                ]
+            return pa.Table.from_pylist(found, columns)
         except (pa.ArrowTypeError, OverflowError, ValueError) as e:
             raise FlowError(
                 f"{self._where} {what} a row that does not fit its columns: {describe(e)}",
@@ -178,10 +179,15 @@ class Calls:
             ) from e
 
 
-def _may_be_cut(kind: pa.DataType) -> bool:
-    """Whether pyarrow would take a value of a type that is none of its."""
-    of = pa.types
-    return bool(of.is_integer(kind) or of.is_date(kind) or of.is_struct(kind) or of.is_list(kind))
+def _may_be_cut(column: pa.Field, rows: Sequence[Row]) -> bool:
+    """Whether pyarrow would cut a value of a column to one of its type."""
+    of, kind = pa.types, column.type
+    if of.is_struct(kind) or of.is_list(kind):
+        return True
+    if not of.is_integer(kind) and not of.is_date(kind):
+        return False
+    plain = int if of.is_integer(kind) else date
+    return not {type(row.get(column.name)) for row in rows} <= {plain, NoneType}
 
 
 def _told(stream: Stream, row: Row) -> str:

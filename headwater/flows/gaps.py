@@ -208,7 +208,7 @@ def committer(lake: Lake, table: Target) -> Committer:
 def recover(commits: Committer) -> None:
     """Commit what a killed process had staged, a gap that was accepted, and seal what it had committed."""
     left = commits.unsealed()
-    if left is not None and (left.staged is not None or left.sequence <= commits.table.last(left.flow)):
+    if left is not None and (left.staged is not None or commits.table.done(left)):
         commits.finish()
 
 

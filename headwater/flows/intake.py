@@ -137,10 +137,10 @@ class Intake:
         """
         self.close()
         ledger = self.ledger()
-        source.check(path for path, known in ledger.files.items() if known.pattern == source.pattern)
         self._source, self._format = source, form
         self._partition = ledger.partition(source.pattern) if partition is None else partition
-        seen = ledger.see(source.find(by_name=by_name), source.pattern)
+        found = source.find(by_name=by_name, taken=ledger.of_pattern(source.pattern))
+        seen = ledger.see(found, source.pattern)
         again = [file for file in seen.unreadable if file not in self._tried]
         self._todo = source.bring([*seen.new, *again], self._incoming)
         self._changed = seen.changed

@@ -116,8 +116,7 @@ def _topic(project: Project, table: str) -> Topic:
 
 def _found(project: Project, pattern: str, ledger: Ledger) -> list[File]:
     files = source(pattern, project.root, project.conf)
-    found = files.find(by_name=True)
-    files.check(path for path, known in ledger.files.items() if known.pattern == pattern)
+    found = files.find(by_name=True, taken=ledger.of_pattern(pattern))
     if not found:
         raise ProjectError(
             f"no file is named {pattern} (files that begin with _ or . are left alone)",

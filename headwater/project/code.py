@@ -8,11 +8,13 @@ import io
 import textwrap
 import threading
 import tokenize
+from functools import lru_cache
 from itertools import dropwhile
 from typing import Any
 
 # `ast` counts how deep it is for all threads of a process at once (python/cpython#106905).
 _PARSING = threading.Lock()
+_TRIES = 10
 _BESIDE = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
@@ -26,17 +28,22 @@ def form_of(function: Any) -> str:
     return form(text_of(function))
 
 
+@lru_cache(maxsize=1_000)
 def form(text: str) -> str:
     """The same text for all texts of a function that differ in layout alone: in lines, brackets that change
     nothing, and quotes. What is no function stays as it is.
 
     It may be another one in another version of Python.
     """
-    try:
-        with _PARSING:
-            return ast.unparse(ast.parse(text))
-    except (SyntaxError, SystemError, RecursionError, ValueError):
-        return text
+    for _ in range(_TRIES):
+        try:
+            with _PARSING:
+                return ast.unparse(ast.parse(text))
+        except SystemError:
+            continue  # someone else's thread parsed, too
+        except (SyntaxError, RecursionError, ValueError):
+            break
+    return text
 
 
 def of(text: str) -> str:

@@ -46,13 +46,18 @@ def files(table: Path) -> list[str]:
     return [os.path.abspath(file.path) for file in log.snapshot(table, found.version())]
 
 
-def check_as_taken(table: Path, taken: Iterable[str]) -> None:
+def check_as_taken(table: Path, files: Iterable[str], taken: Iterable[str]) -> None:
     """Check that files which were taken before still are the table's.
+
+    Args:
+        table: its path.
+        files: those that it has now.
+        taken: those that were taken.
 
     Raises:
         LakeError: it was rewritten, so that files which are new hold rows that were taken.
     """
-    there = {*files(table)}
+    there = {*files}
     gone = [path for path in taken if path not in there]
     if gone:
         raise LakeError(

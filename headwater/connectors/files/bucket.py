@@ -62,11 +62,15 @@ class Bucket:
         """None: a store has no folders."""
         return None
 
-    def find(self, *, by_name: bool = False) -> list[File]:
+    def find(self, *, by_name: bool = False, taken: Iterable[str] = ()) -> list[File]:
         """The objects, the oldest first, or in the order of their names.
 
         All below the folder that the pattern begins with are listed, or only those in it where the pattern
         has no folders more. Left out are the same as in a `Folder`.
+
+        Args:
+            by_name: whether they come in the order of their names.
+            taken: what was taken before; it says nothing here, as a store has no Delta tables.
 
         Raises:
             StoreUnavailable: the store can't be reached.
@@ -87,9 +91,6 @@ class Bucket:
                 known = info if info.mtime_ns else self._look(info.path)
                 found += [_file(known)] if _has_content(known) else []
         return ordered(found, by_name=by_name)
-
-    def check(self, taken: Iterable[str]) -> None:
-        """Nothing: a store has no Delta tables here."""
 
     def bring(self, files: Iterable[File], into: Path) -> Brought:
         """Each object, in turn, with what waits for it and says where it can be read.

@@ -35,36 +35,28 @@ class Folder:
         folder, _ = split(self.pattern)
         return None if (self._root / folder).is_dir() else str(folder)
 
-    def find(self, *, by_name: bool = False) -> list[File]:
+    def find(self, *, by_name: bool = False, taken: Iterable[str] = ()) -> list[File]:
         """The files, the oldest first, or in the order of their names; those of a Delta table as they came.
 
         Left out are empty ones, and those whose name, or a folder that the pattern does not name itself,
         begins with `_` or `.`: they are being written.
 
+        Args:
+            by_name: whether they come in the order of their names.
+            taken: the paths of files that were taken before; a Delta table still has each of them.
+
         Raises:
             ProjectError: the Delta table's rows are not simply those of its files.
+            LakeError: it was rewritten after some of its files were taken.
         """
         if self.delta:
             there = adopted.files(self._root / self.pattern)
+            adopted.check_as_taken(self._root / self.pattern, map(_text, there), taken)
             return [file for path in there if (file := self._look(path)) is not None]
         fixed = len(split(self.pattern)[0].parts)
-        named = dict.fromkeys(
-            iglob(self.pattern, root_dir=self._root, recursive=True)
-        )  # `**/**` has some twice
+        named = dict.fromkeys(iglob(self.pattern, root_dir=self._root, recursive=True))  # "**/**": some twice
         found = (self._look(name) for name in named if not is_left_alone(Path(name).parts[fixed:]))
         return ordered([file for file in found if file is not None and file.size], by_name=by_name)
-
-    def check(self, taken: Iterable[str]) -> None:
-        """Check that files of a Delta table which were taken before still are its own.
-
-        Args:
-            taken: their paths.
-
-        Raises:
-            LakeError: it was rewritten.
-        """
-        if self.delta:
-            adopted.check_as_taken(self._root / self.pattern, taken)
 
     def bring(self, files: Iterable[File], into: Path) -> Brought:
         """Each file, in turn, with where it can be read: where it lies.

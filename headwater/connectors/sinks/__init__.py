@@ -109,16 +109,14 @@ class Changes:
 
 
 def _check_times(table: Published, rows: pa.RecordBatch) -> None:
-    for name in rows.schema.names:
-        if (found := arrow.beyond(rows[name])) is not None:
-            raise FlowError(
-                f"{table.sink}: {table.name} has a row whose {name} is {found}, and a sink takes times of "
-                "the years 1 to 9999",
-                code="SINK_REJECTS_ROW",
-                table=table.name,
-                hint="let its query leave such a row out, or say NULL there, then run: "
-                f"headwater rebuild {table.name}",
-            )
+    if (found := arrow.beyond(rows)) is not None:
+        raise FlowError(
+            f"{table.sink}: {table.name} has a row whose {found}",
+            code="SINK_REJECTS_ROW",
+            table=table.name,
+            hint="let its query leave such a row out, or say NULL there, then run: "
+            f"headwater rebuild {table.name}",
+        )
 
 
 class Sink(ABC):

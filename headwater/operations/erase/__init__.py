@@ -240,7 +240,7 @@ def _check_keepers(lake: Lake) -> None:
                 f"{lake.root}: a copy is being made, which may have what is to be erased",
                 code="LEASE_HELD",
                 file=lake.root,
-                hint="when it is done, headwater erase goes on",
+                hint="when it is done, run headwater erase again",
             )
 
 
