@@ -290,6 +290,25 @@ def test_a_delta_table_that_is_rewritten_feeds_nothing_more(case: Landed) -> Non
     assert case.numbers(PAID) == list(range(20))
 
 
+def test_a_delta_table_that_is_being_made_or_can_not_be_read_is_told_and_left_as_it_is(case: Landed) -> None:
+    case.put("bronze/paid.py", b'import headwater as hw\npaid = hw.files("old", format="parquet")\n')
+    entries = case.root / "old/_delta_log"
+    entries.mkdir(parents=True)
+    case.drain(PAID)
+    assert case.found(PAID) == []
+    for number in range(2):
+        write_deltalake(case.root / "old", pa.table({"n": [number], "at": [EPOCH]}), mode="append")
+    case.drain(PAID)
+    assert case.numbers(PAID) == [0, 1]
+    checkpoint, hint = entries / f"{1:020}.checkpoint.parquet", entries / "_last_checkpoint"
+    checkpoint.write_bytes(b"no Parquet")
+    hint.write_text('{"version": 1, "size": 1}')
+    with raises_code("ADOPTED_TABLE_UNREADABLE", file=case.root / "old", match="old can't be read: "):
+        case.drain(PAID)
+    assert json.loads(shown(case, "status", "--json"))[0]["unread"] is None
+    assert checkpoint.exists() and hint.exists()
+
+
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_of_a_file_that_is_damaged_at_its_end_nothing_is_taken(case: Landed, form: str) -> None:
     case.put(

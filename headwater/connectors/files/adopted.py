@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from headwater.errors import LakeError, ProjectError
-from headwater.storage import log
+from headwater.errors.causes import first_line
+from headwater.storage import delta, log
 
 _UNLIKE_FILES = {  # features by which a table's rows are not simply those of its files
     "deletionVectors": "rows of its files are deleted (purge them: REORG TABLE … APPLY (PURGE))",
@@ -18,8 +20,8 @@ _UNLIKE_FILES = {  # features by which a table's rows are not simply those of it
 
 
 def is_table(path: Path) -> bool:
-    """Whether there is a Delta table at the path."""
-    return (path / "_delta_log").is_dir()
+    """Whether there is a Delta table at the path: one that is being made has no version yet."""
+    return log.exists(path)
 
 
 def files(table: Path) -> list[str]:
@@ -27,8 +29,9 @@ def files(table: Path) -> list[str]:
 
     Raises:
         ProjectError: the table's rows are not simply those of its files.
+        LakeError: it can't be read.
     """
-    found = DeltaTable(table)
+    found = _opened(table)
     features = {*(found.protocol().reader_features or ())}
     if found.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
         features.add("columnMapping")
@@ -43,7 +46,26 @@ def files(table: Path) -> list[str]:
             file=table,
             hint="write its rows to a table of their own and take that one",
         )
-    return [os.path.abspath(file.path) for file in log.snapshot(table, found.version())]
+    return [os.path.abspath(file.path) for file in log.files_of(table, delta.adds(found))]
+
+
+def _opened(table: Path, tries: int = 3) -> DeltaTable:
+    """The table, of whose log nothing is mended: it is not ours.
+
+    Raises:
+        LakeError: it can't be read, however often it is tried: its engine may be removing old entries.
+    """
+    try:
+        return DeltaTable(table)
+    except DeltaError as e:
+        if tries > 1:
+            return _opened(table, tries - 1)
+        raise LakeError(
+            f"{table} can't be read: {first_line(e)}",
+            code="ADOPTED_TABLE_UNREADABLE",
+            file=table,
+            hint="see that it can be read elsewhere, then go on: nothing of it is passed over",
+        ) from e
 
 
 def check_as_taken(table: Path, files: Iterable[str], taken: Iterable[str]) -> None:

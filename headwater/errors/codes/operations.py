@@ -23,6 +23,7 @@ Operations = Literal[
     "NO_FILES",
     "FORMAT_UNKNOWN",
     "NOT_ADOPTABLE",
+    "ADOPTED_TABLE_UNREADABLE",
     "ADOPTED_TABLE_REWRITTEN",
     "NOTHING_DECODED",
     "NOTHING_MISSING",
@@ -108,6 +109,11 @@ MEANINGS: dict[Operations, Meaning] = {
         "ProjectError",
         "A Delta table's rows are not simply those of its files.",
         "Write them to a table of their own, and take that.",
+    ),
+    "ADOPTED_TABLE_UNREADABLE": Meaning(
+        "LakeError",
+        "A Delta table of someone else's, whose files are to be taken, can't be read.",
+        "See that its own engine can read it, then go on: nothing of it is passed over.",
     ),
     "ADOPTED_TABLE_REWRITTEN": Meaning(
         "LakeError",

@@ -13,7 +13,7 @@ from headwater.connectors import kafka
 from headwater.connectors.files.ledger import Ledger
 from headwater.connectors.files.source import source
 from headwater.connectors.kafka.broker import list_topics
-from headwater.errors import BrokerError, CommitError, FlowError, Unavailable
+from headwater.errors import BrokerError, CommitError, FlowError, LakeError, ProjectError, Unavailable
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.query.inspect import history, state
@@ -175,7 +175,7 @@ def _unread(project: Project, ledger: Ledger, name: str) -> int | None:
         return None
     try:
         found = source(files.pattern, project.root, project.conf).find()
-    except (Unavailable, FlowError):
+    except (Unavailable, FlowError, ProjectError, LakeError):
         return None
     return len(ledger.see(found, files.pattern).new)
 
