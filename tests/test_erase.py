@@ -22,7 +22,7 @@ from headwater.cli import app
 from headwater.common.progress import Board
 from headwater.errors.codes import Code
 from headwater.operations import erase as erasing
-from headwater.operations import maintain, savepoints
+from headwater.operations import maintain, replay, savepoints
 from headwater.operations.backfill import backfill
 from headwater.operations.erase import Erased, proof
 from headwater.operations.rebuild import abort, rebuild
@@ -401,6 +401,7 @@ def test_an_erase_that_was_killed_goes_on(case: Visits, monkeypatch: pytest.Monk
         lambda: copies.copy(project, case.root.with_name("copy")),
         lambda: backfill(project, RAW, str(history), "json"),
         lambda: rebuild(project, [VISITS]),
+        lambda: replay.resolve(project, VISITS, "replay"),
     ):
         with raises_code("ERASE_UNDER_WAY"):
             begin()

@@ -227,6 +227,11 @@ def explained_of(project: Project, name: str) -> tuple[str, ...]:
         ("CAST(p.at AS DATE) = to_date(o.at)", "by at from at -86400 s to +86400 s"),
         ("p.at >= CAST(o.at AS DATE) AND p.at < o.at", "by at from at -86400 s to +0 s"),
         ("CAST(p.at AS BIGINT) = CAST(o.at AS BIGINT)", "all of them"),
+        ("CAST(p.at - o.at AS INTERVAL DAY) = INTERVAL '0' DAY", "all of them"),  # cut to whole days
+        (
+            "CAST(p.at - o.at AS INTERVAL DAY TO SECOND) BETWEEN INTERVAL 0 SECOND AND INTERVAL 9 SECONDS",
+            "by at from at +0 s to +9 s",
+        ),
     ],
 )
 def test_the_plan_says_where_partners_are(
