@@ -496,6 +496,7 @@ def test_a_secret_is_in_no_file_no_event_and_no_message(
 ) -> None:
     monkeypatch.setenv("HEADWATER_TEST_JAAS", 'x.PlainLoginModule required password="t0psecret";')
     monkeypatch.setenv("HEADWATER_TEST_SECRET", "t0psecret")
+    monkeypatch.setattr("headwater.connectors.kafka.topics.TIMEOUT", 0.5)
     secret = "env:HEADWATER_TEST_SECRET"
     options = {
         "kafka": {
