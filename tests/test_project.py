@@ -699,6 +699,8 @@ GOOD_BODIES = [
     "raw.join(F.broadcast(hosts), 'host').join(hosts.alias('again').drop('site'), 'host')",
     "raw.join(hosts, 'host', 'left_anti')",
     "hosts.join(raw, 'host', 'right')",
+    "raw.where('usage > 1').union(raw.where('usage < 0'))",
+    "raw.join(hosts.union(hosts), 'host')",
     "raw.withColumnRenamed('at', 'a`t')"
     ".withColumn('w', hw.cumulative_windows('a`t', size='1 day', step='1 hour')).drop('a`t')",
 ]
@@ -772,6 +774,8 @@ BAD_BODIES = [
     ("raw.join(hosts, 'host', 'right')", "JOIN_REPEATS_ROWS", "this RightOuter join would repeat rows"),
     ("hosts.join(raw, 'host', 'left')", "JOIN_REPEATS_ROWS", "this LeftOuter join would repeat rows"),
     ("hosts.join(raw, 'host', 'left_semi')", "JOIN_REPEATS_ROWS", "this LeftSemi join would repeat rows"),
+    ("raw.select('host').union(hosts.select('host'))", "JOIN_REPEATS_ROWS", "this UNION would repeat rows"),
+    ("hosts.union(hosts)", "JOIN_REPEATS_ROWS", "its rows follow from none of its stream"),
     (
         "raw.alias('a').join(raw.alias('b').select('host'), 'host')",
         "ACROSS_ROWS",

@@ -121,8 +121,8 @@ MEANINGS: dict[Analysis, Meaning] = {
     ),
     "JOIN_REPEATS_ROWS": Meaning(
         "ProjectError",
-        "A join would repeat rows of a table in every batch that is none of its streams.",
-        "Keep the rows of the stream: `stream LEFT JOIN table`.",
+        "A join or a UNION would repeat rows of a table in every batch that is none of its streams.",
+        "Keep the rows of the stream: `stream LEFT JOIN table`; unite streams by a flow of each.",
     ),
     "JOIN_NOT_APPENDED": Meaning(
         "ProjectError",

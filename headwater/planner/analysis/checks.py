@@ -139,6 +139,14 @@ def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
                 where=where,
                 hint="leave it to a query, or aggregate in a gold table",
             )
+        if name == "Union" and len({_reads(child, source) for child in jvm.items(node.children())}) > 1:
+            raise ProjectError(
+                f"{where}: this UNION would repeat rows of a table in every batch",
+                code="JOIN_REPEATS_ROWS",
+                where=where,
+                hint="unite streams by a flow of each (CREATE FLOW … AS INSERT INTO …), or write CREATE "
+                "MATERIALIZED VIEW, without STREAM",
+            )
         if name == "Join":
             side = {"LeftOuter": "left", "LeftSemi": "left", "LeftAnti": "left", "RightOuter": "right"}
             kind = str(node.joinType().toString())
@@ -158,6 +166,13 @@ def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
                     where=where,
                     hint="keep the rows of the stream: stream LEFT JOIN table",
                 )
+    if not _reads(plan, source):
+        raise ProjectError(
+            f"{where}: its rows follow from none of its stream, so every batch would repeat them",
+            code="JOIN_REPEATS_ROWS",
+            where=where,
+            hint="read the stream in its query, or write CREATE MATERIALIZED VIEW (@hw.materialized_view)",
+        )
 
 
 def keys(table: Table, result: DataFrame) -> None:
