@@ -420,6 +420,17 @@ def test_events_of_debezium(interpreted: SparkSession, tmp_path: Path, of: str) 
     project.step()
     assert sorted(project.rows("silver.t")) == [(1, "z"), (3, "w")]
     assert len(project.rows("quarantine.silver_t_changes")) == len(bad)
+    absent = "__debezium_unavailable_value"  # of a column that PostgreSQL stores apart
+    sent = [
+        event("u", 41, after={"id": 1, "a": absent}, of=of),
+        event("u", 42, after={"id": 3, "a": f"no {absent}", "b": absent}, of=of),
+        event("d", 43, before={"id": 1, "a": absent}, of=of),
+    ]
+    project.send("changes", sent)
+    project.step()
+    assert sorted(project.rows("silver.t")) == [(3, f"no {absent}")]
+    told = [str(said) for (said,) in project.rows("quarantine.silver_t_changes", "reason")]
+    assert len(told) == len(bad) + 1 and sum("after.a was not sent" in said for said in told) == 1
 
 
 def test_a_history_by_the_places_of_a_log(interpreted: SparkSession, tmp_path: Path) -> None:

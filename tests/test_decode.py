@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, get_args
@@ -699,6 +699,35 @@ def _keyed(spark: SparkSession, *records: tuple[bytes | None, bytes | None]) -> 
         for n, (k, v) in enumerate(records)
     ]
     return spark.createDataFrame(rows, BRONZE)
+
+
+DAY, LONG = date(2026, 1, 2), "12345678901234567890123.45"
+KEYS: list[tuple[str, str, str, Any]] = [  # type, its key as text → the value; None: it says none
+    ("STRING", "a7", "a7"),
+    ("STRING", '"a7"', "a7"),
+    ("STRING", '{"id": "a7", "n": 1}', "a7"),
+    ("STRING", '{"schema": {"type": "struct"}, "payload": {"id": "a7"}}', "a7"),
+    ("STRING", '{"schema": {"type": "string"}, "payload": "a7"}', "a7"),
+    ("STRING", "7", "7"),
+    ("STRING", "{7", "{7"),
+    *(("STRING", text, None) for text in ('{"id": null}', '{"id": 7}', '{"nr": "a7"}', "{}")),
+    *(("INT", text, 7) for text in ("7", '{"id": 7}', '{"schema": null, "payload": {"id": 7}}')),
+    *(("INT", text, None) for text in ("x", '"7"', '{"nr": 7}', "null", "7.5", "[7]")),
+    *(("DECIMAL(25,2)", text, Decimal(LONG)) for text in (LONG, f'{{"id":{LONG}}}')),
+    *(("DATE", text, DAY) for text in ("2026-01-02", '"2026-01-02"', '{"id": "2026-01-02"}')),
+    ("DATE", "soon", None),
+    ("BOOLEAN", "true", True),
+]
+
+
+@pytest.mark.parametrize("kind", ["STRING", "INT", "DECIMAL(25,2)", "DATE", "BOOLEAN"])
+def test_what_the_key_of_a_tombstone_says(spark: SparkSession, kind: str) -> None:
+    said = [(text, value) for of, text, value in KEYS if of == kind]
+    taken = decode.fields(Json(f"id {kind}, n INT", "evolve", None, ("id",)), NOWHERE)
+    raw = _keyed(spark, *((text.encode(), None) for text, _ in said))
+    rows, reasons = decode.decoded_here(raw.toArrow(), taken)
+    assert rows["id"].to_pylist() == [value for _, value in said]
+    assert [reason is None for reason in reasons.to_pylist()] == [value is not None for _, value in said]
 
 
 @pytest.mark.parametrize("contract", get_args(Contract))

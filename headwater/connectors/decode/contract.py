@@ -71,6 +71,10 @@ class Fields:
             )
 
 
+class MalformedError(Exception):
+    """Some row of these is malformed; the message says why, and ends with ` in row N` where it is known."""
+
+
 @dataclass(frozen=True)
 class Part:
     """Well-formed lines, from the line `start` of their batch on, and what was read of them.

@@ -10,6 +10,7 @@ Spark's `from_json` reads without loss, times and dates in ISO 8601; malformed i
 - a declared field of another type, with a number too large for its type, or that comes twice
 - an object that nests deeper than 1,000
 - fields that the contract does not allow
+- an event of Debezium's that lacks a value of its row (`headwater.connectors.decode.envelope`)
 """
 
 from __future__ import annotations
@@ -23,12 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from headwater.connectors.decode import contract, unknown
-from headwater.connectors.decode.contract import Fields, Part
+from headwater.connectors.decode import contract, envelope, unknown
+from headwater.connectors.decode.contract import Fields, MalformedError, Part
 from headwater.storage import stored
 
 MAX_DEPTH = 1000  # as deep as Spark's own JSON parser goes
-TOMBSTONE = b'{"op":"tombstone"}'  # as what an event of Debezium's without a value is read
 _LONGEST = 500  # characters of a reason
 _PART = 128  # lines that are read alone once a batch has a malformed row
 _UNKNOWN_PART = 512  # and once it has an unknown field
@@ -44,14 +44,14 @@ def parser(taken: Fields) -> Callable[[pa.Array], Parsed]:
     """A function from values to their columns and, per row, NULL or why the row is malformed."""
     arrow = stored.schema(taken.declared)
     read = _reader(arrow, lenient=taken.enveloped)
-    nothing = TOMBSTONE if taken.enveloped else None
+    nothing = envelope.TOMBSTONE if taken.enveloped else None
     judge = contract.judge(taken)
     empty = stored.schema(taken.schema).empty_table()
 
     def parse(values: pa.Array) -> Parsed:
         joined = _joined(values)
         if joined is not None:
-            with suppress(pa.ArrowInvalid, _MalformedError):
+            with suppress(pa.ArrowInvalid, MalformedError):
                 table, broken = judge(read(0, _Lines(values), joined))
                 if not broken:
                     return table, pa.nulls(len(values), pa.string())
@@ -120,7 +120,7 @@ def _breach(arrow: pa.Schema, line: bytes, why: str) -> str:
     for field in arrow:
         try:
             _reader(pa.schema([field]))(0, [line])
-        except (pa.ArrowInvalid, _MalformedError):
+        except (pa.ArrowInvalid, MalformedError):
             return f"{contract.BREACH}field '{field.name}': {why}"
     return contract.BREACH + why
 
@@ -139,24 +139,20 @@ def _is_object(line: bytes) -> bool:
     return len(table) == 1 and not _not_finite(line)
 
 
-class _MalformedError(Exception):
-    """Some row of these is malformed; the message says why."""
-
-
-def _line(value: bytes | None) -> bytes | _MalformedError:
+def _line(value: bytes | None) -> bytes | MalformedError:
     """A value as the reader takes it, or why it can't be one JSON object."""
     if value is None:
-        return _MalformedError("no value")
+        return MalformedError("no value")
     line = value.strip(b" \t\r\n")
     if line[:1] != b"{" or line[-1:] != b"}":
-        return _MalformedError("not one JSON object")
+        return MalformedError("not one JSON object")
     if not line.isascii():
         try:
             line.decode("utf-8")
         except UnicodeDecodeError as e:
-            return _MalformedError(f"not UTF-8: {e.reason} at byte {e.start}")
+            return MalformedError(f"not UTF-8: {e.reason} at byte {e.start}")
     if len(line) >= 2 * MAX_DEPTH and _too_deep(line):
-        return _MalformedError(f"nested deeper than {MAX_DEPTH}")
+        return MalformedError(f"nested deeper than {MAX_DEPTH}")
     return line
 
 
@@ -215,15 +211,17 @@ def _reader(arrow: pa.Schema, *, lenient: bool = False) -> _Reader:
                 raise
             table, only_known = pa.json.read_json(pa.BufferReader(joined), size, whatever[multiline]), False
         if len(table) != len(lines):
-            raise _MalformedError("not one JSON object")
+            raise MalformedError("not one JSON object")
         table = table.select(arrow.names).cast(arrow)
         infinite = next((name for name in arrow.names if not _finite(table[name])), None)
         # Where all that stands there is declared, NaN or Infinity is in one of the columns.
         unread = (lenient or not only_known) and (b"NaN" in joined or b"Inf" in joined)
         if (infinite or unread) and any(map(_not_finite, lines)):
-            raise _MalformedError("NaN and Infinity are not JSON")
+            raise MalformedError("NaN and Infinity are not JSON")
         if infinite:
-            raise _MalformedError(f"{infinite}: not a finite number")
+            raise MalformedError(f"{infinite}: not a finite number")
+        if lenient:
+            envelope.check(arrow, lines, joined)
         return Part(start, lines, table, only_known)
 
     return read
@@ -261,7 +259,7 @@ def _salvage(
         return
     try:
         parts.append(read(start, lines))
-    except (pa.ArrowInvalid, _MalformedError) as e:
+    except (pa.ArrowInvalid, MalformedError) as e:
         if len(lines) == 1:
             said = _ROW.sub("", " ".join(str(e).split()))
             bad[start] = _OTHER_KIND.sub(r"holds \2, not \1", said)
