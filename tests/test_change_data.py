@@ -20,6 +20,9 @@ from headwater.errors.codes import Code
 from headwater.flows import computed
 from headwater.operations.maintain.compact import compact
 from headwater.operations.rebuild.reconcile import reconcile
+from headwater.operations.replay import resolve
+from headwater.quality import quarantine
+from headwater.quality.quarantine import Quarantine
 from headwater.query import inspect
 from headwater.storage import layers, stored
 from headwater.storage.target import Target
@@ -431,6 +434,37 @@ def test_events_of_debezium(interpreted: SparkSession, tmp_path: Path, of: str) 
     assert sorted(project.rows("silver.t")) == [(3, f"no {absent}")]
     told = [str(said) for (said,) in project.rows("quarantine.silver_t_changes", "reason")]
     assert len(told) == len(bad) + 1 and sum("after.a was not sent" in said for said in told) == 1
+
+
+def test_flows_that_decode_into_one_table_have_its_quarantine(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    flow = """
+{name} = hw.auto_cdc(target="silver.latest", source="bronze.{name}", keys=["id"], sequence_by="seq",
+    column_list=["id", "a"], decode=hw.json("id INT, seq INT, a DOUBLE", "quarantine"))
+"""
+    files = {
+        "bronze/raw.py": 'import headwater as hw\nweb, app = hw.topic("web"), hw.topic("app")\n',
+        "silver/latest.sql": "CREATE STREAMING TABLE latest",
+        "silver/flows.py": "import headwater as hw\n" + "".join(flow.format(name=n) for n in ("web", "app")),
+    }
+    project = Project(files, tmp_path, spark=interpreted)
+    project.send("web", [{"id": 1, "seq": 1, "a": 1}, {"id": 2, "seq": 1, "a": 2, "b": 2}, "no object"])
+    project.send("app", [{"id": 3, "seq": 1, "a": 3}, {"id": 4, "seq": 1, "a": 4, "b": 4}]).step()
+    held = "silver.latest_changes"
+    assert sorted(project.rows("silver.latest")) == [(1, 1), (3, 3)]
+    assert quarantine.tables(project.definitions) == [held]
+    done = resolve(project.definitions, held, "replay")
+    assert (done.replayed, done.failing) == (0, {"malformed": 3})
+    project.change("silver/flows.py", '"quarantine"', '"evolve"').step()
+    done = resolve(project.definitions, held, "replay")
+    assert (done.replayed, done.rows, done.failing) == (2, 2, {"malformed": 1})
+    project.step()
+    assert sorted(project.rows("silver.latest")) == [(1, 1), (2, 2), (3, 3), (4, 4)]
+    assert Quarantine(project.lake, held).summary().open == 1
+    project.rebuild(held)
+    assert sorted(project.rows("silver.latest")) == [(1, 1), (2, 2), (3, 3), (4, 4)]
+    assert project.rows("quarantine.silver_latest_changes", "topic") == [("web",)]
 
 
 def test_a_history_by_the_places_of_a_log(interpreted: SparkSession, tmp_path: Path) -> None:

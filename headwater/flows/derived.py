@@ -15,7 +15,7 @@ from py4j.protocol import Py4JNetworkError
 
 from headwater.errors import CommitError, FlowError, HeadwaterError
 from headwater.errors.causes import describe
-from headwater.flows import bisect
+from headwater.flows import bisect, replay
 from headwater.flows.answers import Answers
 from headwater.flows.context import Context
 from headwater.flows.few import Refused
@@ -43,7 +43,9 @@ class DerivedFlow(RangedFlow):
         self.committer = Committer(self._table, self._intents, open_target=self._open)
         self._carried = False if table.lookup else None
         self._answers: Answers | None = None  # to the rows of the batch that is built
-        self._replay = Replay(context, self._applied, self._table) if table.decode else None
+        raw = context.project.raw
+        topics = None if into is None else [raw[name].topic for name in table.sources if name in raw]
+        self._replay = Replay(context, self._applied, self._table, topics) if table.decode else None
 
     def recover(self) -> None:
         """Do what a killed process left half done.
@@ -56,7 +58,12 @@ class DerivedFlow(RangedFlow):
             self._replay.recover()
 
     def _beside(self) -> list[str]:
-        return [quarantine_name(self.name), lookup_name(self.name)]
+        return [quarantine_name(self._place.name), lookup_name(self._place.name)]
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it reads raw records, which the quarantine keeps."""
+        return self._replay is not None
 
     def resolve(self, request: Request) -> Answer:
         """Do what is asked for with the open records of the quarantine."""
@@ -81,12 +88,14 @@ class DerivedFlow(RangedFlow):
             where = self._definition.where
             return mailbox.refusal(FlowError(f"{where}: {describe(e)}", code="REQUEST_FAILED", where=where))
 
+    def settle(self) -> None:
+        """End a replay that failed between its two commits."""
+        if self._replay is not None:
+            self._replay.recover()
+
     def _turn(self) -> bool:
         """Do what other processes ask for, then one batch; whether there was one."""
-        for request, answer in mailbox.take(self._folder):
-            mailbox.reply(answer, self.resolve(request))
-            if self._replay is not None:
-                self._replay.recover()  # one that failed between its two commits
+        replay.serve(self._folder, self.resolve, self.settle)
         return self.step()
 
     def _carry_out(self, intent: Intent, *, begins: Collection[str] = (), left: bool = False) -> bool:
@@ -115,7 +124,7 @@ class DerivedFlow(RangedFlow):
         account = self._account(intent, counts, written, findings=findings)
         parts: dict[str, Part] = {}
         if counts.held:
-            name = quarantine_name(self.name)
+            name = quarantine_name(self._place.name)
             quarantine = self.committer.target(name)
             parts[name] = quarantine.write(rows.held(intent.clock), intent.batch)
             self._same(intent, counts.held, quarantine.rows(parts[name]), f"found again in {self._stream}")
@@ -159,7 +168,7 @@ class DerivedFlow(RangedFlow):
             )
 
     def _open(self, name: str) -> Target:
-        if name == lookup_name(self.name):
+        if name == lookup_name(self._place.name):
             return self._applied.told(self._place)
         comment = f"Rows that {self.name} could not take, as they came, with the reason"
         columns = stored.schema(HELD)

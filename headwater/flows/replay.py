@@ -12,8 +12,10 @@ is in the table already, it stays open.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,10 +31,10 @@ from headwater.flows.context import Context
 from headwater.flows.rows import FewRows
 from headwater.quality.measure import Findings
 from headwater.quality.quarantine import RESOLVED, Quarantine, by_rule
-from headwater.storage import stored
+from headwater.storage import mailbox, stored
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile
-from headwater.storage.mailbox import Request
+from headwater.storage.mailbox import Answer, Request
 from headwater.storage.names import lookup_name, quarantine_name, replay_name, resolved_name
 from headwater.storage.places import KEYS, PLACE, place_of, within, without
 from headwater.storage.target import Target
@@ -58,6 +60,26 @@ class Resolution:
     failing: dict[str, int] = field(default_factory=dict)
     beside: int = 0
 
+    def __add__(self, other: Resolution) -> Resolution:
+        counts = ("replayed", "rows", "dropped", "discarded", "beside")
+        failing = dict(Counter(self.failing) + Counter(other.failing))
+        return Resolution(
+            **{name: getattr(self, name) + getattr(other, name) for name in counts}, failing=failing
+        )
+
+
+def serve(folder: Path, resolve: Callable[[Request], Answer], settle: Callable[[], None]) -> None:
+    """Do what other processes ask for.
+
+    Args:
+        folder: of the flow that writes the table.
+        resolve: does it.
+        settle: ends what failed between two commits.
+    """
+    for request, answer in mailbox.take(folder):
+        mailbox.reply(answer, resolve(request))
+        settle()
+
 
 _NOWHERE = pa.schema(list(PLACE.items())).empty_table()
 
@@ -69,13 +91,17 @@ class Replay:
         context: the run.
         applied: the table's definition.
         table: the table, open for writing: shared with its flow, which takes turns with this one.
+        topics: of which records it takes those; None: there are no others.
     """
 
-    def __init__(self, context: Context, applied: Applied, table: Target) -> None:
+    def __init__(
+        self, context: Context, applied: Applied, table: Target, topics: Sequence[str] | None = None
+    ) -> None:
         self.name = replay_name(table.place.name)
         self._context = context
         self._applied = applied
         self._table = table
+        self._topics = None if topics is None else pa.array(topics, pa.string())
         self._committer = Committer(
             table, IntentFile(context.lake.flow_folder(self.name, table.place.name)), open_target=self._open
         )
@@ -95,6 +121,8 @@ class Replay:
         quarantine = Quarantine(self._context.lake, self._table.place.name)
         beside = self._in_table(quarantine, request) if request.action == "replay" else _NOWHERE
         for rows in quarantine.records(request.rule):
+            if self._topics is not None:
+                rows = rows.filter(pc.is_in(rows["topic"], self._topics))
             done.beside += len(within(rows, beside))
             self._batch(without(rows, beside), request, done)
             self._context.heads.announce(self._table.place.name)

@@ -9,6 +9,7 @@ from headwater.errors import LakeError
 from headwater.flows.context import Context, Moved
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.replay import Resolution
+from headwater.flows.union import UnionFlow
 from headwater.planner import analysis
 from headwater.project.load import Project
 from headwater.quality import quarantine
@@ -71,7 +72,8 @@ def _here(project: Project, lake: Lake, table: str, request: Request) -> Answer:
             erasure.refuse(lake)  # one that begins now waits for the lease
             spark = sessions.start(project.conf)
             context = Context(project, analysis.analyse(spark, project), spark, lake, Board(None))
-            flow = DerivedFlow(context, project.tables[table])
+            definition = project.tables[table]
+            flow = (UnionFlow if definition.flows else DerivedFlow)(context, definition)
             with context.turn(table):
                 flow.recover()  # a record whose batch is half committed is in the table already
                 return flow.resolve(request)

@@ -266,6 +266,11 @@ class Table(Declaration):
         said = (self.sql, self.function, self.process, self.cdc)
         return any(each is not None for each in said)
 
+    @property
+    def decodes(self) -> bool:
+        """Whether it, or a flow into it, reads raw records: those that it can't take are quarantined."""
+        return any(each.decode is not None for each in (self, *self.flows))
+
     def stream(self, source: str) -> Stream:
         """How it reads one of its sources."""
         if self.process is not None:

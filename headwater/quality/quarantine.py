@@ -188,7 +188,7 @@ def by_rule(rows: pa.Table) -> Counter[str]:
 
 def tables(project: Project) -> list[str]:
     """The tables of a project that may quarantine records: those that decode."""
-    return [name for name, table in project.tables.items() if table.decode is not None]
+    return [name for name, table in project.tables.items() if table.decodes]
 
 
 def check(project: Project, table: str) -> None:

@@ -80,7 +80,7 @@ def _watermarks(project: Project, table: Table, columns: Sequence[str]) -> set[s
     """The columns of a table that decodes by which it, or a table below, tells the time."""
     if table.decode is None:
         return set()
-    found, todo = {table.event_time}, [table.name]
+    found, todo = {table.event_time}, [table.into or table.name]
     while todo:
         source = todo.pop()
         for below in project.tables.values():

@@ -88,7 +88,7 @@ def describe(project: Project, name: str) -> Description:
     reference = project.references.get(name)
     place = Place(name, 1, reference.path) if reference and reference.path.is_dir() else places.get(name)
     table = found if isinstance(found, Table) else None
-    rejects = quarantine_name(name) if table and table.decode else None
+    rejects = quarantine_name(name) if table and table.decodes else None
     keys = _keys(table) if table else ()
     owner = inspect.owner(project, name)
     changes = place is not None and summary.changes_in_place(place)
