@@ -39,6 +39,17 @@ def test_what_the_jvm_prints_goes_to_standard_error() -> None:
     assert "[safepoint" in said.stderr
 
 
+def test_it_starts_where_a_folder_has_a_blank_in_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "my 'projects'"
+    folder.mkdir()
+    (folder / "headwater").symlink_to(Path(jvm.__file__).parents[1])
+    say = f"import sys; sys.path.insert(0, {str(folder)!r})\n{SAY}\nprint(jvm.__file__)"
+    said = subprocess.run([sys.executable, "-c", say], capture_output=True, text=True, timeout=120)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout == f"a result\n{folder}/headwater/runtime/jvm.py\n"
+    assert "configuration" not in said.stderr.lower()  # of log4j, which would tell that it has none
+
+
 def test_java_is_asked_once_what_a_name_stands_for(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

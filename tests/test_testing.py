@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +158,12 @@ def firsts(row, user):
     for name, given, says in (
         ("gold.best", {TOTALS: [{"users": "ann"}]}, r"a row for gold\.totals has users; known: user, total"),
         (TOTALS, [b"x"], "rows of a table are written as"),
+        (
+            VISITS,
+            {"user": "ann"},
+            r"silver\.visits reads no user; give a list of rows, or rows of bronze\.raw",
+        ),
+        (TOTALS, {"silver.vists": []}, r"gold\.totals reads no silver\.vists"),
         (RAW, [], r"bronze\.raw is no definition that can be called; known: silver\.visits"),
     ):
         with pytest.raises(ProjectError, match=says):
@@ -173,6 +179,19 @@ def test_any_table_can_be_written_by_its_stored_columns(project: Project) -> Non
     assert project.rows(TOTALS).dicts() == [{"user": "ann", "total": 7}, {"user": "bob", "total": 6}]
     with pytest.raises(ProjectError, match=r"a row for silver\.visits does not fit its columns"):
         project.append(VISITS, [{"n": "one"}])
+
+
+def test_what_is_no_list_of_records_is_not_sent(project: Project) -> None:
+    for records in ({"user": "ann"}, "text", b"bytes", Record("text")):
+        with pytest.raises(ProjectError, match=r"records are sent as a list, .* write send"):
+            project.send("raw", records)  # type: ignore[arg-type]
+    project.send("raw", [Record({"n": 1}, offset=5), Record({"n": 2}, offset=3), {"n": 3}])
+    assert project.rows(RAW, '"offset"') == [(3,), (5,), (6,)]
+
+
+def test_a_time_without_a_zone_is_in_utc(project: Project) -> None:
+    project.clock.set(datetime(2026, 1, 1, 12))
+    assert project.clock.now() == datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def test_a_typing_error_is_no_empty_table(project: Project) -> None:
@@ -295,3 +314,5 @@ def test_tables_that_differ_say_how() -> None:
         AssertionError, match=r"only left has n=0\n  only left has n=1\n  … of 5 rows that right lacks"
     ):
         assert_same([{"n": n} for n in range(5)], [], limit=2)
+    with pytest.raises(AssertionError, match="m"):  # which its first row does not say
+        assert_same([{"n": 1}, {"n": 2, "m": 3}], [{"n": 1}, {"n": 2}])

@@ -46,7 +46,9 @@ def main() -> None:
         if not current(step, done, wanted):
             with told(f"set-up {number}/{len(wanted)}: {step}", shown=TERMINAL and step in WITH_BARS):
                 done[step] = {**wanted[step], "made": STEPS[step](done)}
-            STAMP.write_text(json.dumps(done, indent=1), encoding="utf-8")
+            written = STAMP.with_name(f"{STAMP.name}.new")
+            written.write_text(json.dumps(done, indent=1), encoding="utf-8")
+            written.replace(STAMP)
     print("set-up is done; next: make demo")
 
 
@@ -91,10 +93,11 @@ def current(step: str, done: dict[str, dict[str, str]], wanted: dict[str, dict[s
 
 
 def noted() -> dict[str, dict[str, str]]:
-    """The steps done; none in a fresh checkout."""
-    notes: dict[str, dict[str, str]] = (
-        json.loads(STAMP.read_text(encoding="utf-8")) if STAMP.is_file() else {}
-    )
+    """The steps done; none in a fresh checkout, nor where what says so is damaged."""
+    try:
+        notes: dict[str, dict[str, str]] = json.loads(STAMP.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
     return notes
 
 

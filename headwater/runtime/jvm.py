@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -72,9 +73,10 @@ def gateway() -> JavaGateway:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             conf = SparkConf(loadDefaults=False)
             conf.set("spark.driver.memory", _memory)
+            options = [*OPTIONS, *_more, *class_archive.options("spark")]
             conf.set(
-                "spark.driver.extraJavaOptions", " ".join([*OPTIONS, *_more, *class_archive.options("spark")])
-            )
+                "spark.driver.extraJavaOptions", " ".join(map(shlex.quote, options))
+            )  # as a shell has it
             conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, jars.spark_jars())))
             conf.set("spark.ui.showConsoleProgress", "false")
             # Its standard output too: the JVM warns there, and this process's own carries results.

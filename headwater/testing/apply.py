@@ -63,6 +63,14 @@ def apply(project: Project, name: str, rows: Given | Mapping[str, Given]) -> App
     definition = _definition(project, name)
     sources = project.context.project.streams(definition)
     given: Mapping[str, Given] = rows if isinstance(rows, Mapping) else {sources[0]: rows}
+    known = [*sources, *definition.snapshots, *([definition.lookup] if definition.lookup else [])]
+    if unknown := [str(each) for each in given if each not in known]:
+        raise ProjectError(
+            f"{name} reads no {', '.join(unknown)}",
+            code="TEST_ROW_INVALID",
+            where=definition.where,
+            hint=f"give a list of rows, or rows of {', '.join(known)}",
+        )
     if definition.process is not None:
         streams = {definition.stream(each).name: _plain(given.get(each, ())) for each in sources}
         plain = {name: [dict(row) for row in of_stream] for name, of_stream in streams.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from headwater.common import durations, times
 
@@ -18,7 +18,7 @@ class Clock:
     """
 
     def __init__(self, at: datetime | str | None = None) -> None:
-        self._at, self._ahead = times.parse(at) if isinstance(at, str) else at, timedelta()
+        self._at, self._ahead = _utc(at), timedelta()
 
     def now(self) -> datetime:
         """The present, in UTC."""
@@ -34,7 +34,7 @@ class Clock:
 
     def set(self, at: datetime | str) -> None:
         """Let it stand at a time."""
-        self._at, self._ahead = times.parse(at) if isinstance(at, str) else at, timedelta()
+        self._at, self._ahead = _utc(at), timedelta()
 
     @contextmanager
     def still(self) -> Iterator[None]:
@@ -44,3 +44,9 @@ class Clock:
             yield
         finally:
             self._at = before
+
+
+def _utc(at: datetime | str | None) -> datetime | None:
+    """A time in UTC, which it is where it names no zone."""
+    found = times.parse(at) if isinstance(at, str) else at
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found

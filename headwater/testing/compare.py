@@ -58,7 +58,9 @@ def _arrow(rows: Table) -> pa.Table:
         return rows.toArrow()
     if isinstance(rows, pa.Table):
         return rows
-    return pa.Table.from_pylist([dict(row) for row in (rows.dicts() if isinstance(rows, Rows) else rows)])
+    found = [dict(row) for row in (rows.dicts() if isinstance(rows, Rows) else rows)]
+    nothing = dict.fromkeys(name for row in found for name in row)
+    return pa.Table.from_pylist([{**nothing, **row} for row in found])
 
 
 def _side(rows: pa.Table, file: Path) -> Side:

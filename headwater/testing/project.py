@@ -36,8 +36,14 @@ class Project(Run):
                 says more than the value.
 
         Raises:
-            ProjectError: no table of bronze reads the topic.
+            ProjectError: no table of bronze reads the topic, or the records are no list.
         """
+        if isinstance(records, Mapping | str | bytes | Record):
+            raise ProjectError(
+                f"records are sent as a list, and {records!r} is none",
+                code="TEST_ROW_INVALID",
+                hint="write send(topic, [record])",
+            )
         raw = self._raw(topic)
         target, now = self.target(raw.name), self.clock.now()
         ends = target.flows.get(raw.name, {}).get("consumed", {}).get(raw.topic, {})

@@ -68,7 +68,7 @@ def bronze(
         record = each if isinstance(each, Record) else Record(each)
         partition = str(record.partition)
         offset = after.get(partition, 0) if record.offset is None else record.offset
-        after[partition] = offset + 1
+        after[partition] = max(after.get(partition, 0), offset + 1)
         at = record.timestamp or now
         newest = max(newest or 0, int(at.timestamp() * 1000))
         rows.append(
