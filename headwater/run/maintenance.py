@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
-from headwater.common import durations
+from headwater.common import durations, memory
 from headwater.errors import FlowError
 from headwater.errors.causes import describe
 from headwater.flows.context import Context
@@ -56,6 +56,7 @@ class Upkeep:
             try:
                 self.step()
             finally:
+                memory.give_back()
                 self._due = time.monotonic() + self._every
 
     def step(self) -> None:

@@ -114,11 +114,11 @@ class OpenTable(Files):
         """
         table = self.place.path
         with self._mutex:
-            if self._kept is None or self._kept.version + 1 < log.first(table):  # what it lacks is gone
+            if self._kept is None:
                 self._kept = Kept.read(table, self.version)
             try:
                 self._kept.follow(table, self.version)
-            except CommitError:  # that has gone since it was looked at
+            except CommitError:  # the log has lost what this lacks
                 self._kept = Kept.read(table, self.version)
             known = self._kept.known(os.path.relpath(file, table) for file in files)
         checksums.compare(table, known)

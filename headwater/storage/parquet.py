@@ -183,6 +183,7 @@ class Files:
 
     def forget(self, files: list[str]) -> None:
         """Delete files that `write` or `put` wrote, and nobody commits."""
+        recent.KEPT.forget(str(self.place.path / path) for path in files)
         for folder in {(self.place.path / path).parent for path in files}:
             self._store.delete_all(folder)
 

@@ -54,7 +54,10 @@ class Recent:
             if kept is None:
                 return None
             self._kept.move_to_end(file)
-        return _of(kept.stream) if _entry(kept.path) == kept.entry else None
+        if _entry(kept.path) == kept.entry:
+            return _of(kept.stream)
+        self.forget([file])
+        return None
 
     def rows(self, file: str, read: Callable[[str], pa.Table]) -> pa.Table:
         """The rows of a file, which is read where they are not kept; then they are, if they are few."""

@@ -210,6 +210,7 @@ class Target(LayeredTable):
         if version is None:
             self.forget([*written, *changes])
             return None
+        recent.KEPT.forget(found.files)
         if by:
             self._gather(version, [*by, *(key for key in keys if key not in by)])
         return version
