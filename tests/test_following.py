@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from drained import RAW, Drained
 from pyspark.sql import SparkSession
 
 from headwater.common.progress import Board
 from headwater.common.wait import until
+from headwater.connectors.kafka import tail
 from headwater.connectors.kafka.records import Records
 from headwater.flows import following, source
 from headwater.flows.backlog import Backlog
@@ -204,3 +207,16 @@ def test_a_run_that_waits_for_its_trigger_ends_at_once(
         case.send(3)
         assert taking.wait(60)
     assert len(run.records()) == 2
+
+
+@pytest.mark.parametrize("at", [1_700_000_000_000_000, 1_700_000_000_000_000_000])  # in the wrong unit
+def test_a_timestamp_that_nobody_can_hold_is_the_last_one(at: int) -> None:
+    message = SimpleNamespace(
+        **dict.fromkeys(("key", "value", "headers", "error"), lambda: None),
+        **{"topic": lambda: "raw", "partition": lambda: 0, "offset": lambda: 7},
+        timestamp=lambda: (TIMESTAMP_CREATE_TIME, at),
+    )
+    records: Any = SimpleNamespace(_topic="raw", _cluster="main")
+    rows = Records.rows(records, [message], pa.scalar(0, pa.timestamp("us", "UTC")))  # type: ignore[list-item]
+    assert rows["timestamp"].cast(pa.int64()).to_pylist() == [min(at, (2**63 - 1) // 1000) * 1000]
+    assert tail.fields(message)["timestamp"] == "9999-12-31T23:59:59.999Z"  # type: ignore[arg-type]

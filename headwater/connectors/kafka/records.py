@@ -15,6 +15,7 @@ from headwater.project.bronze import BRONZE
 from headwater.storage import stored
 
 _COLUMNS = stored.schema(BRONZE)
+_LAST = (2**63 - 1) // 1000  # milliseconds of the epoch that are microseconds, too: older brokers take any
 _TOGETHER = 0.02  # seconds: what comes so soon after a record is read with it, and what waits is fetched
 # A consumer at the end of a topic is told of a record when it comes, and fetches no more until that is
 # taken. To fetch each record as it comes takes twice the broker's cores, and some of this process's.
@@ -108,7 +109,7 @@ class Records:
             "topic": [self._topic] * count,
             "partition": [message.partition() for message in messages],
             "offset": [message.offset() for message in messages],
-            "timestamp": [message.timestamp()[1] * 1000 for message in messages],
+            "timestamp": [min(message.timestamp()[1], _LAST) * 1000 for message in messages],
             "headers": [_headers(message) for message in messages],
             "cluster": [self._cluster] * count,
             "ingested_at": [ingested_at.value] * count,

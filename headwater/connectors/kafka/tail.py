@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 from confluent_kafka import (
@@ -82,7 +82,7 @@ def fields(message: Message) -> dict[str, Any]:
     """A record as JSON has it; what is not text appears as in `printable`."""
     kind, at = message.timestamp()
     known = kind != TIMESTAMP_NOT_AVAILABLE
-    when = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds") if known else None
+    when = times.of_microseconds(at * 1000).isoformat(timespec="milliseconds") if known else None
     headers = message.headers() or []
     return {
         "topic": message.topic(),

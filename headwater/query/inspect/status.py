@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from headwater.common.progress import Board
+from headwater.common.times import of_microseconds
 from headwater.connectors import kafka
 from headwater.connectors.files.ledger import Ledger
 from headwater.connectors.files.source import source
@@ -134,7 +135,7 @@ def _standing(
     if name in places:
         commit = log.read(places[name].path, log.head(places[name].path))
         times = [flow["newest"] for flow in commit.flows.values() if flow.get("newest")]
-        newest = datetime.fromtimestamp(max(times) / 1000, UTC) if times else None
+        newest = of_microseconds(max(times) * 1000) if times else None
         committed = commit.at if commit.version else None
         batch = _batch(name, commit) if name in project.tables and project.tables[name].view else None
     behind = None
