@@ -60,6 +60,12 @@ def parsed(tmp_path: Path, text: str) -> str:
             "( left(o.k, 1) = v.k) LEFT JOIN",
         ),
         (
+            "FROM o JOIN v FOR SYSTEM_TIME AS OF o.t AS w "
+            "ON o.window = w.window AND o.order = w.offset LIMIT 1",
+            "ON (`w`.__START_AT <= o.t AND (`w`.__END_AT IS NULL OR o.t < `w`.__END_AT)) AND "
+            "( o.window = w.window AND o.order = w.offset) LIMIT 1",
+        ),
+        (
             "FROM (SELECT * FROM o JOIN v SYSTEM_TIME AS OF date(o.t) w ON o.k = w.k) q",
             "ON (`w`.__START_AT <= date(o.t) AND (`w`.__END_AT IS NULL OR date(o.t) < `w`.__END_AT)) AND "
             "( o.k = w.k)) q",

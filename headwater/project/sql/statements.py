@@ -72,8 +72,11 @@ def line_of(text: str, at: int) -> int:
 
 
 def word(tokens: Sequence[Token], at: int) -> str:
-    """The token there as a keyword, of several words the first; "": there is none, or it is quoted."""
+    """The token there as a keyword, of several words the first; "": there is none, it is quoted, or a part of
+    a name."""
     if not 0 <= at < len(tokens) or tokens[at].token_type in _QUOTED:
+        return ""
+    if at and tokens[at - 1].token_type == TokenType.DOT:
         return ""
     return tokens[at].text.upper().split()[0]
 
