@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from headwater.connectors.kafka.records import Records
 from headwater.flows import following, source
 from headwater.flows.backlog import Backlog
 from headwater.flows.following import Following
+from headwater.flows.reading import Size
 from headwater.run.supervisor import Options, Run
 from headwater.storage import log
 from headwater.storage.target import Target
@@ -157,6 +159,26 @@ def test_a_backlog_is_left_to_a_query_and_taken_back_from_it(
         run.has(401)
         assert [int(row[3]) for row in run.records()] == [*range(1, 402)]
     assert run.begun["backlog"] >= 1
+
+
+def test_how_many_records_a_batch_may_have_is_asked_for_each(
+    case: Drained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.send(1)
+    case.run()
+    bounds, take, asked = itertools.count(5), Records.take, list[int]()
+
+    def told(self: Records, most: int, **options: Any) -> Any:
+        asked.append(most)
+        return take(self, most, **options)
+
+    monkeypatch.setattr(Size, "admitted", lambda _: next(bounds))  # as by how large the last ones were
+    monkeypatch.setattr(Records, "take", told)
+    with live(case, monkeypatch) as run:
+        for number in (2, 3):
+            case.send(number)
+            run.has(number)
+    assert len(asked) > 1 and asked == [*range(asked[0], asked[0] + len(asked))]
 
 
 def test_partitions_that_are_added_are_read(case: Drained, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,11 +63,11 @@ class Following:
             return None
         return sum(now.end.values()) - sum(reached.begin(now).values())
 
-    def __call__(self, most: int, commit: Commit, look_up: Callable[[], None]) -> None:
+    def __call__(self, most: Callable[[], int], commit: Commit, look_up: Callable[[], None]) -> None:
         """Read until the run ends, the topic has more partitions, or more has come than this is for.
 
         Args:
-            most: how many records a batch may have.
+            most: says how many records the next batch may have.
             commit: commits the offsets after a batch, and what it writes.
             look_up: called now and then.
 
@@ -81,16 +81,19 @@ class Following:
         cluster = self._context.project.conf.cluster
         try:
             with Records(self._options, self._topic.topic, reached.begin(now), cluster) as records:
-                self._read(records, min(most, _MOST), commit, look_up)
+                self._read(records, most, commit, look_up)
         except KafkaException as e:
             why = self._watched.why(e)
             raise why if isinstance(why, HeadwaterError) else unanswered(self._topic.topic, e) from e
 
-    def _read(self, records: Records, most: int, commit: Commit, look_up: Callable[[], None]) -> None:
+    def _read(
+        self, records: Records, most: Callable[[], int], commit: Commit, look_up: Callable[[], None]
+    ) -> None:
         done, due, looked, stop = dict(records.next), 0.0, time.monotonic(), self._context.stop
         while not stop.is_set():
             look_up()
-            found = records.take(most, within=_BEAT, due=due, wait=stop.wait)
+            upto = min(most(), _MOST)
+            found = records.take(upto, within=_BEAT, due=due, wait=stop.wait)
             if stop.is_set():
                 break
             due = time.monotonic() + self.apart
@@ -98,7 +101,7 @@ class Following:
                 done = dict(records.next)
                 after = {str(partition): offset for partition, offset in sorted(done.items())}
                 commit({self._topic.topic: after}, self._writing(records, found))
-            if len(found) == most and (self.behind() or 0) > _MOST:
+            if len(found) == upto and (self.behind() or 0) > _MOST:
                 break
             if time.monotonic() - looked > _PARTITIONS:
                 looked = time.monotonic()

@@ -71,7 +71,7 @@ class SourceFlow:
     def _read(self) -> None:
         while not self._context.stop.is_set():
             if self._is_near():
-                self._following(self._size.admitted(), self._take, self._look_up)
+                self._following(self._size.admitted, self._take, self._look_up)
                 continue
             last = self._table.last(self.name)
             self._backlog(self._take, self._look_up)
