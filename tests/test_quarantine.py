@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from headwater.common import times
+from headwater.operations import replay
 from headwater.quality import quarantine
 from headwater.quality.quarantine import HELD, RESOLVED, Quarantine
 from headwater.storage import stored
@@ -18,6 +21,7 @@ from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
 from headwater.storage.names import quarantine_name, resolved_name
 from headwater.storage.target import Target
+from headwater.testing import Project
 
 NAME = "silver.t"
 WHEN = times.EPOCH + timedelta(days=20_000)
@@ -101,3 +105,37 @@ def test_what_telling_records_apart_costs_grows_as_they_do(
         assert sum(map(len, held.records())) == size // 2 == held.summary().open
         costs.append(compared)
     assert costs[1] <= 2 * costs[0], costs
+
+
+def test_a_row_of_a_record_that_is_not_put_back_is_no_first_one(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    table = """import headwater as hw
+@hw.table(source="bronze.raw", decode=hw.json("ks ARRAY<INT>", "quarantine"))
+def s(raw):
+    return raw.selectExpr("explode(ks) AS k", "_source", "ingested_at")
+"""
+    suite = {
+        "name": "silver.s",
+        "expectations": [
+            {
+                "type": f"expect_column_values_to_be_{kind}",
+                "kwargs": {"column": "k"},
+                "meta": {"action": action},
+            }
+            for kind, action in (("unique", "drop"), ("in_set", "quarantine"))
+        ],
+    }
+    suite["expectations"][1]["kwargs"]["value_set"] = [1, 2]  # type: ignore[index]
+    files = {
+        "bronze/raw.py": 'import headwater as hw\nraw = hw.topic("raw")\n',
+        "silver/s.py": table,
+        "quality/silver.s.json": json.dumps(suite),
+    }
+    project = Project(files, tmp_path, spark=interpreted)
+    project.send("raw", [{"ks": [1, 9], "x": 0}, {"ks": [1], "x": 0}, {"ks": [2, 1], "x": 0}]).step()
+    assert project.rows("silver.s", "k") == []
+    project.change("silver/s.py", '"quarantine"', '"evolve"').step()
+    done = replay.resolve(project.definitions, "silver.s", "replay")
+    assert (done.replayed, done.rows, done.dropped, sum(done.failing.values())) == (2, 2, 0, 1)
+    assert project.rows("silver.s", "k") == [(1,), (2,)]

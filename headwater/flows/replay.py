@@ -29,6 +29,7 @@ from headwater.flows.applied import Applied
 from headwater.flows.bisect import broken
 from headwater.flows.context import Context
 from headwater.flows.rows import FewRows
+from headwater.flows.work import Work
 from headwater.quality.measure import Findings
 from headwater.quality.quarantine import RESOLVED, Quarantine, by_rule
 from headwater.storage import mailbox, stored
@@ -176,21 +177,18 @@ class Replay:
         """What becomes of a batch: its ledger, and its rows for the table."""
         work = self._applied.work(intent.references, self._table, answers)
         raw = rows.select(work.columns.fieldNames()).cast(stored.schema(work.columns))
-        try:
-            taken = FewRows(work, raw)
-            passed = taken.passed()
-        except HeadwaterError:
-            raise
-        except Exception as e:
-            found = broken(work, [raw], e, self._context.stop, limited=False)
-            taken = FewRows(work, raw, found)
-            passed = taken.passed()
+        taken, passed = self._taken(work, raw)
+        held = taken.held(intent.clock)
+        if work.gate is not None and work.gate.keyed:
+            # A row of a record that stays where it is must not have counted as the first with its key.
+            while len(apart := within(_sources(passed), held)):
+                raw = without(raw, apart)
+                taken, passed = self._taken(work, raw)
+                held = pa.concat_tables([held, taken.held(intent.clock)])
+        whole = without(_sources(passed).append_column("at", pa.array(range(len(passed)), pa.int64())), held)
+        passed = passed.take(whole["at"].combine_chunks())
         if work.gate is not None:
             work.gate.enforce(taken.counts().tally, Findings(), intent.sequence)
-        held = taken.held(intent.clock)
-        sources = pa.Table.from_pylist(passed[SOURCE].to_pylist(), pa.schema(list(PLACE.items())))
-        whole = without(sources.append_column("at", pa.array(range(len(sources)), pa.int64())), held)
-        passed = passed.take(whole["at"].combine_chunks())
         became = Counter(map(place_of, whole.select(KEYS).to_pylist()))
         ledger = self._ledger(without(rows, held), became, intent, "replayed", None)
         replayed = int(pc.sum(pc.equal(ledger["outcome"], "replayed"), min_count=0).as_py())
@@ -201,6 +199,17 @@ class Replay:
         still.update(by_rule(held))
         done.failing = dict(still)
         return ledger, passed
+
+    def _taken(self, work: Work, raw: pa.Table) -> tuple[FewRows, pa.Table]:
+        """Records as the definition and the gate take them, and the rows that pass."""
+        try:
+            taken = FewRows(work, raw)
+            return taken, taken.passed()
+        except HeadwaterError:
+            raise
+        except Exception as e:
+            taken = FewRows(work, raw, broken(work, [raw], e, self._context.stop, limited=False))
+            return taken, taken.passed()
 
     def _ledger(
         self,
@@ -231,3 +240,8 @@ class Replay:
             return self._applied.told(self._table.place)
         comment = f"What became of the records in {quarantine_name(self._table.place.name)}"
         return self._context.open_beside(self._table.place.name, name, RESOLVED, comment)
+
+
+def _sources(rows: pa.Table) -> pa.Table:
+    """Where the records stand that rows were made of; columns: those of `PLACE`."""
+    return pa.Table.from_pylist(rows[SOURCE].to_pylist(), pa.schema(list(PLACE.items())))
