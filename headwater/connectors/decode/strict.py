@@ -27,6 +27,8 @@ from pyspark.sql.types import (
 )
 
 _TEXT = (StringType, DateType, TimestampType)
+_DAY = r"^\d{4}-\d\d-\d\d\z"
+_TIME = r"^\d{4}-\d\d-\d\d([ T]\d\d(:\d\d(:\d\d(\.\d{1,6})?)?)?(Z|[+-]\d\d(:?\d\d)?)?)?\z"
 
 
 def wider(kind: DataType) -> DataType:
@@ -67,8 +69,9 @@ def _fits(column: Column, kind: DataType) -> Column:
         text = F.schema_of_variant(column).isin("STRING", "VOID")
         if isinstance(kind, StringType):
             return text
-        day = F.coalesce(column.cast("string").rlike(r"^\d{4}-\d\d-\d\d"), F.lit(True))
-        return text & day & (own(column, kind).isNotNull() | column.cast("string").isNull())
+        form = _DAY if isinstance(kind, DateType) else _TIME
+        said = F.coalesce(column.cast("string").rlike(form), F.lit(True))
+        return text & said & (own(column, kind).isNotNull() | column.cast("string").isNull())
     if isinstance(kind, ByteType):
         return column.between(-128, 127)
     if isinstance(kind, (FloatType, DoubleType)):
