@@ -198,6 +198,11 @@ def test_a_typing_error_is_no_empty_table(project: Project) -> None:
     assert project.rows(TOTALS) == project.rows(f"{MINUTES}__state") == []
     with pytest.raises(QueryError, match=r"gold\.total"):
         project.rows("gold.total")
+    for ask in (project.step, project.end, project.flow, project.batches, project.target):
+        with pytest.raises(ProjectError, match=r"unknown table 'gold\.total'; .*gold\.totals"):
+            ask("gold.total")
+    with pytest.raises(ProjectError, match="unknown table"):
+        project.append("gold.total", [{"n": 1}])
 
 
 def test_files_are_analysed_once(

@@ -54,7 +54,11 @@ _FLOWS: dict[Kind, Callable[[Context, Table], Flow]] = {
 
 
 def flow_of(context: Context, name: str) -> Flow:
-    """The flow of a table, an alert or a sink."""
+    """The flow of a table, an alert or a sink.
+
+    Raises:
+        ProjectError: there is no such table.
+    """
     project = context.project
     if name in project.topics:
         return SourceFlow(context, project.topics[name])
@@ -64,5 +68,6 @@ def flow_of(context: Context, name: str) -> Flow:
         return RealtimeFlow(context, project.alerts[name])
     if name in project.sinks:
         return PublishFlow(context, project.sinks[name])
-    table = project.tables[name]
+    table = project.definition(name)
+    assert isinstance(table, Table)
     return UnionFlow(context, table) if table.flows else _FLOWS[context.tables[name].kind](context, table)

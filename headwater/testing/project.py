@@ -13,7 +13,7 @@ from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
 from headwater.planner import analysis
 from headwater.planner.changes import accept
-from headwater.project.definitions import Topic
+from headwater.project.definitions import Table, Topic
 from headwater.project.reference import CLOCK
 from headwater.storage.names import beside
 from headwater.storage.ranges import Position
@@ -150,18 +150,32 @@ class Project(Run):
         return self._reader.rows(f"SELECT {columns} FROM {name}", lake)
 
     def target(self, name: str) -> Target:
-        """A table, open for writing; made if it is missing."""
+        """A table, open for writing; made if it is missing.
+
+        Raises:
+            ProjectError: there is no such definition.
+        """
         project, lake = self._loaded, self.lake
         raw = project.raw.get(name)
         if raw is None:
-            return self.context.open(self.context.project.tables[name])
+            definition = self.context.project.definition(name)
+            assert isinstance(definition, Table)
+            return self.context.open(definition)
         found = analysis.of_raw(project, raw)
         accept(project, lake, name, found)
         return Target.shared(lake.create(name, found.stored, comment=raw.comment, properties={}))
 
     def batches(self, flow: str) -> list[BatchReport]:
-        """What became of each batch of a table or sink in this run, the newest 200."""
-        return list(self.board.flows[flow].recent) if flow in self.board.flows else []
+        """What became of each batch of a table or sink in this run, the newest 200.
+
+        Raises:
+            ProjectError: there is no such table.
+        """
+        if flow in self.board.flows:
+            return list(self.board.flows[flow].recent)
+        if flow not in self._loaded.sinks:
+            self._loaded.definition(flow)
+        return []
 
     def _derived(self) -> list[str]:
         return [*self.context.project.files, *self.context.project.tables]
