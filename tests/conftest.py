@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with many kills may take longer than others, which have two minutes (pyproject.toml)."""
+    """Tests with many kills may take longer than others, which have ten minutes (pyproject.toml)."""
     for item in items:
         if item.get_closest_marker("torture") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(1800))
