@@ -42,3 +42,24 @@ def test_threads_share_two_heaps_unless_the_environment_says_otherwise() -> None
     assert heaps() == ("2", 2)
     said, many = heaps(MALLOC_ARENA_MAX="9")
     assert said == "9" and many > 2
+
+
+FREE = """
+import psutil
+from headwater.common import memory
+
+between, kept = [], []
+for _ in range(60):  # a megabyte each time, and what is kept between all that is freed
+    between += [bytes(1000) for _ in range(1000)]
+    kept.append(bytes(5000))
+del between
+had = psutil.Process().memory_info().rss
+memory.give_back()
+print(had - psutil.Process().memory_info().rss)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not glibc")
+def test_pages_that_are_free_are_given_back() -> None:
+    done = subprocess.run([sys.executable, "-c", FREE], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 1_000_000

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from raising import raises_code
 from test_final import seeded
 
-from headwater.storage import feed, log, merging
+from headwater.storage import feed, log, merging, recent
 from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
 from headwater.storage.target import GONE, Target
@@ -117,6 +117,7 @@ def test_only_files_that_have_a_row_which_changes_are_written_anew(tmp_path: Pat
     first, second = sorted(table.files(), key=lambda file: Path(file).stat().st_mtime_ns)
     change(table, {("b", BEGIN): (3, 0.5)}, 2)
     assert first in table.files() and second not in table.files() and len(table.files()) == 2
+    assert [recent.KEPT.find(file) is not None for file in (*table.files(), second)] == [True, True, False]
     change(table, {("b", BEGIN): None, ("d", BEGIN): None}, 3)
     assert table.files() == [first]
     version = change(table, {("z", BEGIN): None}, 4)  # which is not there
