@@ -100,6 +100,13 @@ def test_a_jar_that_cannot_be_had_is_named(cache: Path, ivy_copies: Path) -> Non
     assert not cache.exists()
 
 
+def test_a_cache_that_can_not_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()  # whose folder nobody can make, root neither
+    monkeypatch.setenv("HEADWATER_CACHE", str(tmp_path / "file"))
+    with raises_code("JAR_NOT_FETCHED", match=f"{tmp_path}/file/jars/.*as HEADWATER_CACHE, then run"):
+        jars.resolve()
+
+
 def test_ivy_itself_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path / "settings.xml"
     settings.write_text(

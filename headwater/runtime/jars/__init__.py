@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headwater.common import bar, locks
-from headwater.errors import SetupError
+from headwater.errors import SetupError, causes
 from headwater.runtime import cache
 from headwater.runtime.jars import ivy, lock
 from headwater.runtime.jars.lock import SETS, JarSet
@@ -51,9 +51,22 @@ def resolve() -> Path:
     this at once wait for the first. A folder appears complete or not at all.
 
     Raises:
-        SetupError: a jar cannot be had, or what came is not what the lock says.
+        SetupError: a jar cannot be had, what came is not what the lock says, or the cache can't be written.
     """
     folder = jars_folder()
+    try:
+        return _resolve(folder)
+    except OSError as e:
+        found = causes.known(e)
+        raise SetupError(
+            f"{folder}: {causes.describe(e)}",
+            code=found.code if found is not None else "JAR_NOT_FETCHED",
+            file=folder,
+            hint=f"name a folder that can be written, and has room, as HEADWATER_CACHE, then run: {RESOLVE}",
+        ) from e
+
+
+def _resolve(folder: Path) -> Path:
     with locks.alone(folder.parent / ".lock"):
         for left_by_a_kill in folder.parent.glob(f"{WORK}*"):
             shutil.rmtree(left_by_a_kill)
