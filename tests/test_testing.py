@@ -156,6 +156,8 @@ def firsts(row, user):
     made = apply(project, "gold.firsts", [{"user": "ann", "at": at} for at in times])
     assert made.rows == [{"user": "ann", "at": times[0]}]
     for name, given, says in (
+        ("gold.firsts", [{"usr": "ann"}], r"a row for silver\.visits has usr"),
+        ("gold.firsts", [{"user": "ann", "at": "soon"}], r"a row for silver\.visits does not fit"),
         ("gold.best", {TOTALS: [{"users": "ann"}]}, r"a row for gold\.totals has users; known: user, total"),
         (TOTALS, [b"x"], "rows of a table are written as"),
         (
@@ -168,6 +170,23 @@ def firsts(row, user):
     ):
         with pytest.raises(ProjectError, match=says):
             apply(project, name, given)  # type: ignore[arg-type]
+
+
+def test_what_a_process_gives_fits_its_columns(project: Project) -> None:
+    text = """import headwater as hw
+@hw.process(source="silver.visits", keys=["user"], event_time="at", delay="10 seconds",
+            columns="user STRING, n INT", state="seen BOOLEAN")
+def firsts(row, user):
+    yield {"user": row["user"], "n": GIVEN}
+"""
+    visit = {"user": "ann", "at": project.clock.now()}
+    for given, made in (("row['n']", None), ("2.0", 2), ("2.5", ""), ("'two'", "")):
+        project.write({"gold/firsts.py": text.replace("GIVEN", given)})
+        if made == "":
+            with pytest.raises(FlowError, match=r"gold\.firsts gives a row that does not fit"):
+                apply(project, "gold.firsts", [visit])
+        else:
+            assert apply(project, "gold.firsts", [visit]).rows == [{"user": "ann", "n": made}]
 
 
 def test_any_table_can_be_written_by_its_stored_columns(project: Project) -> None:

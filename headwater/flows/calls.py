@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headwater.common import arrow, times
 from headwater.connectors.decode import SOURCE
-from headwater.errors import FlowError
+from headwater.errors import FlowError, Where
 from headwater.errors.causes import describe
 from headwater.project.definitions import Table
 from headwater.project.process import (
@@ -80,7 +80,7 @@ class Calls:
         def take(keyed: Keyed, rows: Iterable[tuple[Stream, Row]]) -> None:
             given.extend(self._called(keyed, rows, upto))
             if len(given) >= _MADE:
-                made.append(self._arrow(given, self._made, "gives"))
+                made.append(fitted(given, self._made, self._where, "gives"))
                 given.clear()
 
         rested = dict(known)
@@ -91,8 +91,9 @@ class Calls:
             take(known[values], rows)
         for keyed in rested.values():
             take(keyed, ())
-        made.append(self._arrow(given, self._made, "gives"))
-        return pa.concat_tables(made), self._arrow(map(self._left, known.values()), self._kept, "keeps")
+        made.append(fitted(given, self._made, self._where, "gives"))
+        kept = fitted(map(self._left, known.values()), self._kept, self._where, "keeps")
+        return pa.concat_tables(made), kept
 
     def _rows(self, due: Iterable[pa.RecordBatch]) -> Iterator[tuple[Stream, Row]]:
         """Each row with its stream: the columns that it has there.
@@ -155,28 +156,35 @@ class Calls:
         touched = keyed.now if keyed.state is not None or keyed.timer is not None else None
         return {**keyed.key, STATE: keyed.state, TIMER: keyed.timer, TOUCHED: touched, DUE: due}
 
-    def _arrow(self, rows: Iterable[Row], columns: pa.Schema, what: str) -> pa.Table:
-        """Rows of the process as columns.
 
-        Raises:
-            FlowError: they do not fit.
-        """
-        found = list(rows)
-        unknown_columns(found, columns.names, self._where)
-        may_be_cut = [field for field in columns if _may_be_cut(field, found)]
-        try:
-            if may_be_cut:
-                found = [
-                    {**row, **{each.name: arrow.exact(row.get(each.name), each.type) for each in may_be_cut}}
-                    for row in found
-                ]
-            return pa.Table.from_pylist(found, columns)
-        except (pa.ArrowTypeError, OverflowError, ValueError) as e:
-            raise FlowError(
-                f"{self._where} {what} a row that does not fit its columns: {describe(e)}",
-                code="PROCESS_ROW_INVALID",
-                where=self._where,
-            ) from e
+def fitted(rows: Iterable[Row], columns: pa.Schema, where: Where, what: str) -> pa.Table:
+    """Rows of a process as columns.
+
+    Args:
+        rows: what it gives or keeps.
+        columns: those that it may have.
+        where: the process.
+        what: what it does with them, `gives` or `keeps`.
+
+    Raises:
+        FlowError: they do not fit.
+    """
+    found = list(rows)
+    unknown_columns(found, columns.names, where)
+    may_be_cut = [field for field in columns if _may_be_cut(field, found)]
+    try:
+        if may_be_cut:
+            found = [
+                {**row, **{each.name: arrow.exact(row.get(each.name), each.type) for each in may_be_cut}}
+                for row in found
+            ]
+        return pa.Table.from_pylist(found, columns)
+    except (pa.ArrowTypeError, OverflowError, ValueError) as e:
+        raise FlowError(
+            f"{where} {what} a row that does not fit its columns: {describe(e)}",
+            code="PROCESS_ROW_INVALID",
+            where=where,
+        ) from e
 
 
 def _may_be_cut(column: pa.Field, rows: Sequence[Row]) -> bool:

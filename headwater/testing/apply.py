@@ -11,10 +11,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from headwater.common import arrow
 from headwater.connectors.decode import SOURCE
 from headwater.errors import HeadwaterError, ProjectError
 from headwater.flows import bisect
 from headwater.flows.applied import Applied as Definition
+from headwater.flows.calls import fitted
 from headwater.flows.context import Context
 from headwater.flows.judged import FewJudged
 from headwater.flows.references import References
@@ -71,11 +73,13 @@ def apply(project: Project, name: str, rows: Given | Mapping[str, Given]) -> App
             where=definition.where,
             hint=f"give a list of rows, or rows of {', '.join(known)}",
         )
-    if definition.process is not None:
-        streams = {definition.stream(each).name: _plain(given.get(each, ())) for each in sources}
-        plain = {name: [dict(row) for row in of_stream] for name, of_stream in streams.items()}
-        return Applied(drive(definition, plain).rows)
     found = {each: _rows(project, definition, each, given.get(each, ())) for each in sources}
+    if definition.process is not None:
+        streams: dict[str, Sequence[dict[str, Any]]] = {
+            definition.stream(each).name: arrow.rows(rows) for each, rows in found.items()
+        }
+        made = drive(definition, streams).rows
+        return Applied(arrow.rows(fitted(made, project.tables[name].stored, definition.where, "gives")))
     if definition.view:
         return _computed(project, definition, found)
     beside = {
