@@ -75,11 +75,9 @@ def apply(project: Project, name: str, rows: Given | Mapping[str, Given]) -> App
         )
     found = {each: _rows(project, definition, each, given.get(each, ())) for each in sources}
     if definition.process is not None:
-        streams: dict[str, Sequence[dict[str, Any]]] = {
-            definition.stream(each).name: arrow.rows(rows) for each, rows in found.items()
-        }
+        streams = {definition.stream(each).name: arrow.rows(rows) for each, rows in found.items()}
         made = drive(definition, streams).rows
-        return Applied(arrow.rows(fitted(made, project.tables[name].stored, definition.where, "gives")))
+        return Applied([*arrow.rows(fitted(made, project.tables[name].stored, definition.where, "gives"))])
     if definition.view:
         return _computed(project, definition, found)
     beside = {
