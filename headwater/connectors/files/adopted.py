@@ -21,7 +21,7 @@ _UNLIKE_FILES = {  # features by which a table's rows are not simply those of it
 
 def is_table(path: Path) -> bool:
     """Whether there is a Delta table at the path: one that is being made has no version yet."""
-    return log.exists(path)
+    return (path / delta.LOG).is_dir() and log.exists(path)
 
 
 def files(table: Path) -> list[str]:
