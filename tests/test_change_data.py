@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import sys
 from collections.abc import Iterable, Sequence
@@ -429,11 +430,13 @@ def test_events_of_debezium(interpreted: SparkSession, tmp_path: Path, of: str) 
         event("u", 42, after={"id": 3, "a": f"no {absent}", "b": absent}, of=of),
         event("d", 43, before={"id": 1, "a": absent}, of=of),
     ]
+    deep = json.dumps(event("u", 44, after={"id": 3, "a": absent}, of=of))
+    sent.append(deep[:-1] + ', "x": ' + "[" * 990 + "]" * 990 + "}")
     project.send("changes", sent)
     project.step()
     assert sorted(project.rows("silver.t")) == [(3, f"no {absent}")]
     told = [str(said) for (said,) in project.rows("quarantine.silver_t_changes", "reason")]
-    assert len(told) == len(bad) + 1 and sum("after.a was not sent" in said for said in told) == 1
+    assert len(told) == len(bad) + 2 and sum("after.a was not sent" in said for said in told) == 1
 
 
 def test_flows_that_decode_into_one_table_have_its_quarantine(

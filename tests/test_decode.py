@@ -721,6 +721,7 @@ KEYS: list[tuple[str, str, str, Any]] = [  # type, its key as text → the value
     *(("DATE", text, DAY) for text in ("2026-01-02", '"2026-01-02"', '{"id": "2026-01-02"}')),
     ("DATE", "soon", None),
     ("BOOLEAN", "true", True),
+    ("INT", "[" * 100_000, None),
 ]
 
 

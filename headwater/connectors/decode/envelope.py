@@ -36,7 +36,10 @@ def check(arrow: pa.Schema, lines: Sequence[bytes], joined: bytes) -> None:
         return
     names = [field.name for field in arrow.field("after").type]
     for at, line in enumerate(lines):
-        event = json.loads(line)
+        try:
+            event = json.loads(line)
+        except RecursionError:
+            raise MalformedError(f"nested too deep to tell what is missing in row {at}") from None
         row: dict[str, Any] = (event.get("payload") or event).get("after") or {}
         if absent := [name for name in names if _is_absent(row.get(name))]:
             raise MalformedError(

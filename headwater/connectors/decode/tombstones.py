@@ -43,7 +43,7 @@ def _value(key: bytes, taken: Fields) -> bytes | None:
     try:
         text, names = key.decode(), taken.tombstones
         found = _fields(text, names) if len(names) > 1 else _field(text, names[0], taken)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
     if None in found.values():
         return None
