@@ -49,6 +49,34 @@ def test_everything_a_statement_says(tmp_path: Path) -> None:
     assert table.properties == {"delta.appendOnly": "false"}
 
 
+@pytest.mark.parametrize(
+    ("delay", "says"),
+    [
+        ("1 SECOND", "1 seconds"),
+        ("1 HOUR 30 MINUTES", "1 hours 30 minutes"),
+        ("'1:30' HOUR TO MINUTE", "1 hours 30 minutes"),
+        ("'2' MINUTES 0.5 SECOND", "2 minutes 0.5 seconds"),
+    ],
+)
+@pytest.mark.parametrize(
+    "stream", ["silver.s {}", "silver.s {} AS o", "silver.s AS o {}", "(silver.s) o\n {}"]
+)
+def test_a_delay_is_the_same_on_both_sides_of_an_alias(
+    tmp_path: Path, stream: str, delay: str, says: str
+) -> None:
+    clause = f"WATERMARK at DELAY OF INTERVAL\n{delay}"
+    table = parse(tmp_path, f"{CREATE}SELECT * FROM STREAM {stream.format(clause)} WHERE n > 1")
+    assert (table.event_time, table.delay, table.sources) == ("at", says, ("silver.s",))
+
+
+@pytest.mark.parametrize("clause", ["WATERMARK at", "WATERMARK at DELAY OF 1 MINUTE", "WATERMARK"])
+def test_an_unfinished_watermark_behind_an_alias_is_refused(tmp_path: Path, clause: str) -> None:
+    said = refusal(
+        "STATEMENT_NOT_SUPPORTED", tmp_path, f"{CREATE}SELECT * FROM STREAM silver.s AS o {clause}"
+    )
+    assert "a watermark is unfinished" in said
+
+
 # What runs in place of the sources: (query, sources, its result on s = {1, 2, 3}, r = {2, 3, 4})
 QUERIES = [
     ("SELECT n FROM STREAM silver.s", "silver.s", {1, 2, 3}),

@@ -6,15 +6,15 @@ can't be done at all is refused here, with its line and what to write instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from sqlglot import Token, TokenType
 
-from headwater.project.sql import as_of, kafka, nearest, waiting
+from headwater.project.sql import as_of, delayed, kafka, nearest, waiting
 from headwater.project.sql.reader import Reader, rewritten
-from headwater.project.sql.said import Changes, Expected, Kafka, Refused, Taken, Watermark
+from headwater.project.sql.said import Changes, Expected, Kafka, Refused, Taken
 from headwater.project.sql.statements import closing, line_of, without
 
 _STATEMENTS = (
@@ -93,16 +93,15 @@ class _Statement(Reader):
             changes = self._by_changes(at) if kind == "CREATE STREAMING TABLE" else None
             expected = self._of_table(at)
         read = self._called(kind, at) if kind else None
-        watermarks = tuple(self._watermarks())
         first, last = self._tokens[0], self._tokens[-1]
-        readers = (as_of.Clauses, nearest.Joins, waiting.Joins)
-        joins = [each for reader in readers for each in reader(self._text, self._tokens).read()]
-        self._spans += [span for each in joins for span in each.spans]
+        readers = (as_of.Clauses, delayed.Clauses, nearest.Joins, waiting.Joins)
+        clauses = [each for reader in readers for each in reader(self._text, self._tokens).read()]
+        self._spans += [span for each in clauses for span in each.spans]
         self._spans += self._comments()
         text = without(self._text, (first.start, last.end + 1), self._spans)
-        text = rewritten(text, joins)
+        text = rewritten(text, clauses)
         line = line_of(self._text, first.start)
-        return Taken(text, line, expected, watermarks, read, changes, self._once)
+        return Taken(text, line, expected, read, changes, self._once)
 
     def _comments(self) -> list[tuple[int, int]]:
         """Where comments stand: no rows follow from them, so a definition is the same without."""
@@ -256,33 +255,6 @@ class _Statement(Reader):
             raise self._refused(here, "what reads Kafka is a table of its records as they are", hint)
         self._take(body, close)
         return kafka.read(self._text, self._tokens[here : close + 1])
-
-    def _watermarks(self) -> Iterator[Watermark]:
-        """The watermarks of streams that stand behind their aliases; Spark takes one before that alone."""
-        for at in range(len(self._tokens)):
-            if self._word(at) == "STREAM":
-                here = self._behind_alias(at + 1)
-                if here and self._word(here) == "WATERMARK":
-                    name = at + 2 if self._opens(at + 1) else at + 1
-                    yield Watermark(self._name(name), *self._delayed(here))
-
-    def _behind_alias(self, at: int) -> int:
-        """The place behind the alias of the stream whose name begins at a place; 0: it has none."""
-        at = closing(self._tokens, at) + 1 if self._opens(at) else self._behind_name(at)
-        if self._word(at) == "AS":
-            return at + 2
-        return 0 if self._word(at) == "WATERMARK" else at + 1
-
-    def _delayed(self, at: int) -> tuple[str, str]:
-        """The column and the delay of the clause at a place."""
-        here = self._behind_name(at + 1)
-        if self._words(here, 3) != ("DELAY", "OF", "INTERVAL") or here + 4 >= len(self._tokens):
-            raise self._refused(
-                at, "a watermark is unfinished", "write WATERMARK column DELAY OF INTERVAL 10 SECONDS"
-            )
-        self._take(at, here + 4)
-        amount, unit = self._tokens[here + 3].text, self._tokens[here + 4].text.lower()
-        return self._tokens[here - 1].text, f"{amount} {unit}"
 
     def _take(self, first: int, last: int) -> None:
         self._spans.append((self._tokens[first].start, self._tokens[last].end + 1))

@@ -171,7 +171,7 @@ def _with_query(statement: Statement, query: Any, text: str, taken: Taken) -> St
         sources=sources,
         streams=streams,
         outer=len(streams) > 1 and _is_outer(query),
-        watermarks=(*_watermarks(query), *taken.watermarks),
+        watermarks=tuple(_watermarks(query)),
     )
 
 

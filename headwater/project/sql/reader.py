@@ -17,6 +17,7 @@ _BEHIND = {
     *("UNION", "EXCEPT", "INTERSECT", "MINUS", "ASOF"),
 }
 _SIDES = {"LEFT", "RIGHT"}  # functions, too
+_AMOUNTS = {TokenType.NUMBER, TokenType.STRING}
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,12 @@ class Reader:
     def _name(self, at: int) -> str:
         """The name that begins at a place; "": the statement ends there."""
         return "".join(token.text for token in self._tokens[at : self._behind_name(at)])
+
+    def _behind_interval(self, at: int) -> int:
+        """The place behind the amounts and units (`1 HOUR 30 MINUTES`) that begin at a place."""
+        while at + 1 < len(self._tokens) and self._tokens[at].token_type in _AMOUNTS:
+            at += 4 if self._word(at + 2) == "TO" else 2  # '1:30' HOUR TO MINUTE
+        return at
 
     def _condition_end(self, at: int) -> int:
         """The place behind the condition of a join that begins at a place."""

@@ -86,14 +86,13 @@ class Taken:
     Attributes:
         text: the file's, all but this statement overwritten by spaces, and what is taken from it, too.
         line: where it begins, from 1.
-        expectations, watermarks, kafka, changes: what is taken from it.
+        expectations, kafka, changes: what is taken from it.
         once: whether it inserts ONCE.
     """
 
     text: str
     line: int
     expectations: tuple[Expected, ...] = ()
-    watermarks: tuple[Watermark, ...] = ()
     kafka: Kafka | None = None
     changes: Changes | None = None
     once: bool = False

@@ -85,7 +85,7 @@ class Joins(Reader):
         if self._word(at) != "WATERMARK":
             return "", at
         behind = self._behind_name(at + 1)
-        return self._tokens[behind - 1].text, behind + 5
+        return self._tokens[behind - 1].text, self._behind_interval(behind + 3)
 
 
 def _is_wait(kind: TokenType, text: str) -> bool:
