@@ -876,6 +876,31 @@ def test_what_sql_on_a_stream_cannot_do_is_refused(
     assert says in str(refused.value) and "\n" not in str(refused.value)
 
 
+READ = "WITH x AS (SELECT host FROM STREAM silver.readings) SELECT x.host FROM x "
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("UNION ALL SELECT host FROM reference.hosts", "this UNION would repeat rows"),
+        ("RIGHT JOIN reference.hosts h ON x.host = h.host", "this RightOuter join would repeat rows"),
+        ("JOIN x AS y ON x.host = y.host", "a join of the stream with itself"),
+        ("WHERE host IN (SELECT host FROM x)", "a subquery on the stream"),
+        ("UNION ALL SELECT host FROM STREAM silver.readings", None),
+        ("LEFT JOIN reference.hosts h ON x.host = h.host", None),
+    ],
+)
+def test_a_with_clause_is_what_it_stands_for(
+    spark: SparkSession, make: Make, query: str, says: str | None
+) -> None:
+    root = make({"gold/t.sql": gold(READ + query), **HOSTS})
+    if says is None:
+        analyse(spark, root)
+        return
+    with raises_code("JOIN_REPEATS_ROWS" if "repeat" in says else "ACROSS_ROWS", table="gold.t", match=says):
+        analyse(spark, root)
+
+
 def test_keys_are_columns(spark: SparkSession, make: Make) -> None:
     with raises_code("KEY_UNKNOWN", table="silver.readings"):
         analyse(spark, make({"silver/readings.py": silver(more=", keys=['host', 'nope']")}))

@@ -37,6 +37,9 @@ _more: tuple[str, ...] = ()
 OPTIONS = (
     "-Duser.timezone=UTC",
     "-XX:+UseParallelGC",
+    # New objects have a fifth of the heap, not a third: it fills as soon as collections take more than a
+    # hundredth of the time, and stays so. Of a backlog of three million records Java then takes 1.1 GB, not 1.4.
+    "-XX:NewRatio=4",
     # Spark makes classes all the time: to look for unused ones takes 0.2 s, from 21 MB of them on.
     "-XX:MetaspaceSize=256m",
     # What is called seldom is not worth the optimising compiler, which took a fifth of the CPU of a backlog

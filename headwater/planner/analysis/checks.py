@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from headwater.errors import ProjectError, Where
+from headwater.planner import nodes
 from headwater.project.checks import named_as_beside
 from headwater.project.definitions import Table
 from headwater.project.load import Project
@@ -114,7 +115,7 @@ def repeatable(result: DataFrame, where: Where) -> None:
 
 def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
     """Each row, and each row that is aggregated, follows from one of the stream and from reference tables."""
-    source, plan = catalyst.analysed(stream), catalyst.analysed(result)
+    source, plan = catalyst.analysed(stream), nodes.rewritten(result, ())
     subqueries = catalyst.has(plan, "PLAN_EXPRESSION")
     for node in catalyst.nodes(plan):
         name = catalyst.kind(node)
