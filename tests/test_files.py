@@ -307,6 +307,11 @@ def test_a_delta_table_that_is_being_made_or_can_not_be_read_is_told_and_left_as
         case.drain(PAID)
     assert json.loads(shown(case, "status", "--json"))[0]["unread"] is None
     assert checkpoint.exists() and hint.exists()
+    checkpoint.unlink()
+    hint.unlink()
+    (entries / f"{1:020}.json").write_bytes(b"")  # as a disk leaves it that lost its power
+    with raises_code("ADOPTED_TABLE_UNREADABLE", file=case.root / "old", match="it is empty"):
+        case.drain(PAID)
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from raising import raises_code
 
-from headwater.errors import FlowError
+from headwater.errors import NOWHERE, FlowError, Where
 from headwater.storage import json_file, lease, mailbox
 from headwater.storage.mailbox import Request
 
@@ -35,7 +36,7 @@ def held(folder: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def serve(folder: Path, answer: mailbox.Answer | None) -> list[Request]:
+def serve(folder: Path, answer: Any) -> list[Request]:
     """Take requests until there was one; answer it, or not."""
     seen: list[Request] = []
     deadline = time.monotonic() + 300
@@ -43,7 +44,7 @@ def serve(folder: Path, answer: mailbox.Answer | None) -> list[Request]:
         for request, to in mailbox.take(folder):
             seen.append(request)
             if answer is not None:
-                mailbox.reply(to, answer)
+                mailbox.answer(to, lambda: answer, NOWHERE)
     return seen
 
 
@@ -51,7 +52,7 @@ def test_who_holds_the_lease_answers(tmp_path: Path) -> None:
     seen: list[Request] = []
     with held(tmp_path):
         assert lease.holder(tmp_path) == 4711
-        server = threading.Thread(target=lambda: seen.extend(serve(tmp_path, {"done": {"n": 1}})))
+        server = threading.Thread(target=lambda: seen.extend(serve(tmp_path, {"n": 1})))
         server.start()
         assert mailbox.ask(tmp_path, ASKED) == {"done": {"n": 1}}
         server.join()
@@ -99,9 +100,9 @@ def test_a_request_that_was_dropped_is_asked_again(
 
             monkeypatch.setattr(json_file, "write", full)
             with pytest.raises(OSError, match="full"):
-                mailbox.reply(asked[0][1], {"done": 1})
+                mailbox.answer(asked[0][1], lambda: 1, NOWHERE)
             monkeypatch.setattr(json_file, "write", write)
-        assert serve(tmp_path, {"done": 2}) == [ASKED]
+        assert serve(tmp_path, 2) == [ASKED]
         asker.join(30)
     assert said == [{"done": 2}]
 
@@ -123,8 +124,23 @@ def test_a_request_that_is_not_understood_is_refused_and_the_next_one_is_taken(
             mailbox.done(json_file.read(requests / "0.answer", hint=""))
 
 
-def test_why_not_is_raised() -> None:
+def test_why_not_is_raised(tmp_path: Path) -> None:
     assert mailbox.done({"done": 5}) == 5
     why = FlowError("broken", code="PROCESS_FAILED", table="silver.x", file="silver/x.py", hint="mend it")
+    mailbox.refuse(tmp_path / "answer", why)
     with raises_code("PROCESS_FAILED", match="^broken; mend it$", table="silver.x", file="silver/x.py"):
-        mailbox.done(json.loads(json.dumps(mailbox.refusal(why))))
+        mailbox.done(json_file.read(tmp_path / "answer", hint=""))
+
+
+@pytest.mark.parametrize("error", [ValueError("no number"), SystemExit(3), FlowError("no", code="JVM_ENDED")])
+def test_who_asks_is_told_whatever_ends_what_serves(tmp_path: Path, error: BaseException) -> None:
+    """A function of the project that exits ends its flow, and nobody else answers a request that is taken."""
+
+    def do() -> None:
+        raise error
+
+    with suppress(SystemExit):
+        mailbox.answer(tmp_path / "answer", do, Where("silver/x.py", table="silver.x"))
+    code = error.code if isinstance(error, FlowError) else "REQUEST_FAILED"
+    with raises_code(code, match=re.escape(str(error))):
+        mailbox.done(json_file.read(tmp_path / "answer", hint=""))

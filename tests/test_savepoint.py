@@ -183,11 +183,11 @@ def test_half_a_replay_is_in_no_savepoint(case: Lakes, monkeypatch: pytest.Monke
     place = case.lake.place(resolved)
     made = savepoints.create(case.definitions, "replayed")
     assert made.tables[resolved].rows == 0 and log.head(place.path) > made.tables[resolved].version
-    discarded = flow.resolve(request)["done"]["discarded"]
+    discarded = flow.resolve(request).discarded
     assert len(case.rows(resolved)) > discarded  # with those that were staged
     case.restore("replayed")
     assert not case.rows(resolved)
-    assert case.flows()[VISITS].resolve(request)["done"]["discarded"] > 0  # open again
+    assert case.flows()[VISITS].resolve(request).discarded > 0  # open again
 
 
 def test_what_was_spoilt_comes_back_and_goes_on(case: Lakes) -> None:

@@ -17,14 +17,13 @@ from threading import Event, Lock
 from typing import cast
 
 from headwater.connectors.files.source import source
-from headwater.errors import FlowError, HeadwaterError
-from headwater.errors.causes import describe
+from headwater.errors import FlowError
 from headwater.flows.intake import Bounds, Intake
 from headwater.project.definitions import Format, Topic
 from headwater.project.load import Project
 from headwater.storage import mailbox
 from headwater.storage.lake import Lake
-from headwater.storage.mailbox import Answer, Request
+from headwater.storage.mailbox import Request
 from headwater.storage.names import backfill_name, ledger_name
 from headwater.storage.target import Target
 
@@ -169,8 +168,8 @@ class Beside:
             self._asked.result()
             self._asked = None
         if self._asked is None:
-            for request, answer in mailbox.take(self._folder):
-                self._asked = self._threads.submit(self._serve, request, answer)
+            for request, to in mailbox.take(self._folder):
+                self._asked = self._threads.submit(self._serve, request, to)
                 break
 
     def finish(self) -> None:
@@ -183,21 +182,14 @@ class Beside:
         self._ends.set()
         self._threads.shutdown()
 
-    def _serve(self, request: Request, answer: Path) -> None:
-        mailbox.reply(answer, self._answer(request))
+    def _serve(self, request: Request, to: Path) -> None:
+        mailbox.answer(to, lambda: asdict(self._done(request)), self._where)
 
-    def _answer(self, request: Request) -> Answer:
-        try:
-            done = self._backfill(
-                request.pattern,
-                cast(Format, request.format),
-                turn=self.turn,
-                stopped=lambda: self._ends.is_set() or self._run_ends.is_set(),
-                announce=self._announce,
-            )
-            return {"done": asdict(done)}
-        except HeadwaterError as e:
-            return mailbox.refusal(e)
-        except Exception as e:
-            why = f"{self._where}: {describe(e)}"
-            return mailbox.refusal(FlowError(why, code="REQUEST_FAILED", where=self._where))
+    def _done(self, request: Request) -> Backfilled:
+        return self._backfill(
+            request.pattern,
+            cast(Format, request.format),
+            turn=self.turn,
+            stopped=lambda: self._ends.is_set() or self._run_ends.is_set(),
+            announce=self._announce,
+        )

@@ -8,34 +8,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import asdict
 
 import pyarrow as pa
 from py4j.protocol import Py4JNetworkError
 
 from headwater.errors import CommitError, FlowError, HeadwaterError
-from headwater.errors.causes import describe
-from headwater.flows import bisect, replay
+from headwater.flows import bisect
 from headwater.flows.answers import Answers
 from headwater.flows.context import Context
 from headwater.flows.few import Refused
 from headwater.flows.ranged import RangedFlow
-from headwater.flows.replay import Replay
+from headwater.flows.replay import Replay, Resolution
+from headwater.flows.resolving import ResolvingFlow
 from headwater.flows.rows import NONE_BROKEN, Rows
 from headwater.flows.work import Work
 from headwater.project.definitions import Table
 from headwater.quality.measure import Findings
 from headwater.quality.quarantine import HELD
-from headwater.storage import mailbox, stored
+from headwater.storage import stored
 from headwater.storage.commit import Built, Committer, Part
 from headwater.storage.identity import Shares
 from headwater.storage.intent import Intent
-from headwater.storage.mailbox import Answer, Request
+from headwater.storage.mailbox import Request
 from headwater.storage.names import lookup_name, quarantine_name
 from headwater.storage.target import Target
 
 
-class DerivedFlow(RangedFlow):
+class DerivedFlow(ResolvingFlow, RangedFlow):
     """The flow of one table whose rows are appended."""
 
     def __init__(self, context: Context, table: Table, into: Target | None = None) -> None:
@@ -65,13 +64,12 @@ class DerivedFlow(RangedFlow):
         """Whether it reads raw records, which the quarantine keeps."""
         return self._replay is not None
 
-    def resolve(self, request: Request) -> Answer:
-        """Do what is asked for with the open records of the quarantine."""
+    def resolve(self, request: Request) -> Resolution:
         if self._replay is None:
             why = f"{self.name} decodes no raw records, so it has no quarantine"
-            return mailbox.refusal(FlowError(why, code="NOTHING_DECODED", table=self.name))
+            raise FlowError(why, code="NOTHING_DECODED", table=self.name)
         if request.digest != self._context.project.digest:
-            refused = FlowError(
+            raise FlowError(
                 f"{self._context.project.root}: definitions or suites have changed since process "
                 f"{os.getpid()}, which writes {self.name}, was started",
                 code="DEFINITIONS_OUTDATED",
@@ -79,24 +77,11 @@ class DerivedFlow(RangedFlow):
                 file=self._context.project.root,
                 hint="start that one again, then ask again",
             )
-            return mailbox.refusal(refused)
-        try:
-            return {"done": asdict(self._replay(request))}
-        except HeadwaterError as e:
-            return mailbox.refusal(e)
-        except Exception as e:  # what it means for the flow, its own next batch tells
-            where = self._definition.where
-            return mailbox.refusal(FlowError(f"{where}: {describe(e)}", code="REQUEST_FAILED", where=where))
+        return self._replay(request)  # what an error means for the flow, its own next batch tells
 
     def settle(self) -> None:
-        """End a replay that failed between its two commits."""
         if self._replay is not None:
             self._replay.recover()
-
-    def _turn(self) -> bool:
-        """Do what other processes ask for, then one batch; whether there was one."""
-        replay.serve(self._folder, self.resolve, self.settle)
-        return self.step()
 
     def _carry_out(self, intent: Intent, *, begins: Collection[str] = (), left: bool = False) -> bool:
         done = super()._carry_out(intent, begins=begins, left=left)

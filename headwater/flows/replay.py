@@ -12,10 +12,9 @@ is in the table already, it stays open.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -32,10 +31,10 @@ from headwater.flows.rows import FewRows
 from headwater.flows.work import Work
 from headwater.quality.measure import Findings
 from headwater.quality.quarantine import RESOLVED, Quarantine, by_rule
-from headwater.storage import mailbox, stored
+from headwater.storage import stored
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile
-from headwater.storage.mailbox import Answer, Request
+from headwater.storage.mailbox import Request
 from headwater.storage.names import lookup_name, quarantine_name, replay_name, resolved_name
 from headwater.storage.places import KEYS, PLACE, place_of, within, without
 from headwater.storage.target import Target
@@ -67,19 +66,6 @@ class Resolution:
         return Resolution(
             **{name: getattr(self, name) + getattr(other, name) for name in counts}, failing=failing
         )
-
-
-def serve(folder: Path, resolve: Callable[[Request], Answer], settle: Callable[[], None]) -> None:
-    """Do what other processes ask for.
-
-    Args:
-        folder: of the flow that writes the table.
-        resolve: does it.
-        settle: ends what failed between two commits.
-    """
-    for request, answer in mailbox.take(folder):
-        mailbox.reply(answer, resolve(request))
-        settle()
 
 
 _NOWHERE = pa.schema(list(PLACE.items())).empty_table()

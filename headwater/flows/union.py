@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
-from headwater.flows import replay
 from headwater.flows.context import Context
 from headwater.flows.derived import DerivedFlow
 from headwater.flows.joined import JoinedFlow
 from headwater.flows.replay import Resolution
-from headwater.flows.turns import TableFlow
+from headwater.flows.resolving import ResolvingFlow
 from headwater.project.definitions import Table
-from headwater.storage.mailbox import Answer, Request
+from headwater.storage.mailbox import Request
 
 
-class UnionFlow(TableFlow):
+class UnionFlow(ResolvingFlow):
     """The flows of one table, taking turns: one process and one thread write it."""
 
     def __init__(self, context: Context, table: Table) -> None:
@@ -36,25 +33,13 @@ class UnionFlow(TableFlow):
         for flow in self._flows:
             flow.recover()
 
-    def resolve(self, request: Request) -> Answer:
-        """Do what is asked for with the open records, each flow with those of its topics."""
-        done = Resolution()
-        for flow in self._flows:
-            answer = flow.resolve(request) if flow.decodes else {"done": {}}
-            if "error" in answer:
-                return answer
-            done += Resolution(**answer["done"])
-        return {"done": asdict(done)}
+    def resolve(self, request: Request) -> Resolution:
+        """Each flow does it with the records of its topics."""
+        return sum((flow.resolve(request) for flow in self._flows if flow.decodes), start=Resolution())
 
     def settle(self) -> None:
-        """End a replay that failed between its two commits."""
         for flow in self._flows:
             flow.settle()
-
-    def _turn(self) -> bool:
-        """Do what other processes ask for, then one batch of each flow; whether there was one."""
-        replay.serve(self._folder, self.resolve, self.settle)
-        return self.step()
 
     def step(self) -> bool:
         """Take one batch of each flow that has something new; whether there was one."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from headwater.connectors.files import formats
 from headwater.connectors.files.file import File
 from headwater.connectors.files.ledger import Ledger
 from headwater.connectors.files.source import source, whole
-from headwater.errors import FlowError, HeadwaterError, ProjectError
-from headwater.errors.causes import describe
+from headwater.errors import ProjectError
 from headwater.flows.backfill import Backfill, Backfilled
 from headwater.planner import analysis
 from headwater.planner.changes import accept
@@ -20,7 +19,7 @@ from headwater.project.load import Project
 from headwater.storage import erasure, lease, mailbox
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
-from headwater.storage.mailbox import Answer, Request
+from headwater.storage.mailbox import Request
 from headwater.storage.target import Target
 
 State = Literal["new", "taken", "unreadable", "changed"]
@@ -92,7 +91,7 @@ def backfill(project: Project, table: str, pattern: str, form: Format | None = N
     request = Request("backfill", None, None, project.digest, pattern=pattern, format=form)
     folder = lake.flow_folder(table)
     answer = mailbox.ask(folder, request) if lease.holder(folder) is not None else None
-    return Backfilled(**mailbox.done(answer or _here(project, lake, topic, pattern, form)))
+    return Backfilled(**mailbox.done(answer)) if answer else _here(project, lake, topic, pattern, form)
 
 
 def _topic(project: Project, table: str) -> Topic:
@@ -126,20 +125,15 @@ def _found(project: Project, pattern: str, ledger: Ledger) -> list[File]:
     return found
 
 
-def _here(project: Project, lake: Lake, topic: Topic, pattern: str, form: Format) -> Answer:
+def _here(project: Project, lake: Lake, topic: Topic, pattern: str, form: Format) -> Backfilled:
     mine = Lease(topic.name, lake.flow_folder(topic.name))
     try:
-        erasure.refuse(lake)  # one that begins now waits for the lease
-        analysed = analysis.of_raw(project, topic)
-        accept(project, lake, topic.name, analysed)
-        place = lake.create(topic.name, analysed.stored, comment=topic.comment, properties={})
-        history = Backfill(project, lake, topic, Target.shared(place))
-        done = history(pattern, form, turn=nullcontext, stopped=lambda: False, announce=lambda: None)
-        return {"done": asdict(done)}
-    except HeadwaterError:
-        raise
-    except Exception as e:
-        why = f"{topic.where}: {describe(e)}"
-        raise FlowError(why, code="REQUEST_FAILED", where=topic.where) from e
+        with mailbox.attempted(topic.where):
+            erasure.refuse(lake)  # one that begins now waits for the lease
+            analysed = analysis.of_raw(project, topic)
+            accept(project, lake, topic.name, analysed)
+            place = lake.create(topic.name, analysed.stored, comment=topic.comment, properties={})
+            history = Backfill(project, lake, topic, Target.shared(place))
+            return history(pattern, form, turn=nullcontext, stopped=lambda: False, announce=lambda: None)
     finally:
         mine.release()

@@ -18,7 +18,7 @@ from headwater.runtime import sessions
 from headwater.storage import erasure, lease, mailbox
 from headwater.storage.lake import Lake
 from headwater.storage.lease import Lease
-from headwater.storage.mailbox import Answer, Request
+from headwater.storage.mailbox import Request
 
 
 def resolve(
@@ -62,10 +62,10 @@ def resolve(
     request = Request(action, rule, why, project.digest)
     folder = lake.flow_folder(table)
     answer = mailbox.ask(folder, request) if lease.holder(folder) is not None else None
-    return Resolution(**mailbox.done(answer or _here(project, lake, table, request)))
+    return Resolution(**mailbox.done(answer)) if answer else _here(project, lake, table, request)
 
 
-def _here(project: Project, lake: Lake, table: str, request: Request) -> Answer:
+def _here(project: Project, lake: Lake, table: str, request: Request) -> Resolution:
     while True:
         mine = Lease(table, lake.flow_folder(table))
         try:
@@ -76,7 +76,8 @@ def _here(project: Project, lake: Lake, table: str, request: Request) -> Answer:
             flow = (UnionFlow if definition.flows else DerivedFlow)(context, definition)
             with context.turn(table):
                 flow.recover()  # a record whose batch is half committed is in the table already
-                return flow.resolve(request)
+                with mailbox.attempted(definition.where):
+                    return flow.resolve(request)
         except Moved:  # a rebuild has put another generation in its place
             continue
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from typing import Any
 
 from headwater.common import durations, memory
 from headwater.errors import FlowError
@@ -69,12 +70,14 @@ class Upkeep:
             self._try("the engine's own tables", lambda: maintain.engines(project, lake))
 
     def _answer(self, name: str, flow: Committing | None) -> None:
-        for _, answer in mailbox.take(self._context.lake.flow_folder(name), maintain.KIND):
+        def do() -> list[dict[str, Any]]:
             done = self._maintain(flow) if flow else has_failed(name)
             if isinstance(done, FlowError):
-                mailbox.reply(answer, mailbox.refusal(done))
-            else:
-                mailbox.reply(answer, {"done": [asdict(one) for one in done]})
+                raise done
+            return [asdict(one) for one in done]
+
+        for _, to in mailbox.take(self._context.lake.flow_folder(name), maintain.KIND):
+            mailbox.answer(to, do, self._context.project.definition(name).where)
 
     def _maintain(self, flow: Committing) -> list[Maintained] | FlowError:
         project, lake = self._context.project, self._context.lake

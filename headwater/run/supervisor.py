@@ -294,7 +294,7 @@ class Run:
                     self.board.say_once(f"{name}: its log gets no checkpoint", describe(e))
         for name in self.board.failed():
             try:
-                for _, answer in mailbox.take(context.lake.flow_folder(name)):
-                    mailbox.reply(answer, mailbox.refusal(has_failed(name)))
+                for _, to in mailbox.take(context.lake.flow_folder(name)):
+                    mailbox.refuse(to, has_failed(name))
             except Exception as e:
                 self.board.say_once(f"{name}: who asks something of it gets no answer", describe(e))

@@ -37,8 +37,8 @@ _more: tuple[str, ...] = ()
 OPTIONS = (
     "-Duser.timezone=UTC",
     "-XX:+UseParallelGC",
-    # New objects have a fifth of the heap, not a third: it fills as soon as collections take more than a
-    # hundredth of the time, and stays so. Of a backlog of three million records Java then takes 1.1 GB, not 1.4.
+    # New objects have a fifth of the heap, not a third: they fill it as soon as collections take more than a
+    # hundredth of the time, and for good. Java so takes 1.1 GB for a backlog of 3 M records, not 1.4.
     "-XX:NewRatio=4",
     # Spark makes classes all the time: to look for unused ones takes 0.2 s, from 21 MB of them on.
     "-XX:MetaspaceSize=256m",

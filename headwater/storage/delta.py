@@ -42,11 +42,20 @@ def opened(table: Path, version: int | None = None, tries: int = 5) -> DeltaTabl
         went = "not found" in str(e).lower() and tries > 0
         _mend(table, version, first_line(e), went=went)
         return opened(table, version, tries - went)
-    for at in _replayed(table, int(found.version())):
-        size = store.of(table).entry(entry(table, at)).size
-        if not size:  # read as a version without changes: its rows would miss
-            actions(table, at)
+    check(table, int(found.version()))
     return found
+
+
+def check(table: Path, version: int) -> None:
+    """Check the entries that a reader of a version replays.
+
+    Raises:
+        CommitError: one is empty, which readers take for a version without changes: its rows would miss.
+        FileNotFoundError: one went just now.
+    """
+    for at in _replayed(table, version):
+        if not store.of(table).entry(entry(table, at)).size:
+            actions(table, at)
 
 
 def files(table: Path, version: int | None = None) -> list[str]:

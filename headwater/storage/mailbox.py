@@ -11,14 +11,15 @@ was taken and dropped, as by a process that was killed or could not write the an
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from headwater.common import times
-from headwater.errors import FlowError, HeadwaterError
+from headwater.errors import FlowError, HeadwaterError, Where
+from headwater.errors.causes import describe
 from headwater.storage import json_file, lease, store
 
 POLL = 0.05  # seconds
@@ -60,36 +61,36 @@ def ask(folder: Path, request: Request, kind: str = "requests") -> Answer | None
     there.make(requests)
     made = requests / f"{uuid.uuid4().hex}.json"
     json_file.write(made, asdict(request))
-    answer = made.with_suffix(".answer")
+    said = made.with_suffix(".answer")
     try:
-        while not there.exists(answer):
-            if lease.holder(folder) is None and not there.exists(answer):
+        while not there.exists(said):
+            if lease.holder(folder) is None and not there.exists(said):
                 return None
-            if not any(map(there.exists, (made, made.with_suffix(".taken"), answer))):
+            if not any(map(there.exists, (made, made.with_suffix(".taken"), said))):
                 json_file.write(made, asdict(request))
             times.clock.sleep(POLL)
-        return json_file.read(answer, hint="ask again")
+        return json_file.read(said, hint="ask again")
     finally:
-        for left in (made, made.with_suffix(".taken"), answer):
+        for left in (made, made.with_suffix(".taken"), said):
             there.delete(left)
 
 
 def take(folder: Path, kind: str = "requests") -> Iterator[tuple[Request, Path]]:
-    """The requests that wait, each taken, with the file that its answer goes to (see `reply`)."""
+    """The requests that wait, each taken, with the file that its answer goes to (see `answer`)."""
     there = store.of(folder)
     for name in sorted(name for name in there.names(folder / kind) if name.endswith(".json")):
         path = folder / kind / name
         taken = path.with_suffix(".taken")
-        answer = path.with_suffix(".answer")
+        to = path.with_suffix(".answer")
         with suppress(FileNotFoundError):  # withdrawn
             there.rename(path, taken)
             try:
                 request = Request(**json_file.read(taken, hint="ask again"))
             except (HeadwaterError, TypeError) as e:
                 why = f"{taken}: the request can't be read, or is of another version of headwater: {e}"
-                reply(answer, refusal(FlowError(why, code="REQUEST_FAILED", file=taken, hint="ask again")))
+                refuse(to, FlowError(why, code="REQUEST_FAILED", file=taken, hint="ask again"))
             else:
-                yield request, answer
+                yield request, to
 
 
 def drop(folder: Path) -> None:
@@ -99,22 +100,63 @@ def drop(folder: Path) -> None:
         there.delete(path)
 
 
-def reply(to: Path, answer: Answer) -> None:
-    """Answer a request.
+def answer(to: Path, do: Callable[[], Any], where: Where) -> None:
+    """Do what a request asks for, and answer it: by what was done, as JSON has it, or why it was not.
+
+    Args:
+        to: the answer's file, as `take` gives it.
+        do: does it; what it raises is the answer, and is raised here where it is to end who serves.
+        where: the definition that it is about.
 
     Raises:
         OSError: the answer can't be written; the request is dropped.
     """
     try:
-        json_file.write(to, answer)
+        with attempted(where):
+            said = {"done": do()}
+    except HeadwaterError as e:
+        refuse(to, e)
+    except BaseException as e:  # a function that exits
+        refuse(to, _failed(where, e))
+        raise
+    else:
+        _write(to, said)
+
+
+def refuse(to: Path, error: HeadwaterError) -> None:
+    """Answer a request: it is not done.
+
+    Raises:
+        OSError: the answer can't be written; the request is dropped.
+    """
+    _write(to, {"error": error.message, **error.data()})
+
+
+@contextmanager
+def attempted(where: Where) -> Iterator[None]:
+    """What is done here, and may fail in ways that have no name.
+
+    Raises:
+        FlowError: it did; the message says why.
+    """
+    try:
+        yield
+    except HeadwaterError:
+        raise
+    except Exception as e:
+        raise _failed(where, e) from e
+
+
+def _failed(where: Where, error: BaseException) -> FlowError:
+    return FlowError(f"{where}: {describe(error)}", code="REQUEST_FAILED", where=where)
+
+
+def _write(to: Path, said: Answer) -> None:
+    try:
+        json_file.write(to, said)
     except OSError:
         store.of(to).delete(to.with_suffix(".taken"))
         raise
-
-
-def refusal(error: HeadwaterError) -> Answer:
-    """The answer that what was asked for was not done."""
-    return {"error": error.message, **error.data()}
 
 
 def done(answer: Answer) -> Any:

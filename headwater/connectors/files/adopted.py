@@ -9,7 +9,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from headwater.errors import LakeError, ProjectError
+from headwater.errors import CommitError, LakeError, ProjectError
 from headwater.errors.causes import first_line
 from headwater.storage import delta, log
 
@@ -56,8 +56,10 @@ def _opened(table: Path, tries: int = 3) -> DeltaTable:
         LakeError: it can't be read, however often it is tried: its engine may be removing old entries.
     """
     try:
-        return DeltaTable(table)
-    except DeltaError as e:
+        found = DeltaTable(table)
+        delta.check(table, int(found.version()))
+        return found
+    except (DeltaError, CommitError, FileNotFoundError) as e:
         if tries > 1:
             return _opened(table, tries - 1)
         raise LakeError(
