@@ -167,10 +167,12 @@ class Replay:
         held = taken.held(intent.clock)
         if work.gate is not None and work.gate.keyed:
             # A row of a record that stays where it is must not have counted as the first with its key.
-            while len(apart := within(_sources(passed), held)):
-                raw = without(raw, apart)
+            stay = held.slice(0, 0)
+            while len(apart := _apart(passed, held, [each.rule.id for each in work.gate.keyed])):
+                stay, raw = pa.concat_tables([stay, within(held, apart)]), without(raw, apart)
                 taken, passed = self._taken(work, raw)
-                held = pa.concat_tables([held, taken.held(intent.clock)])
+                held = taken.held(intent.clock)
+            held = pa.concat_tables([stay, held])
         whole = without(_sources(passed).append_column("at", pa.array(range(len(passed)), pa.int64())), held)
         passed = passed.take(whole["at"].combine_chunks())
         if work.gate is not None:
@@ -226,6 +228,20 @@ class Replay:
             return self._applied.told(self._table.place)
         comment = f"What became of the records in {quarantine_name(self._table.place.name)}"
         return self._context.open_beside(self._table.place.name, name, RESOLVED, comment)
+
+
+def _apart(passed: pa.Table, held: pa.Table, keyed: Sequence[str]) -> pa.Table:
+    """Records some of whose rows pass and some are held, which so stay; where only rules over keys hold
+    these, the first of them alone: the others may be held because of its rows.
+
+    Args:
+        passed, held: the rows.
+        keyed: the rules over keys, by their ids.
+    """
+    apart, rules = within(_sources(passed), held), held["rules"].combine_chunks()
+    others = pc.invert(pc.is_in(pc.list_flatten(rules), pa.array(keyed, pa.string())))
+    alone = within(apart, held.take(pc.list_parent_indices(rules).filter(others)))
+    return alone if len(alone) else apart.sort_by([(name, "ascending") for name in KEYS])[:1]
 
 
 def _sources(rows: pa.Table) -> pa.Table:
