@@ -222,6 +222,19 @@ def last(flows: Mapping[str, Any], flow: str) -> int:
     return int(flows[flow]["sequence"]) if flow in flows else -1
 
 
+def is_past(commit: Commit, flows: Mapping[str, Any]) -> bool:
+    """Whether a commit has a batch that `flows` do not have."""
+    return any(last(commit.flows, flow) > last(flows, flow) for flow in commit.flows)
+
+
+def not_past(table: Path, flows: Mapping[str, Any]) -> Commit:
+    """The newest version without a batch that `flows` do not have: those of the table that it lies beside."""
+    version = head(table)
+    while is_past(commit := read(table, version), flows):
+        version -= 1
+    return commit
+
+
 def _file(table: Path, action: dict[str, Any]) -> DataFile:
     stats = json.loads(action.get("stats") or "{}")
     return DataFile(

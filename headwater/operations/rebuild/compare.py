@@ -21,7 +21,6 @@ from headwater.storage.names import (
     PARTIAL,
     late_name,
     quarantine_name,
-    replay_name,
     resolved_name,
     stage_name,
     state_name,
@@ -80,24 +79,16 @@ def sides(lake: Lake, name: str, version: int | None, after: int = 0) -> Iterato
             yield other, NOTHING
             continue
         own = {"quarantined_at"} if other == quarantine_name(name) else set()
-        upto, since = _by(place, name, flows), _by(place, name, started) if after else 0
+        upto = log.not_past(place.path, flows).version
+        since = log.not_past(place.path, started).version if after else 0
         side = _side(place, upto, since, own)
         ledger = places.get(resolved_name(name)) if own else None
         if ledger is not None:
-            settled = files(ledger.path, _by(ledger, replay_name(name), flows))
+            settled = files(ledger.path, log.not_past(ledger.path, flows).version)
             side = replace(side, which=_unsettled(settled))
         if own and not since:  # what commits have added is all of it, though it went since
             side = replace(side, lacks=_let_go(place, upto))
         yield other, side
-
-
-def _by(beside: Place, flow: str, flows: dict[str, Any]) -> int:
-    """The version of a table beside another one whose flows had come so far."""
-    last = log.last(flows, flow)
-    version = log.head(beside.path)
-    while version > 0 and log.last(log.read(beside.path, version).flows, flow) > last:
-        version -= 1
-    return version
 
 
 def _let_go(quarantine: Place, version: int) -> str:

@@ -274,7 +274,7 @@ class _Reconciling:
         first = log.first(place.path) if place else 0
         if place is None or first == 0:
             return False
-        return log.last(log.read(place.path, first).flows, self._name) > log.last(flows, self._name)
+        return log.is_past(log.read(place.path, first), flows)
 
     def _read(self, version: int) -> dict[str, dict[str, Any]]:
         """{flow that computes the table → input → how far it had been read by a version of the live one}."""

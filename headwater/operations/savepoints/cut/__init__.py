@@ -59,7 +59,8 @@ def _chosen(project: Project, places: Mapping[str, Place]) -> Cut:
         if name in places:
             found[name] = _newest(places[name])
             for other in places.keys() & beside(name).keys():
-                found[other] = _not_past(places[other], found[name].commit.flows)
+                beside_it = log.not_past(places[other].path, found[name].commit.flows)
+                found[other] = Chosen(places[other], beside_it)
     ordered = {
         each: found[each] for name in project.names() for each in (name, *beside(name)) if each in found
     }
@@ -68,16 +69,6 @@ def _chosen(project: Project, places: Mapping[str, Place]) -> Cut:
 
 def _newest(place: Place) -> Chosen:
     return Chosen(place, log.read(place.path, log.head(place.path)))
-
-
-def _not_past(place: Place, flows: Mapping[str, Any]) -> Chosen:
-    """The newest version without a batch that `flows`, those of the table itself, do not have."""
-    version = log.head(place.path)
-    while True:
-        commit = log.read(place.path, version)
-        if all(log.last(commit.flows, flow) <= log.last(flows, flow) for flow in commit.flows):
-            return Chosen(place, commit)
-        version -= 1
 
 
 __all__ = ["Chosen", "Cut", "choose", "derived"]
