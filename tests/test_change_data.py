@@ -433,6 +433,8 @@ def test_events_of_debezium(interpreted: SparkSession, tmp_path: Path, of: str) 
     ]
     deep = json.dumps(event("u", 44, after={"id": 3, "a": absent}, of=of))
     sent.append(deep[:-1] + ', "x": ' + "[" * 990 + "]" * 990 + "}")
+    long = json.dumps(event("u", 45, after={"id": 3, "a": f"no {absent}", "b": absent}, of=of))
+    sent.append(long[:-1] + ', "x": ' + "9" * 5000 + "}")
     project.send("changes", sent)
     project.step()
     assert sorted(project.rows("silver.t")) == [(3, f"no {absent}")]
@@ -460,6 +462,9 @@ def test_flows_that_decode_into_one_table_have_its_quarantine(
     assert quarantine.tables(project.definitions) == [held]
     done = resolve(project.definitions, held, "replay")
     assert (done.replayed, done.failing) == (0, {"malformed": 3})
+    twice = files["silver/flows.py"].replace("bronze.app", "bronze.web")
+    with raises_code("FLOWS_DIFFER", match="decodes bronze.web into silver.latest"):
+        assert Project({**files, "silver/flows.py": twice}, tmp_path / "twice", spark=interpreted).tables
     project.change("silver/flows.py", '"quarantine"', '"evolve"').step()
     done = resolve(project.definitions, held, "replay")
     assert (done.replayed, done.rows, done.failing) == (2, 2, {"malformed": 1})

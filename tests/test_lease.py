@@ -18,7 +18,7 @@ from raising import raises_code
 from headwater.errors.codes import Code
 from headwater.run.leases import Leases
 from headwater.runtime import jvm
-from headwater.storage import lease
+from headwater.storage import lease, mailbox
 from headwater.storage.lease import Lease
 
 HOLDER = """
@@ -105,7 +105,9 @@ def test_a_jvm_that_outlives_its_process_holds_its_half(
     mine.release()
 
 
-def test_a_flow_whose_new_generation_cannot_be_leased_tries_again(tmp_path: Path) -> None:
+def test_a_flow_whose_new_generation_cannot_be_leased_tries_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = {"silver.t": tmp_path / "g0001"}
     held = Leases(SimpleNamespace(flow_folder=folder.get), lambda _: False)  # type: ignore[arg-type]
     held.take(folder)
@@ -117,7 +119,19 @@ def test_a_flow_whose_new_generation_cannot_be_leased_tries_again(tmp_path: Path
             held.follow("silver.t")
         assert not held.holds("silver.t")
     in_the_way.rmdir()
+
+    def full(folder: Path) -> None:
+        raise OSError(28, "No space left on device", str(folder))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mailbox, "drop", full)
+        with pytest.raises(OSError, match="No space"):
+            held.follow("silver.t")
+    taken = tmp_path / "g0002" / "requests" / "1.taken"
+    taken.parent.mkdir()
+    taken.touch()
     assert held.follow("silver.t")
+    assert not taken.exists()  # by whoever had the lease before
     assert held.holds("silver.t")
     Lease("silver.t", tmp_path / "g0001").release()
     refusal(tmp_path / "g0002")

@@ -61,7 +61,11 @@ class Leases:
 
     def _begun(self, name: str) -> Lease:
         lease = Lease(name, self._lake.flow_folder(name))
-        mailbox.drop(lease.folder)
+        try:
+            mailbox.drop(lease.folder)
+        except BaseException:
+            lease.release()
+            raise
         return lease
 
     def holds(self, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 from headwater.errors import ProjectError, Where
 from headwater.errors.several import Collected
@@ -165,6 +166,14 @@ def _agree(flows: Sequence[Table], tables: Mapping[str, Table], name: str) -> No
             where=flows[1].where,
             hint="unite what they deliver in one table, and read that",
         )
+    for one, other in combinations((flow for flow in flows if flow.decode is not None), 2):
+        if one.sources[0] == other.sources[0]:  # a record of it would be open for both
+            raise ProjectError(
+                f"{other.where} decodes {one.sources[0]} into {name} as {one.name} does",
+                code="FLOWS_DIFFER",
+                where=other.where,
+                hint="decode it once, with the fields of both",
+            )
     for flow in (each for each in flows if each.into and (each.limits != Limits() or each.cluster_by)):
         raise ProjectError(
             f"{flow.where} says limits or cluster_by of {name}, which is declared by itself",

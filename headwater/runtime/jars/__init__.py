@@ -59,7 +59,7 @@ def resolve() -> Path:
     except OSError as e:
         found = causes.known(e)
         raise SetupError(
-            f"{folder}: {causes.describe(e)}",
+            f"{folder}: {found.message if found is not None else causes.describe(e)}",
             code=found.code if found is not None else "JAR_NOT_FETCHED",
             file=folder,
             hint=f"name a folder that can be written, and has room, as HEADWATER_CACHE, then run: {RESOLVE}",
