@@ -14,7 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
 from drained import RAW, Drained
 from pyspark.sql import SparkSession
 
@@ -56,7 +63,9 @@ class Live:
     def records(self) -> list[tuple[Any, ...]]:
         """What the table has, but for when it was read."""
         table = Target(self.case.lake.place(RAW))
-        rows = table.held(table.columns).to_pylist()
+        held = table.held(table.columns)
+        at = held.schema.get_field_index("timestamp")
+        rows = held.set_column(at, "timestamp", held["timestamp"].cast(pa.int64())).to_pylist()
         return sorted(
             (row["partition"], row["offset"], row["key"], row["value"], row["timestamp"], str(row["headers"]))
             for row in rows
@@ -83,6 +92,16 @@ def live(case: Drained, patch: pytest.MonkeyPatch, trigger: str = "50 millisecon
         thread.join()
 
 
+def admits_any_time(case: Drained) -> None:
+    """As brokers before Kafka 4 do."""
+    entry = ConfigEntry(
+        "message.timestamp.after.max.ms", str(2**63 - 1), incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.TOPIC, case.topic, incremental_configs=[entry])
+    admin = AdminClient(case.client)  # which has to live until the answer
+    admin.incremental_alter_configs([resource])[resource].result()
+
+
 def nasty(case: Drained, producer: Producer, first: int) -> int:
     """Records of every kind; how many."""
     kinds: list[dict[str, Any]] = [
@@ -92,26 +111,32 @@ def nasty(case: Drained, producer: Producer, first: int) -> int:
         {"value": "ä😀".encode(), "headers": [("a", b"1"), ("a", None), ("b", b"")]},
         {"value": b"\x00\xff", "headers": [], "timestamp": 1},
         {"value": b"old", "timestamp": 1_000_000_000_123},
+        {"value": b"in microseconds", "timestamp": 1_700_000_000_000_000},
     ]
     for at, kind in enumerate(kinds):
         producer.produce(case.topic, partition=(at + first) % 2, **kind)
     return len(kinds)
 
 
+@pytest.mark.parametrize("unit", ["microseconds", "nanoseconds"])  # of which Spark reads no records
 def test_each_record_is_the_row_that_a_query_makes_of_it(
-    case: Drained, tmp_path: Path, broker: str, monkeypatch: pytest.MonkeyPatch
+    case: Drained, tmp_path: Path, broker: str, monkeypatch: pytest.MonkeyPatch, unit: str
 ) -> None:
+    admits_any_time(case)
     case.send(1)
     case.run()
     producer = Producer(case.client)
     with live(case, monkeypatch) as run:
         run.follows()
         sent = 1 + nasty(case, producer, 0) + nasty(case, producer, 1)
+        for partition in range(2 if unit == "nanoseconds" else 0):
+            producer.produce(case.topic, b"x", partition=partition, timestamp=1_700_000_000_000_000_000)
+            sent += 1
         assert producer.flush(30) == 0
         run.has(sent)
         followed = run.records()
     assert run.begun == {"following": 1, "backlog": 0}
-    assert case.flow["consumed"] == {case.topic: {"0": 7, "1": 6}}
+    assert sum(case.flow["consumed"][case.topic].values()) == sent
     other = Drained(tmp_path / "other", broker)
     other.topic = case.topic
     (other.root / "bronze/raw.py").write_text((case.root / "bronze/raw.py").read_text())

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.connectors import kafka
 from headwater.connectors.kafka.extent import readable
+from headwater.connectors.kafka.records import Records
+from headwater.connectors.kafka.topics import TIMEOUT
 from headwater.flows.context import Context
 from headwater.flows.gaps import Watched
 from headwater.flows.reading import Commit, Size, Write, Written, first
@@ -34,6 +38,9 @@ _PARQUET = {
     "parquet.column.statistics.enabled#value": "false",
     "parquet.compression.codec.zstd.level": "1",
 }
+
+
+_BEYOND = "long overflow"  # a record's time, in a wrong unit, of which Spark's microseconds hold nothing
 
 
 class Backlog:
@@ -107,15 +114,37 @@ class Backlog:
         def write(pinned: Intent) -> Written:
             if not count:
                 return Written([], 0, 0, None)
-            records = self._columns(self._records(begin, until), pinned.clock)
-            if count <= FEW and count * self._size.of_record <= FEW_BYTES:
-                files = self._table.write(records.coalesce(1).toArrow(), pinned.batch)
-            else:
-                files = self._table.write(records.coalesce(self._parallelism), pinned.batch, _PARQUET)
+            try:
+                files = self._by_spark(begin, until, pinned, few=count <= FEW)
+            except Exception as e:
+                if _BEYOND not in str(e):
+                    raise
+                files = self._table.write(self._read_here(begin, until, pinned.clock), pinned.batch)
             size, newest = self._table.payload(files, "value"), self._table.newest(files, "timestamp")
             return Written(files, self._table.rows(files), size, newest)
 
         return write
+
+    def _by_spark(
+        self, begin: Mapping[int, int], until: Mapping[int, int], pinned: Intent, *, few: bool
+    ) -> list[str]:
+        records = self._columns(self._records(begin, until), pinned.clock)
+        if few and (sum(until.values()) - sum(begin.values())) * self._size.of_record <= FEW_BYTES:
+            return self._table.write(records.coalesce(1).toArrow(), pinned.batch)
+        return self._table.write(records.coalesce(self._parallelism), pinned.batch, _PARQUET)
+
+    def _read_here(self, begin: Mapping[int, int], until: Mapping[int, int], clock: str) -> pa.Table:
+        """The records from some offsets to others, which Spark can't read."""
+        own = {partition: offset for partition, offset in begin.items() if offset < until[partition]}
+        options = kafka.consumer_options(self._context.project.conf, self._context.bootstrap)
+        read_at = pa.scalar(datetime.fromisoformat(clock), pa.timestamp("us", "UTC"))
+        with Records(options, self._topic.topic, own, self._context.project.conf.cluster) as records:
+            parts = [records.rows([], read_at)]
+            while any(records.next[partition] < until[partition] for partition in own):
+                found = records.take(FEW, within=TIMEOUT, due=0)
+                mine = [each for each in found if (each.offset() or 0) < until[each.partition() or 0]]
+                parts.append(records.rows(mine, read_at))
+        return pa.concat_tables(parts)
 
     def _records(self, begin: Mapping[int, int], until: Mapping[int, int]) -> DataFrame:
         partitions = [partition for partition, offset in until.items() if offset > begin[partition]]
