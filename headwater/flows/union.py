@@ -22,7 +22,7 @@ class UnionFlow(ResolvingFlow):
             (JoinedFlow if context.tables[flow.name].joins else DerivedFlow)(context, flow, target)
             for flow in table.flows
         ]
-        self.committer = self._flows[0].committer  # whose only target all flows share
+        self.committer = self._flows[0].committer  # of the table that all flows share
 
     def recover(self) -> None:
         """Do what a killed process left half done.
