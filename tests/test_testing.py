@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 
 from headwater.errors import FlowError, ProjectError, QueryError
 from headwater.planner import analysis
@@ -222,6 +223,17 @@ def test_a_typing_error_is_no_empty_table(project: Project) -> None:
             ask("gold.total")
     with pytest.raises(ProjectError, match="unknown table"):
         project.append("gold.total", [{"n": 1}])
+
+
+def test_what_needs_a_broker_says_so(tmp_path: Path, interpreted: SparkSession) -> None:
+    out = "CREATE STREAMING TABLE gold.out TBLPROPERTIES ('headwater.publish' = 'out') AS "
+    out += "SELECT * FROM STREAM silver.visits"
+    Project(FILES, tmp_path / "a")
+    project = Project(str(tmp_path / "a"), str(tmp_path / "b")).write({"gold/out.sql": out})
+    for name in (RAW, *project.definitions.sinks):
+        for do in (project.step, project.end):
+            with raises_code("TEST_WITHOUT_BROKER", match=name):
+                do(name)
 
 
 def test_files_are_analysed_once(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ from headwater.flows.context import Moved
 from headwater.flows.declared import flow_of
 from headwater.planner import analysis
 from headwater.planner.changes import accept
-from headwater.project.definitions import Table, Topic
+from headwater.project.definitions import KafkaSink, Table, Topic
 from headwater.project.reference import CLOCK
 from headwater.storage.names import beside
 from headwater.storage.ranges import Position
@@ -110,10 +110,11 @@ class Project(Run):
             names: tables, or sinks; by default all tables but those of topics, each after what it reads.
 
         Raises:
+            ProjectError: a name is of what reads or writes Kafka.
             HeadwaterError: what would have stopped the flow.
         """
         with self.clock.still():
-            for name in names or self._derived():
+            for name in self._named(names):
                 while not self._drained(name):
                     del self._flows[name]  # it begins anew, in its table's next generation
         return self
@@ -129,7 +130,7 @@ class Project(Run):
             HeadwaterError: what would have stopped a flow.
         """
         context = self._ended(close)
-        for name in names or self._derived():
+        for name in self._named(names):
             flow_of(context, name).run()
         self._flows = {}  # they know nothing of these batches
         return self
@@ -177,8 +178,23 @@ class Project(Run):
             self._loaded.definition(flow)
         return []
 
-    def _derived(self) -> list[str]:
-        return [*self.context.project.files, *self.context.project.tables]
+    def _named(self, names: Sequence[str]) -> Sequence[str]:
+        """What is named; by default all tables but those of topics.
+
+        Raises:
+            ProjectError: a name is of what reads or writes Kafka.
+        """
+        project = self.context.project
+        sinks = {name for name, sink in project.sinks.items() if isinstance(sink, KafkaSink)}
+        for name in names:
+            if name in {*project.topics, *project.alerts, *sinks}:
+                raise ProjectError(
+                    f"{name} reads or writes Kafka, and a project in a test has no broker",
+                    code="TEST_WITHOUT_BROKER",
+                    table=name,
+                    hint="send records with send(topic, […]), and look at the table that it reads",
+                )
+        return names or [*project.files, *project.tables]
 
     def _drained(self, name: str) -> bool:
         """Run one flow until nothing is left; False: another generation of its table is the live one now."""

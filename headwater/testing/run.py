@@ -49,22 +49,22 @@ class Run:
 
     def __init__(
         self,
-        files: Mapping[str, str] | Path,
-        root: Path | None = None,
+        files: Mapping[str, str] | Path | str,
+        root: Path | str | None = None,
         *,
         spark: SparkSession | None = None,
         at: datetime | str | None = None,
         env: str = "local",
     ) -> None:
         self._folder = None if root else TemporaryDirectory(prefix="headwater-")  # it goes with the object
-        self.root = root or Path(str(self._folder and self._folder.name))
+        self.root = Path(root or str(self._folder and self._folder.name))
         self.env, self.clock, self._spark = env, Clock(at), spark
         self._lines, self._notices = StringIO(), StringIO()
         self.ledger = Ledger()
         self._context: Context | None = None
         self._flows: dict[str, Any] = {}
         self._reader = Reader(self.root, env)
-        lay(self.root, files, env)
+        lay(self.root, Path(files) if isinstance(files, str) else files, env)
 
     def write(self, files: Mapping[str, str]) -> Self:
         """Write files of the project; the next step is that of a new run."""
