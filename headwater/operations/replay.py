@@ -7,9 +7,9 @@ from typing import Literal
 from headwater.common.progress import Board
 from headwater.errors import LakeError
 from headwater.flows.context import Context, Moved
-from headwater.flows.derived import DerivedFlow
+from headwater.flows.declared import flow_of
 from headwater.flows.replay import Resolution
-from headwater.flows.union import UnionFlow
+from headwater.flows.resolving import ResolvingFlow
 from headwater.planner import analysis
 from headwater.project.load import Project
 from headwater.quality import quarantine
@@ -72,11 +72,11 @@ def _here(project: Project, lake: Lake, table: str, request: Request) -> Resolut
             erasure.refuse(lake)  # one that begins now waits for the lease
             spark = sessions.start(project.conf)
             context = Context(project, analysis.analyse(spark, project), spark, lake, Board(None))
-            definition = project.tables[table]
-            flow = (UnionFlow if definition.flows else DerivedFlow)(context, definition)
+            flow = flow_of(context, table)
+            assert isinstance(flow, ResolvingFlow)
             with context.turn(table):
                 flow.recover()  # a record whose batch is half committed is in the table already
-                with mailbox.attempted(definition.where):
+                with mailbox.attempted(project.tables[table].where):
                     return flow.resolve(request)
         except Moved:  # a rebuild has put another generation in its place
             continue

@@ -72,7 +72,7 @@ def simulated(world: World) -> Iterator[Medium]:
             ),
             patch.object(replaying, "analysis", SimpleNamespace(analyse=lambda *_: {})),
             patch.object(replaying, "sessions", SimpleNamespace(start=lambda _: None)),
-            patch.object(replaying, "DerivedFlow", flows.Derived),
+            patch.object(replaying, "flow_of", flows.flow_of),
             patch.object(lease, "_channel", channel),
             patch.object(lease, "jvm", SimpleNamespace(pid=lambda: 0)),
             patch.object(open_table, "threading", SimpleNamespace(Lock=lambda: Mutex(world))),

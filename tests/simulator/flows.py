@@ -287,7 +287,9 @@ class Replayed(Replay):
         there = _read(self._table.files(), ROWS)["offset"].to_pylist()
         return pa.Table.from_pylist([_place(at) for at in there], _PLACES)
 
-    def _replayed(self, rows: pa.Table, intent: Intent, done: Resolution) -> tuple[pa.Table, pa.Table]:
+    def _replayed(
+        self, rows: pa.Table, intent: Intent, answers: Any, done: Resolution
+    ) -> tuple[pa.Table, pa.Table]:
         offsets = [at for at in rows["offset"].to_pylist() if at % 7 != 2]
         passing = rows.filter(pc.is_in(rows["offset"], pa.array(offsets, pa.int64())))
         became = Counter((*_place(at).values(),) for at in offsets)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import random
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -29,6 +30,9 @@ from .world import DEADLY, SHOWN, Fault, Process, World
 HOURS = 3600.0
 WATCHED = 40  # times that a reader looks whether all tables are swapped, or none
 _NUMBERS = itertools.count()
+
+
+_DEFECT = re.compile(r"\b(Type|Attribute|Name|Key|Index|Value|Assertion)Error: ")  # that no medium has
 
 
 class Wrong(AssertionError):  # noqa: N818
@@ -233,8 +237,12 @@ class _Schedule:
         self._world.sleep(self._draw.choice([0.1, 0.4, 1.0]))
         if SILVER not in Lake(self._world.root).places():
             return
-        with suppress(HeadwaterError, OSError):
-            do(self._world, self._shape.project)
+        try:
+            with suppress(OSError):
+                do(self._world, self._shape.project)
+        except HeadwaterError as e:
+            if _DEFECT.search(str(e)):
+                raise
 
     def _take_copy(self) -> None:
         self._world.sleep(self._draw.choice([0.05, 0.2, 0.5, 1.0]))
