@@ -234,7 +234,7 @@ class _Schedule:
             seen = end
 
     def _later(self, do: Callable[[World, Project], None]) -> None:
-        self._world.sleep(self._draw.choice([0.1, 0.4, 1.0]))
+        self._world.sleep(self._draw.choice([0.1, 0.4, 1.0, 4.0, 20.0]))
         if SILVER not in Lake(self._world.root).places():
             return
         try:
