@@ -369,13 +369,16 @@ def test_a_damaged_note_of_a_generation_that_is_over_holds_nobody(tmp_path: Path
     note.parent.mkdir(parents=True)
     note.write_bytes(bytes(200))
     assert note in lake.notes()
+    left = place.path / "000000000007-killed" / "part-00000.parquet"
+    left.parent.mkdir()
+    left.write_bytes(b"half of a fi")
     with pytest.raises(DamageError, match=r"intent\.json"):
-        forget_uncommitted(place.path, intents_of(lake))
+        forget_uncommitted(place.path, intents_of(lake), older=timedelta(0))
     new = replace(place, generation=2, path=lake.at(NAME, 2), id="2")
     shutil.copytree(place.path, new.path)
     lake.swap({NAME: new})
     assert note not in lake.notes()
-    assert forget_uncommitted(new.path, intents_of(lake)).files == 0
+    assert forget_uncommitted(new.path, intents_of(lake), older=timedelta(0)).files == 1
 
 
 def test_tables_that_are_swapped_while_a_run_is_asked_are_maintained_by_their_own_lease(

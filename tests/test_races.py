@@ -192,6 +192,7 @@ def test_what_is_committed_while_maintenance_stands_still_is_not_removed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, commits = topic(world), log.commits
+    world.sleep(2 * 3600.0)
     rows = pa.table([[6], [0]], schema=NUMBERS)
     written = table.write(rows, f"{6:012d}")
 

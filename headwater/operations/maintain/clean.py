@@ -8,7 +8,7 @@ the next time goes on. Readers that begin later begin with a snapshot.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -82,21 +82,17 @@ def forget_uncommitted(
     """
     # The moment, then what is begun, then what is committed: however long this process is stopped in between,
     # a file that is younger, is at work or was committed since is one of these.
-    now = times.now().timestamp()
+    old = list(_written_before(table, times.now() - older))
+    if not old:
+        return Cleaned(0, 0, 0)
     begun = [intent for file in intents if (intent := file.read()) is not None]
     at_work = () if alone else tuple(intent.batch for intent in begun if not intent.sealed)
     known = {str(table / path) for i in begun for paths in (i.staged or {}).values() for path in paths}
     head, first = log.head(table), log.first(table)
     for commit in log.commits(table, after=first - 1, upto=head):
         known |= {*commit.left, *(file.path for file in (*commit.added, *commit.changes))}
-    found: list[Path] = []
-    for path in store.of(table).below(table, ".parquet"):
-        below = path.relative_to(table)
-        if str(path) in known or below.parts[0] == delta.LOG or below.parts[0].startswith(at_work):
-            continue
-        with suppress(FileNotFoundError):
-            if now - store.of(path).entry(path).modified >= older.total_seconds():
-                found.append(path)
+    found = [path for path in old if str(path) not in known]
+    found = [path for path in found if not path.relative_to(table).parts[0].startswith(at_work)]
     if found:  # else all is of commits that are still in the log
         known = {file.path for file in log.snapshot(table, head)}
         found = [path for path in found if str(path) not in known]
@@ -106,6 +102,15 @@ def forget_uncommitted(
             size += remove(path)
             files += 1
     return Cleaned(0, files, size)
+
+
+def _written_before(table: Path, moment: datetime) -> Iterator[Path]:
+    """The Parquet files of a table, but for those of its log, that were written last by a moment."""
+    for path in store.of(table).below(table, ".parquet"):
+        with suppress(FileNotFoundError):
+            old = store.of(path).entry(path).modified <= moment.timestamp()
+            if old and path.relative_to(table).parts[0] != delta.LOG:
+                yield path
 
 
 def _checkpoints(table: Path) -> list[int]:
