@@ -77,6 +77,8 @@ class RealtimeFlow:
         self._alert = alert
         self._topic = context.project.topics[alert.source]
         self._spark = sessions.child(context.spark, parallelism=1)
+        # It looks each second at all that Spark keeps of them, by default a hundred.
+        self._spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "10")
         self._checkpoint = context.lake.flow_folder(alert.name) / "checkpoint"
 
     def run(self) -> None:
