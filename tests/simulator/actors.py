@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -47,8 +48,9 @@ class Running:
         self.is_begun = self.is_whole = False
         self._upkeep = upkeep
         self._lake = Lake(world.root)
-        self._leases = Leases(self._lake, lambda seconds: bool(world.sleep(seconds)))
+        self._leases = Leases(self._lake, self._stops)
         self._flows: dict[str, Any] = {}
+        self._said = io.StringIO()
 
     def __call__(self) -> None:
         for _ in range(TRIES):
@@ -58,7 +60,7 @@ class Running:
         else:
             return
         self.is_begun = True
-        context = context_of(self.world, self.project, self._lake)
+        context = context_of(self.world, self.project, self._lake, said=self._said)
         tasks = [
             self.world.begin(self.process, name, lambda name=name: self._until_done(context, name))  # type: ignore[misc]
             for name in self.project.names()
@@ -70,6 +72,10 @@ class Running:
             self.world.sleep(0.2)
         self._leases.release()
         self.is_whole = not self.refused and not self.process.struck
+
+    def _stops(self, after: float) -> bool:
+        self.world.sleep(after)
+        return False
 
     def _begun(self) -> bool:
         try:
@@ -109,6 +115,9 @@ class Running:
         for seconds in self._upkeep:
             self.world.sleep(seconds)
             upkeep.step()
+            amiss = [line for line in self._said.getvalue().splitlines() if "could not be maintained" in line]
+            amiss = [line for line in amiss if "has another generation now" not in line]
+            assert not amiss or self.process.struck, amiss[0]
 
     def _passing(self, do: Callable[[], None]) -> None:
         with suppress(OSError):

@@ -37,10 +37,11 @@ def simulated(world: World) -> Iterator[Medium]:
     def reach(step: str, flow: str) -> None:
         fault = world.step(f"- {step}", flow, is_write=True)
         process = world.process
-        if flow in flows.COLUMNS and step in failpoints.STEPS and process is not None:
+        table = flows.SILVER if flow == flows.REPLAY else flow
+        if table in flows.COLUMNS and step in failpoints.STEPS and process is not None:
             mine = [path for path, by in medium.holders.items() if by is process and path.name == "lease"]
             halves = [
-                medium.holders.get(path.with_name("lease.jvm")) for path in mine if path.parts[-3] == flow
+                medium.holders.get(path.with_name("lease.jvm")) for path in mine if path.parts[-3] == table
             ]
             assert process.jvm in halves, f"{flow}: {step} without both halves of its lease"
         if fault is not None and fault.kind in DEADLY:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,7 +39,7 @@ from headwater.storage import stored
 from headwater.storage.commit import Built, Committer
 from headwater.storage.identity import Identity
 from headwater.storage.intent import Intent, IntentFile
-from headwater.storage.names import late_name, quarantine_name, resolved_name
+from headwater.storage.names import late_name, quarantine_name, replay_name, resolved_name
 from headwater.storage.target import Target
 from headwater.storage.wake import Heads
 
@@ -47,6 +47,7 @@ from .world import World
 
 BRONZE, SILVER, GOLD, COPY = "bronze.r", "silver.s", "gold.g", "gold.c"
 QUARANTINE, RESOLVED, LATE = quarantine_name(SILVER), resolved_name(SILVER), late_name(GOLD)
+REPLAY = replay_name(SILVER)
 TOPIC = "r"
 NUMBERS = pa.schema([("offset", pa.int64()), ("k", pa.int64())])
 ROWS = pa.schema([*NUMBERS, ("try", pa.int64())])
@@ -58,9 +59,14 @@ BESIDE = {QUARANTINE: _HELD, LATE: ROWS, RESOLVED: NOTED}
 AGGREGATE = Aggregate((Output("k", "key"), Output("n", "count"), Output("last", "max")), window="")
 
 
+def is_bad_for_good(offset: int) -> bool:
+    """Whether a record stays in the quarantine."""
+    return offset % 7 == 2
+
+
 def is_bad(offset: int, attempt: int) -> bool:
     """Whether a record goes to the quarantine, in one try."""
-    return offset % 7 == 2 or (offset % 3 == 1 and attempt % 2 == 0)
+    return is_bad_for_good(offset) or (offset % 3 == 1 and attempt % 2 == 0)
 
 
 def is_late(offset: int, attempt: int) -> bool:
@@ -92,10 +98,13 @@ class Project:
 
     def __post_init__(self) -> None:
         above = dict(zip(self.chain, (BRONZE, *self.chain), strict=False))
-        common = {"file": Path("t.sql"), "limits": self.limits, "comment": ""}
         self.tables = {
             name: Table(
-                name=name, sources=(source,), decode=Json("k BIGINT") if name == SILVER else None, **common
+                name=name,
+                sources=(source,),
+                decode=Json("k BIGINT") if name == SILVER else None,
+                file=Path("t.sql"),
+                limits=self.limits,
             )
             for name, source in above.items()
         }
@@ -186,14 +195,16 @@ class Run(Context):
         return target
 
 
-def context_of(world: World, project: Project, lake: Any, ended: tuple[str, ...] = ()) -> Run:
-    """A run of the project on a lake, of which some tables get no more commits."""
+def context_of(
+    world: World, project: Project, lake: Any, ended: tuple[str, ...] = (), said: io.StringIO | None = None
+) -> Run:
+    """A run of the project on a lake, of which some tables get no more commits; what it says is `said`."""
     return Run(
         project,  # type: ignore[arg-type]
         project.analysed(),
         None,  # type: ignore[arg-type]
         lake,
-        Board(None, io.StringIO()),
+        Board(None, said or io.StringIO()),
         heads=Woken(world, ended),
         stop=Stop(world),  # type: ignore[arg-type]
         now=world.now,
@@ -221,7 +232,7 @@ class Source(TableFlow):
         self._context = context
         self._inputs = []
         self._apart = 0.0
-        self._end = context.project.end
+        self._end = cast(Project, context.project).end
         self._place = context.lake.create(BRONZE, NUMBERS, properties={})
         self._table = Target.shared(self._place)
         context.opened[BRONZE] = self._place.generation
@@ -290,7 +301,7 @@ class Replayed(Replay):
     def _replayed(
         self, rows: pa.Table, intent: Intent, answers: Any, done: Resolution
     ) -> tuple[pa.Table, pa.Table]:
-        offsets = [at for at in rows["offset"].to_pylist() if at % 7 != 2]
+        offsets = [at for at in rows["offset"].to_pylist() if not is_bad_for_good(at)]
         passing = rows.filter(pc.is_in(rows["offset"], pa.array(offsets, pa.int64())))
         became = Counter((*_place(at).values(),) for at in offsets)
         made = pa.table([offsets, [at % KEYS for at in offsets], [-1] * len(offsets)], schema=ROWS)

@@ -18,7 +18,20 @@ from headwater.storage.lake import Lake, Place
 from headwater.storage.names import beside
 from headwater.storage.ranges import Position
 
-from .flows import BRONZE, COPY, GOLD, KEYS, LATE, QUARANTINE, RESOLVED, SILVER, TOPIC, Project
+from .flows import (
+    BRONZE,
+    COPY,
+    GOLD,
+    KEYS,
+    LATE,
+    QUARANTINE,
+    REPLAY,
+    RESOLVED,
+    SILVER,
+    TOPIC,
+    Project,
+    is_bad_for_good,
+)
 from .world import World
 
 
@@ -155,13 +168,14 @@ class View:
         return Lake(self._world.root).places().get(name) == self._places[name]
 
 
-def check_all(world: World, project: Project, *, expired: bool) -> None:
+def check_all(world: World, project: Project, *, expired: bool, replays: bool = True) -> None:
     """All is done: every record is where it belongs, once, and so the log says.
 
     Args:
         world: where the lake is.
         project: the definitions.
         expired: whether bronze may have let go of rows.
+        replays: whether what was replayed is there: not where one of the tables was put back.
     """
     lake = Lake(world.root)
     View(world, project).check()
@@ -186,14 +200,37 @@ def check_all(world: World, project: Project, *, expired: bool) -> None:
     if COPY in project.chain:
         assert _by_key(places[COPY]) == _by_key(places[GOLD])
     for name in project.names():
-        for other in beside(name):
-            done = log.last(log.flows(places[other].path), name) if other in places else -1
-            assert done <= log.last(log.flows(places[name].path), name)
-    live = {lake.flow_folder(name) for name in project.names()}
+        flows = log.flows(places[name].path)
+        for place in (places[other] for other in beside(name) if other in places):
+            assert not log.is_past(log.read(place.path, log.head(place.path)), flows), (
+                f"{place.name} is ahead"
+            )
+    if replays:
+        _check_replays(silver, places)
+    live = {lake.flow_folder(name) for name in project.names()} | {lake.flow_folder(REPLAY, SILVER)}
     for intents in intents_of(lake):
         intent = intents.read()
         if intents._path.parent in live - {lake.flow_folder(BRONZE)}:  # of the topic the next batch does it
             assert intent is None or intent.sealed, f"{intent} is not sealed"
+
+
+def check_replayed(lake: Lake) -> None:
+    """After a replay to which nothing happened, all is in the table that is not bad for good."""
+    places = lake.places()
+    held = {row["offset"] for row in _rows(places.get(QUARANTINE))}
+    back = {row["offset"] for row in _rows(places[SILVER]) if row["try"] < 0}
+    assert back == {at for at in held if not is_bad_for_good(at)}, (
+        f"of {sorted(held)} {sorted(back)} are back"
+    )
+
+
+def _check_replays(silver: list[dict[str, Any]], places: dict[str, Place]) -> None:
+    """What was put back is in the table and in the ledger, each time by both commits."""
+    back = sorted(row["offset"] for row in silver if row["try"] < 0)
+    noted = sorted(row["offset"] for row in _rows(places.get(RESOLVED)) if row["outcome"] == "replayed")
+    assert back == noted, f"replayed {back}, noted {noted}"
+    done = [log.last(log.flows(places[name].path), REPLAY) for name in (SILVER, RESOLVED) if name in places]
+    assert len({*done}) == 1 or (RESOLVED not in places and done == [-1]), f"replays {done}"
 
 
 def files_of(table: Path, version: int) -> list[str]:
@@ -255,7 +292,8 @@ def _rows(place: Place | None) -> list[dict[str, Any]]:
 
 
 def _read(file: str) -> list[dict[str, Any]]:
-    return pq.read_table(file, partitioning=None, use_threads=False).to_pylist()
+    rows: list[dict[str, Any]] = pq.read_table(file, partitioning=None, use_threads=False).to_pylist()
+    return rows
 
 
 def _by_key(place: Place) -> dict[int, dict[str, Any]]:

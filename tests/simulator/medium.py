@@ -125,7 +125,7 @@ class Medium(Files):
         what: str,
         path: Path,
         do: Callable[[], T],
-        half: Callable[[], None] | None = None,
+        half: Callable[[], object] | None = None,
         *,
         twice: bool = False,
     ) -> T:
