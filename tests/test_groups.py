@@ -152,6 +152,29 @@ WITHIN = {  # of groups that are kept by groups too, of a table whose rows never
 OTHERS = {  # kept otherwise
     "halves": ("SELECT k, median(x) AS half, count(DISTINCT x) AS xs FROM silver.a GROUP BY k", "k"),
     "doubles": ("SELECT n, sum(x / 4) AS quarter FROM gold.few GROUP BY n", "n"),
+    # A change of what is looked at beside the rows changes groups without a row of theirs.
+    "of some": ("SELECT k, count(*) AS n FROM silver.a WHERE k IN (SELECT c FROM silver.b) GROUP BY k", "k"),
+    "times": ("SELECT k, sum(x * (SELECT max(y) FROM silver.b)) AS x FROM silver.a GROUP BY k", "k"),
+    "above": ("SELECT k, sum(x - (SELECT min(x) FROM silver.a)) AS x FROM silver.a GROUP BY k", "k"),
+    "twins": (
+        "SELECT t.k, t.n, u.n AS other FROM (SELECT k, count(*) AS n FROM silver.b GROUP BY k) t "
+        "LEFT JOIN (SELECT k, count(*) AS n FROM silver.twin GROUP BY k) u ON u.k = t.k",
+        "k",
+    ),
+    "united": (
+        "SELECT k, count(*) AS n FROM (SELECT * FROM silver.named UNION ALL SELECT * FROM reference.items) "
+        "GROUP BY k",
+        "k",
+    ),
+    "with a number": (
+        "WITH p AS (SELECT 2 AS least) SELECT k, count(*) AS n FROM silver.a CROSS JOIN p WHERE x > least "
+        "GROUP BY k",
+        "k",
+    ),
+}
+TWINS = {
+    "silver/twin.sql": "CREATE STREAMING TABLE twin AS SELECT * FROM STREAM silver.b",
+    "silver/named.sql": "CREATE STREAMING TABLE named AS SELECT k, s AS name FROM STREAM silver.a",
 }
 
 
@@ -216,7 +239,7 @@ def test_a_view_of_one_group_keeps_its_row_where_nothing_of_a_batch_reaches_it(
 
 
 def test_others_are_not_kept_so(interpreted: SparkSession, tmp_path: Path) -> None:
-    case = Project({**FILES, **definitions(OTHERS)}, tmp_path, spark=interpreted)
+    case = Project({**FILES, **TWINS, **definitions(OTHERS)}, tmp_path, spark=interpreted)
     told = analyse(interpreted, case.definitions)
     assert all(told[f"gold.v_{name.replace(' ', '_')}"].groups is None for name in OTHERS)
     assert A in told and B in told

@@ -777,6 +777,11 @@ BAD_BODIES = [
     ("raw.select('host').union(hosts.select('host'))", "JOIN_REPEATS_ROWS", "this UNION would repeat rows"),
     ("hosts.union(hosts)", "JOIN_REPEATS_ROWS", "its rows follow from none of its stream"),
     (
+        "raw.groupBy('host').applyInArrow(lambda rows: rows.select(['host']), 'host STRING')",
+        "ACROSS_ROWS",
+        "applyInArrow looks across rows",
+    ),
+    (
         "raw.alias('a').join(raw.alias('b').select('host'), 'host')",
         "ACROSS_ROWS",
         "a join of the stream with itself",
@@ -855,6 +860,12 @@ def test_what_a_stream_cannot_do_is_refused(
             "a subquery on the stream would see one batch at a time",
         ),
         (
+            "SELECT host, (SELECT host FROM reference.hosts) AS last, count(*) AS n "
+            "FROM STREAM silver.readings GROUP BY host",
+            "AGGREGATE_NOT_MAINTAINABLE",
+            "last is looked up by a subselect",
+        ),
+        (
             "SELECT window.start s, count(*) n FROM STREAM silver.readings GROUP BY window(at, '1 minute')",
             "WATERMARK_MISSING",
             "has windows but no watermark; say how late rows may be",
@@ -869,7 +880,7 @@ def test_what_a_stream_cannot_do_is_refused(
 def test_what_sql_on_a_stream_cannot_do_is_refused(
     spark: SparkSession, make: Make, query: str, code: Code, says: str
 ) -> None:
-    root = make({"gold/t.sql": gold(query)})
+    root = make({"gold/t.sql": gold(query), **HOSTS})
     with raises_code(code, table="gold.t") as refused:
         analyse(spark, root)
     assert re.match(rf"{root}/gold/t\.sql:(\d+:)? gold\.t", str(refused.value))

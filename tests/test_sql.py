@@ -185,6 +185,17 @@ def test_names_of_with_clauses_are_no_sources(tmp_path: Path) -> None:
         ("CREATE STREAMING TABLE gold.t AS SELEC 1", "SQL_INVALID", "PARSE_SYNTAX_ERROR"),
         (CREATE + "SELECT 1 " + CREATE + "SELECT 2", "SQL_INVALID", "PARSE_SYNTAX_ERROR"),
         (CREATE + "SELECT 'no end", "SQL_INVALID", ""),
+        (
+            CREATE + "\nWITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 5) "
+            "SELECT * FROM STREAM silver.s JOIN r ON s.n = r.n",
+            "STATEMENT_NOT_SUPPORTED",
+            "t.sql:2: WITH RECURSIVE is not supported",
+        ),
+        (
+            CREATE + "SELECT * FROM STREAM silver.s WITH ('startingVersion' = '5')",
+            "STATEMENT_NOT_SUPPORTED",
+            "t.sql:1: silver.s is read with options",
+        ),
     ],
 )
 def test_other_statements_are_refused_by_name(tmp_path: Path, text: str, code: Code, says: str) -> None:

@@ -76,7 +76,7 @@ def of(result: DataFrame, where: Where, *, innermost: bool) -> Cut | None:
     if not catalyst.has(plan, "AGGREGATE"):
         return None
     found = list(_aggregates(plan, innermost))
-    if not found or any(not bool(node.sameResult(found[0][1])) for _, node in found[1:]):
+    if not found or any(not catalyst.is_same(node, found[0][1]) for _, node in found[1:]):
         return None
     try:
         taken = _taken(found[0][1], where)
@@ -94,6 +94,13 @@ def _aggregates(node: Any, innermost: bool, place: Place = ()) -> Iterator[tuple
     if catalyst.has(node, "AGGREGATE"):
         for at, child in enumerate(jvm.items(node.children())):
             yield from _aggregates(child, innermost, (*place, at))
+
+
+def subqueries(part: Cut) -> Iterator[Any]:
+    """The leaves of the plans of the subqueries in a GROUP BY, or below it."""
+    for node in catalyst.nodes(_at(part.plan, part.places[0])):
+        for subquery in jvm.items(node.subqueries()):
+            yield from jvm.items(subquery.collectLeaves())
 
 
 def _is_local(plan: Any, place: Place) -> bool:

@@ -116,6 +116,14 @@ def check(taken: Taken, where: Where) -> None:
     for name, kind, inner in taken.columns:
         if kind == DISTINCT:
             raise _not_of_new_rows(name, inner, where)
+    for name, kind, inner in taken.columns:
+        if kind == "key" and catalyst.has(inner, "PLAN_EXPRESSION"):
+            raise ProjectError(
+                f"{where}: {name} is looked up by a subselect, and would tell groups apart as it changes",
+                code="AGGREGATE_NOT_MAINTAINABLE",
+                where=where,
+                hint="join it in a table below, or do it in a view",
+            )
     covered = [e for _, kind, e in taken.columns if kind == "key"]
     window = taken.window
     if window is not None and not is_of_time(window):

@@ -39,7 +39,7 @@ def read(node: Node, sources: Sequence[str]) -> tuple[str, dict[int, str]]:
     apart."""
     columns: dict[int, str] = {}
     source = ""
-    for column in node.expressions("output"):
+    for column in node.expressions("output") if "output" in node.fields else ():  # else it has one row
         said = str(column.fields["name"])
         if found := named(said):
             source = sources[found[0]]

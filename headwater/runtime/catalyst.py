@@ -26,6 +26,15 @@ ACROSS_ROWS = {
     "Except": "EXCEPT",
     "SessionWindow": "a session window",
     "FlatMapGroupsInPandas": "applyInPandas",
+    "FlatMapGroupsInArrow": "applyInArrow",
+    "FlatMapCoGroupsInPandas": "applyInPandas",
+    "FlatMapCoGroupsInArrow": "applyInArrow",
+    "FlatMapGroupsInPandasWithState": "applyInPandasWithState",
+    "TransformWithStateInPandas": "transformWithStateInPandas",
+    "TransformWithStateInPySpark": "transformWithState",
+    "AttachDistributedSequence": "pandas_api",
+    "NearestByJoin": "a join with the nearest rows",
+    "UnionLoop": "WITH RECURSIVE",
     "Pivot": "PIVOT",
 }
 
@@ -68,6 +77,17 @@ def nodes(plan: Any) -> Iterator[Any]:
         yield from nodes(child)
     for subquery in jvm.items(plan.subqueries()):
         yield from nodes(subquery)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two plans give the same rows, of leaves whose columns are called the same: Spark takes an empty
+    table for any other with columns of these types."""
+    return bool(one.sameResult(other)) and _leaf_columns(one) == _leaf_columns(other)
+
+
+def _leaf_columns(plan: Any) -> list[list[str]]:
+    leaves = jvm.items(plan.collectLeaves())
+    return [[str(column.name()) for column in jvm.items(leaf.output())] for leaf in leaves]
 
 
 def expressions(node: Any) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from headwater.project.sql import nearest
 from headwater.runtime import catalyst, jvm
 from headwater.storage import pruning, stored
 from headwater.storage.names import RESERVED, late_name
+
+_VOID = re.compile(r'(^|[tT]ype": ?)"void"')  # the type of NULL, anywhere in another
 
 
 def columns(result: DataFrame, where: Where) -> None:
@@ -41,7 +44,7 @@ def columns(result: DataFrame, where: Where) -> None:
                 file=where.file,
                 hint="rename it",
             )
-        if "void" in field.dataType.simpleString():
+        if _VOID.search(field.dataType.json()):
             raise ProjectError(
                 f"{where}: column {field.name} has no type",
                 code="COLUMN_NOT_STORABLE",
@@ -209,7 +212,7 @@ def clustering(table: Table, columns: pa.Schema, keys: Sequence[str]) -> None:
 
 def _reads(plan: Any, source: Any) -> bool:
     """Whether one of the leaves of a plan is the stream."""
-    return any(bool(leaf.sameResult(source)) for leaf in jvm.items(plan.collectLeaves()))
+    return any(catalyst.is_same(leaf, source) for leaf in jvm.items(plan.collectLeaves()))
 
 
 def has(columns: StructType, names: Sequence[str], source: str, where: Where) -> None:

@@ -77,11 +77,11 @@ def _grouped(
 
     It can be where it aggregates rows of one table, or of its inner part: at its last GROUP BY, or its first.
     """
+    unchanging = [name for name in table.sources if name in project.references]
     for innermost in (False, True):
         part = cut.of(result, table.where, innermost=innermost)
-        if part is None:
+        if part is None or _looks_beside(table, part, unchanging):
             continue
-        unchanging = [name for name in table.sources if name in project.references]
         staged = _staged(result.sparkSession, table, part, unchanging, found)
         source = "" if staged else _source(table, part, unchanging)
         if source is None:
@@ -93,6 +93,13 @@ def _grouped(
             keys, reached = above
             return replace(analysed, keys=keys or analysed.keys, groups=kept, stage=staged, reach=reached)
     return None
+
+
+def _looks_beside(table: Table, part: Cut, unchanging: Sequence[str]) -> bool:
+    """Whether a subquery in the GROUP BY, or below it, reads a table whose rows change: a row then changes
+    groups, and it does not."""
+    read = {marked.read(Node.of_plan(leaf), table.sources)[0] for leaf in cut.subqueries(part)}
+    return not read <= {"", *unchanging}
 
 
 def _staged(

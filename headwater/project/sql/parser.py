@@ -187,10 +187,16 @@ def _relations(
     if kind == "UnresolvedRelation":
         start, stop = (int(at.get()) for at in (node.origin().startIndex(), node.origin().stopIndex()))
         name = ".".join(jvm.items(node.multipartIdentifier()))
+        if not node.options().isEmpty():
+            raise _refused(node, f"{name} is read with options", "leave WITH (…) behind it out")
         relation = _Relation(name, bool(node.isStreaming()), start, stop + 1, alias)
         if relation.table.lower() not in hidden:
             yield relation
     if kind == "UnresolvedWith":
+        if node.allowRecursion():
+            raise _refused(
+                node, "WITH RECURSIVE is not supported", "leave it out: a table does not follow from itself"
+            )
         for given in jvm.items(node.cteRelations()):
             yield from _relations(given._2(), None, hidden)
             hidden |= {str(given._1()).lower()}
@@ -200,6 +206,13 @@ def _relations(
         yield from _relations(child, below, hidden)
     for plan in jvm.items(node.subqueries()):
         yield from _relations(plan, None, hidden)
+
+
+def _refused(node: Any, what: str, hint: str) -> Refused:
+    line = node.origin().line()
+    return Refused(
+        what, "STATEMENT_NOT_SUPPORTED", line=int(line.get()) if line.isDefined() else 1, hint=hint
+    )
 
 
 def _is_outer(node: Any, named: frozenset[str] = frozenset()) -> bool:
