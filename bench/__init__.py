@@ -2,4 +2,4 @@
 
 from headwater.common import memory
 
-memory.share_heaps()  # as the program does
+memory.choose_allocators()  # as the program does

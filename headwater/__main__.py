@@ -9,7 +9,7 @@ def main() -> None:
     """Run the command line; Ctrl-C ends it in one line from here on."""
     try:
         interrupts.watch()
-        memory.share_heaps()
+        memory.choose_allocators()
         from headwater import cli
 
         cli.main()

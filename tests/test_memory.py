@@ -1,4 +1,4 @@
-"""The heaps of a process."""
+"""The allocators of a process."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
 
 SHOW = """
 import ctypes, os, threading
 from headwater.common import memory
 
-memory.share_heaps()
+memory.choose_allocators()
 everyone = threading.Barrier(30)
 
 def work():
@@ -63,3 +64,26 @@ print(had - psutil.Process().memory_info().rss)
 def test_pages_that_are_free_are_given_back() -> None:
     done = subprocess.run([sys.executable, "-c", FREE], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 1_000_000
+
+
+POOL = """
+from headwater.common import memory
+
+memory.choose_allocators()
+import pyarrow as pa
+
+print(pa.default_memory_pool().backend_name)
+"""
+
+
+@pytest.mark.skipif("jemalloc" not in pa.supported_memory_backends(), reason="Arrow without jemalloc")
+def test_arrow_takes_jemalloc_unless_the_environment_says_otherwise() -> None:
+    mine = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+
+    def pool(**also: str) -> str:
+        command = [sys.executable, "-c", POOL]
+        done = subprocess.run(command, env=mine | also, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    assert pool() == "jemalloc"
+    assert pool(ARROW_DEFAULT_MEMORY_POOL="system") == "system"
