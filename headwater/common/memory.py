@@ -5,8 +5,8 @@ core, and what one has freed the others do not get: of a backlog, a seventh of t
 free between what is used it keeps, too: after files were put together, 50 to 70 MB.
 
 Arrow's own choice of an allocator is mimalloc, which keeps the pages of each thread that ever read a table,
-and gives back those of the thread alone that asks: after half an hour with maintenance 318 MB, of which 2 to 8
-were in use. jemalloc gives all back after a second.
+and gives back those of the thread alone that asks: after half an hour with maintenance 318 MB, of which 2 to
+8 were in use. jemalloc gives all back after a second.
 """
 
 from __future__ import annotations
