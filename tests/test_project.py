@@ -703,6 +703,11 @@ GOOD_BODIES = [
     "raw.join(hosts.union(hosts), 'host')",
     "raw.withColumnRenamed('at', 'a`t')"
     ".withColumn('w', hw.cumulative_windows('a`t', size='1 day', step='1 hour')).drop('a`t')",
+    "raw.where(\"at > timestamp '2020-01-01' AND host NOT IN ('now', 'today') AND at > date 'epoch'\")",
+    "raw.withColumn('x', F.expr(\"aes_encrypt(host, '0123456789abcdef', 'ecb')\"))",
+    "raw.withColumn('x', F.aes_encrypt('host', F.lit('0' * 16), iv=F.unhex(F.lit('0' * 24))))",
+    "raw.repartition(2).hint('broadcast').mapInPandas(lambda rows: rows, raw.schema)",
+    "raw.mapInArrow(lambda rows: rows, raw.schema)",
 ]
 
 
@@ -756,7 +761,20 @@ BAD_BODIES = [
         "differs when a batch is done again; take it out",
     ),
     ("raw.where(F.rand() > 0.5)", "NOT_REPEATABLE", "differs when a batch is done again; take it out"),
-    ("raw.sample(0.5)", "ACROSS_ROWS", "a sample looks across rows"),
+    ("raw.sample(0.5)", "NOT_REPEATABLE", "a sample differs when a batch is done again; take it out"),
+    (
+        "raw.where(F.col('at') > F.lit('Yesterday').cast('timestamp'))",
+        "NOT_REPEATABLE",
+        "the time of 'Yesterday' differs when a batch is done again; use the column ingested_at",
+    ),
+    ("raw.where(\"at > timestamp_ltz ' now'\")", "NOT_REPEATABLE", "timestamp_ltz ' now' differs when"),
+    ("raw.withColumn('x', F.to_date(F.lit('today')))", "NOT_REPEATABLE", "the time of 'today' differs"),
+    ("raw.withColumn('x', F.current_user())", "NOT_REPEATABLE", "current_user() differs when a batch is"),
+    (
+        "raw.withColumn('x', F.aes_encrypt('host', F.lit('0' * 16)))",
+        "NOT_REPEATABLE",
+        "aes_encrypt() without an initialisation vector differs when",
+    ),
     (
         "raw.withColumn('x', F.row_number().over(Window.partitionBy('host').orderBy('at')))",
         "ACROSS_ROWS",
@@ -910,6 +928,48 @@ def test_a_with_clause_is_what_it_stands_for(
         return
     with raises_code("JOIN_REPEATS_ROWS" if "repeat" in says else "ACROSS_ROWS", table="gold.t", match=says):
         analyse(spark, root)
+
+
+V = "CREATE TEMPORARY VIEW v AS\nSELECT host FROM {}silver.readings;\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (gold("SELECT host FROM STREAM silver.readings\nUNION ALL SELECT host FROM silver.readings"), 2),
+        (gold("SELECT r.host FROM STREAM silver.readings r\nJOIN silver.readings USING (host)"), 2),
+        (V.format("") + gold("SELECT host FROM STREAM silver.readings UNION ALL SELECT * FROM v"), 3),
+        (V.format("STREAM ") + gold("SELECT * FROM STREAM v UNION ALL SELECT host FROM silver.readings"), 3),
+        (V.format("") + gold("SELECT host FROM STREAM silver.readings UNION ALL FROM STREAM v"), None),
+        (V.format("STREAM ") + gold("SELECT * FROM STREAM v UNION ALL SELECT * FROM STREAM v"), None),
+    ],
+)
+def test_a_table_is_read_by_stream_or_as_it_is(
+    spark: SparkSession, make: Make, text: str, line: int | None
+) -> None:
+    root = make({"gold/t.sql": text})
+    if line is None:
+        analyse(spark, root)
+        return
+    with raises_code("STREAM_MISSING", table="gold.t", file="gold/t.sql") as refused:
+        analyse(spark, root)
+    assert str(refused.value).startswith(f"{root}/gold/t.sql:{line}: gold.t")
+    assert "write FROM STREAM" in str(refused.value)
+
+
+def test_a_view_of_a_sample_is_refused(spark: SparkSession, make: Make) -> None:
+    text = "CREATE MATERIALIZED VIEW gold.t AS SELECT host FROM silver.readings TABLESAMPLE (5 PERCENT)"
+    with raises_code(
+        "STATEMENT_NOT_SUPPORTED", match="TABLESAMPLE takes other rows each time; filter: WHERE"
+    ):
+        analyse(spark, make({"gold/t.sql": text}))
+
+
+def test_a_view_of_a_sample_in_python_is_refused(spark: SparkSession, make: Make) -> None:
+    text = "import headwater as hw\n\n@hw.materialized_view(source='silver.readings')\n"
+    text += 'def t(readings):\n    """Some."""\n    return readings.sample(0.05, seed=1)\n'
+    with raises_code("NOT_REPEATABLE", table="gold.t", match="a sample differs"):
+        analyse(spark, make({"gold/t.py": text}))
 
 
 def test_keys_are_columns(spark: SparkSession, make: Make) -> None:

@@ -42,6 +42,8 @@ def expanded(table: Table, views: Mapping[str, View], references: Collection[str
         (time for time in [(table.event_time, table.delay), *times] if time[0]), (None, None)
     )
     query = table.sql
+    if not table.view:
+        _check_read_one_way(table, found)
     if query is not None:
         named = [*query.streams, *(found if table.view and not table.corrected else ())]
         streams = {leaf for name in named for leaf in _streams(name, found, table)} - {*references}
@@ -57,6 +59,27 @@ def expanded(table: Table, views: Mapping[str, View], references: Collection[str
         event_times=_event_times(table, found, streamed, delay),
         delay=delay,
     )
+
+
+def _check_read_one_way(table: Table, views: Mapping[str, View]) -> None:
+    """No table is read by STREAM in one of the queries, and as a table in another.
+
+    Raises:
+        ProjectError: one is.
+    """
+    queries: list[Table | View] = [table, *views.values()]
+    said = [(each, each.sql.streams) for each in queries if each.sql and each.sql.streams]
+    streamed = {leaf for _, streams in said for name in streams for leaf in _streams(name, views, table)}
+    for each, streams in said:
+        for name in each.inputs:
+            whole = _leaves(views[name], views) if name in views else (name,)
+            if name not in streams and (both := next(filter(streamed.__contains__, whole), None)):
+                raise ProjectError(
+                    f"{each.where} reads {both} as a table, and {table.name} follows it by STREAM",
+                    code="STREAM_MISSING",
+                    where=each.where,
+                    hint="write FROM STREAM at both; or CREATE MATERIALIZED VIEW, without STREAM",
+                )
 
 
 def _event_times(

@@ -21,7 +21,6 @@ ACROSS_ROWS = {
     "LocalLimit": "LIMIT",
     "Tail": "tail",
     "Offset": "OFFSET",
-    "Sample": "a sample",
     "Intersect": "INTERSECT",
     "Except": "EXCEPT",
     "SessionWindow": "a session window",
@@ -36,16 +35,6 @@ ACROSS_ROWS = {
     "NearestByJoin": "a join with the nearest rows",
     "UnionLoop": "WITH RECURSIVE",
     "Pivot": "PIVOT",
-}
-
-# Expressions whose value depends on when, not on what.
-UNREPEATABLE = {
-    "CurrentTimestamp": "current_timestamp()",
-    "CurrentTimestampLike": "current_timestamp()",
-    "Now": "now()",
-    "CurrentDate": "current_date()",
-    "LocalTimestamp": "localtimestamp()",
-    "CurrentTime": "current_time()",
 }
 
 
@@ -101,6 +90,15 @@ def within(expression: Any) -> Iterator[Any]:
     yield expression
     for child in jvm.items(expression.children()):
         yield from within(child)
+
+
+def text_of(expression: Any) -> str:
+    """What stands in SQL for an expression; "": it comes from no SQL."""
+    origin = expression.origin()
+    if not origin.sqlText().isDefined():
+        return ""
+    text = str(origin.sqlText().get())
+    return text[int(origin.startIndex().get()) : int(origin.stopIndex().get()) + 1]
 
 
 def frame(spark: SparkSession, plan: Any) -> DataFrame:

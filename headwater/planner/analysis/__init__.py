@@ -20,7 +20,9 @@ from headwater.planner.analysis import (
     joined,
     looked_up,
     processes,
+    repeatable,
     streaming,
+    timing,
     views,
     warnings,
 )
@@ -221,7 +223,7 @@ def _analyse(
             of_whole_table(project.suites[table.name])
         sources = {name: found[name].columns for name in table.sources}
         one = processes.analyse(table, table.process, sources, fingerprint(project, table))
-        return _ordered(table, found, one)
+        return timing.ordered(table, found, one)
     streams = {name: input_columns(project, table, found[name]) for name in project.streams(table)}
     frames = []
     for name in table.sources:
@@ -242,7 +244,7 @@ def _analyse(
             judged = views.kept(project, table, found, judged, marked)
         else:
             judged = joined.analyse(project, table, found, judged, marked)
-    judged = _ordered(table, found, judged)
+    judged = timing.ordered(table, found, judged)
     return replace(judged, warnings=warnings.of(project, table, result))
 
 
@@ -262,25 +264,6 @@ def _told_apart(frame: DataFrame, columns: StructType) -> DataFrame:
     return frame.select(*map(catalyst.named, columns.names))
 
 
-def _ordered(table: Table, found: Mapping[str, Analysed], analysed: Analysed) -> Analysed:
-    """A table, and whether its rows come in an order of time.
-
-    Raises:
-        ProjectError: it tells which rows are late of rows that come in none.
-    """
-    above = [name for name in table.sources if name in found and found[name].disordered]
-    if above and analysed.lateness is not None:
-        raise ProjectError(
-            f"{table.where} tells which rows of {above[0]} are late, which come as streams are joined, in no "
-            "order of time",
-            code="TIME_OF_JOIN",
-            where=table.where,
-            hint="leave emit and allowed_lateness out, or read the streams themselves",
-        )
-    is_joined = analysed.joins is not None or (analysed.kind == "rows" and bool(above))
-    return replace(analysed, disordered=is_joined)
-
-
 def _judged(
     project: Project,
     table: Table,
@@ -293,7 +276,7 @@ def _judged(
     where = table.where
     checks.columns(result, where)
     checks.not_reserved(result.columns, where)
-    checks.repeatable(result, where)
+    repeatable.check(result, where)
     if table.view:
         maintained = views.maintained(project, table, found, frames, result)
         return views.analyse(project, table, result, maintained)

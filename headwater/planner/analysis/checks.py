@@ -21,6 +21,14 @@ from headwater.runtime import catalyst, jvm
 from headwater.storage import pruning, stored
 from headwater.storage.names import RESERVED, late_name
 
+# Operators that make rows of one row at a time, or are judged by what stands below them.
+_ROW_BY_ROW = {
+    *("Project", "Filter", "Generate", "Expand", "Union", "Join", "LateralJoin", "Aggregate"),
+    *("SubqueryAlias", "View", "ResolvedHint", "EventTimeWatermark", "CollectMetrics"),
+    *("Repartition", "RepartitionByExpression", "RebalancePartitions"),
+    *("MapInPandas", "MapInArrow", "PythonMapInArrow"),
+}
+
 _VOID = re.compile(r'(^|[tT]ype": ?)"void"')  # the type of NULL, anywhere in another
 
 
@@ -92,30 +100,6 @@ def late_is_free(project: Project, table: Table, *, has_late: bool) -> None:
         raise named_as_beside(project.definition(name), table.name, "late rows")
 
 
-def repeatable(result: DataFrame, where: Where) -> None:
-    """A batch that is done again gives the same rows."""
-    plan = catalyst.analysed(result)
-    if plan.deterministic() and not catalyst.has(plan, "CURRENT_LIKE"):
-        return
-    for node in catalyst.nodes(plan):
-        for expression in catalyst.expressions(node):
-            name = catalyst.UNREPEATABLE.get(catalyst.kind(expression))
-            if name is not None:
-                raise ProjectError(
-                    f"{where}: {name} differs when a batch is done again",
-                    code="NOT_REPEATABLE",
-                    where=where,
-                    hint="use the column ingested_at",
-                )
-            if catalyst.kind(expression) != "AggregateExpression" and not expression.deterministic():
-                raise ProjectError(
-                    f"{where}: {expression.sql()} differs when a batch is done again",
-                    code="NOT_REPEATABLE",
-                    where=where,
-                    hint="take it out",
-                )
-
-
 def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
     """Each row, and each row that is aggregated, follows from one of the stream and from reference tables."""
     source, plan = catalyst.analysed(stream), nodes.rewritten(result, ())
@@ -136,9 +120,10 @@ def row_by_row(result: DataFrame, stream: DataFrame, where: Where) -> None:
                 where=where,
                 hint="write CREATE MATERIALIZED VIEW, without STREAM: it is corrected as rows come",
             )
-        if name in catalyst.ACROSS_ROWS:
+        if name not in _ROW_BY_ROW and not node.children().isEmpty():
+            what = catalyst.ACROSS_ROWS.get(name, name)
             raise ProjectError(
-                f"{where}: {catalyst.ACROSS_ROWS[name]} looks across rows, but would see one batch at a time",
+                f"{where}: {what} looks across rows, but would see one batch at a time",
                 code="ACROSS_ROWS",
                 where=where,
                 hint="leave it to a query, or aggregate in a gold table",

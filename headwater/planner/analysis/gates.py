@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from headwater.common.durations import MICROSECOND, interval
 from headwater.errors import ProjectError, Where
 from headwater.errors.causes import describe, first_line
-from headwater.planner.analysis import checks
+from headwater.planner.analysis import repeatable
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.project.rule import Rule
@@ -45,14 +45,14 @@ def gate_of(project: Project, table: Table, result: DataFrame, of: str) -> Gate 
         if rule.scope == "table" or not predicate.knows(rule.type):
             continue
         with _mended(rule.where, rule.id):
-            checks.repeatable(empty.where(predicate.failed(rule, result.schema)), rule.where)
+            repeatable.check(empty.where(predicate.failed(rule, result.schema)), rule.where)
     columns = sorted(_watermarks(project, table, result.columns))
     with _mended(Where(str(suite.file), suite.file, suite.table), "an expectation of many rows"):
         gate = Gate(suite, result.schema, [_future(table, result, columns)] if columns else [])
     told = [(one.rule, one.metrics) for one in gate.measures] + [(one.rule, ()) for one in gate.keyed]
     for rule, metrics in told:
         with _mended(rule.where, rule.id):
-            checks.repeatable(gate.judge(empty).agg(F.count("*"), *metrics), rule.where)
+            repeatable.check(gate.judge(empty).agg(F.count("*"), *metrics), rule.where)
     return gate if gate.rules or gate.measures else None
 
 

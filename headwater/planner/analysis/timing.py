@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -20,6 +21,7 @@ from headwater.errors import ProjectError, Where
 from headwater.planner import aggregate, group_by
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks
+from headwater.planner.analysis.analysed import Analysed
 from headwater.planner.event_time import LATENESS, WATERMARK, EventTime, Lateness
 from headwater.project.definitions import Table
 from headwater.project.process import STREAM
@@ -147,3 +149,22 @@ def differ(table: Table, source: str, what: str) -> ProjectError:
         where=table.where,
         hint="cast or rename one of them in the table that has it",
     )
+
+
+def ordered(table: Table, found: Mapping[str, Analysed], analysed: Analysed) -> Analysed:
+    """A table, and whether its rows come in an order of time.
+
+    Raises:
+        ProjectError: it tells which rows are late of rows that come in none.
+    """
+    above = [name for name in table.sources if name in found and found[name].disordered]
+    if above and analysed.lateness is not None:
+        raise ProjectError(
+            f"{table.where} tells which rows of {above[0]} are late, which come as streams are joined, in no "
+            "order of time",
+            code="TIME_OF_JOIN",
+            where=table.where,
+            hint="leave emit and allowed_lateness out, or read the streams themselves",
+        )
+    is_joined = analysed.joins is not None or (analysed.kind == "rows" and bool(above))
+    return replace(analysed, disordered=is_joined)

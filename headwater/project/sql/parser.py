@@ -161,6 +161,7 @@ def _view(plan: Any, taken: Taken) -> Statement:
 def _with_query(statement: Statement, query: Any, text: str, taken: Taken) -> Statement:
     relations = sorted(_relations(query), key=lambda r: r.start)
     streams = tuple(dict.fromkeys(r.table for r in relations if r.stream))
+    _check_read_one_way(statement.name, relations, streams, taken.text)
     sources = (*streams, *(s for s in dict.fromkeys(r.table for r in relations) if s not in streams))
     begin = taken.text.rindex(text)
     before = taken.text[:begin]
@@ -173,6 +174,18 @@ def _with_query(statement: Statement, query: Any, text: str, taken: Taken) -> St
         outer=len(streams) > 1 and _is_outer(query),
         watermarks=tuple(_watermarks(query)),
     )
+
+
+def _check_read_one_way(name: str, relations: list[_Relation], streams: tuple[str, ...], text: str) -> None:
+    for relation in relations:
+        if not relation.stream and relation.table in streams:
+            raise Refused(
+                f"{name} reads {relation.table} by STREAM, and here as a table",
+                "STREAM_MISSING",
+                line=text.count("\n", 0, relation.start) + 1,
+                table=name,
+                hint="write FROM STREAM here, too; or CREATE MATERIALIZED VIEW, without STREAM",
+            )
 
 
 def _text(option: Any) -> str:
@@ -192,6 +205,10 @@ def _relations(
         relation = _Relation(name, bool(node.isStreaming()), start, stop + 1, alias)
         if relation.table.lower() not in hidden:
             yield relation
+    if kind == "Sample":
+        raise _refused(
+            node, "TABLESAMPLE takes other rows each time", "filter: WHERE pmod(hash(key), 20) = 0"
+        )
     if kind == "UnresolvedWith":
         if node.allowRecursion():
             raise _refused(
