@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -29,7 +30,7 @@ from headwater.common.progress import Board
 from headwater.common.wait import until
 from headwater.connectors.kafka import tail
 from headwater.connectors.kafka.records import Records
-from headwater.flows import following, source
+from headwater.flows import backlog, following, source
 from headwater.flows.backlog import Backlog
 from headwater.flows.following import Following
 from headwater.flows.reading import Size
@@ -145,6 +146,29 @@ def test_each_record_is_the_row_that_a_query_makes_of_it(
     version = log.head(case.lake.place(RAW).path)
     case.run()
     assert log.head(case.lake.place(RAW).path) == version, "a query has nothing left to read"
+
+
+def test_a_backlog_of_which_nothing_comes_is_tried_again(
+    case: Drained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admits_any_time(case)
+    producer = Producer(case.client)
+    producer.produce(case.topic, b"x", partition=0, timestamp=1_700_000_000_000_000_000)
+    assert producer.flush(30) == 0
+    monkeypatch.setattr(backlog, "TIMEOUT", 0.5)
+    monkeypatch.setattr(backlog, "_BEAT", 0.1)
+    take, silent = Records.take, iter(range(8))
+
+    def slow(records: Records, most: int, *, within: float, due: float) -> Any:
+        if next(silent, None) is None:
+            return take(records, most, within=5, due=due)
+        time.sleep(within)
+        return []
+
+    monkeypatch.setattr(Records, "take", slow)
+    case.run()
+    assert "no answer from Kafka" in case.said
+    assert [row[3] for row in Live(case, monkeypatch).records()] == [b"x"]
 
 
 def test_transactions_that_were_aborted_are_read_by_nobody(

@@ -238,6 +238,48 @@ def test_a_view_of_one_group_keeps_its_row_where_nothing_of_a_batch_reaches_it(
     assert [case.rows(name, "n") for name in case.views] == [[(1,)], [(2,)], [(1,)], [(1,)]]
 
 
+RATES = {f"conf/reference/{name}.ddl": "rate BIGINT\n" for name in ("eur", "usd")}
+IN_RATES = "(SELECT max(rate) FROM reference.{})"
+PAID = """SELECT k, sum(x * {eur}) AS eur, sum(x * {usd}) AS usd, sum(x * {eur}) + 1 AS more
+FROM silver.a GROUP BY k"""
+EACH = "(SELECT k, count(*) AS n FROM silver.a WHERE x IN (SELECT rate FROM reference.{}) GROUP BY k)"
+
+
+@pytest.mark.parametrize("rates", [(2, 3), (2, 2)])
+def test_reference_tables_of_the_same_columns_are_told_apart(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rates: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(computed, "WHOLE", -1)
+    eur, usd = IN_RATES.format("eur"), IN_RATES.format("usd")
+    queries = {
+        "paid": (PAID.format(eur=eur, usd=usd), "k"),
+        "counted": (
+            f"SELECT count(DISTINCT x * {eur}) AS n, count(DISTINCT x * {usd}) AS m FROM silver.a",
+            "",
+        ),
+        "both": (
+            f"SELECT e.k, e.n, u.n AS m FROM {EACH.format('eur')} e JOIN {EACH.format('usd')} u USING (k)",
+            "k",
+        ),
+    }
+    files = {
+        f"conf/reference/{name}.csv": f"rate\n{rate}\n"
+        for name, rate in zip(("eur", "usd"), rates, strict=True)
+    }
+    case = Changing(tmp_path, interpreted, queries, {**RATES, **files})
+    flows = [case.flow(name) for name in case.views]
+    for x in (2, 3, 2):
+        case.append(A, [{"id": x, "k": 1, "x": x, "s": "p"}])
+        for flow in flows:
+            while flow.step():
+                pass
+        assert [anew(flow) for flow in flows] == [0] * len(queries)
+    paid, counted, both = case.views
+    assert case.rows(paid, "k, eur, usd, more") == [(1, 7 * rates[0], 7 * rates[1], 7 * rates[0] + 1)]
+    assert case.rows(counted, "n, m") == [(2, 2)]
+    assert case.rows(both, "k, n, m") == [(1, 2, 1 if rates[1] == 3 else 2)]
+
+
 def test_others_are_not_kept_so(interpreted: SparkSession, tmp_path: Path) -> None:
     case = Project({**FILES, **TWINS, **definitions(OTHERS)}, tmp_path, spark=interpreted)
     told = analyse(interpreted, case.definitions)

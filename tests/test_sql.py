@@ -56,6 +56,7 @@ def test_everything_a_statement_says(tmp_path: Path) -> None:
         ("1 HOUR 30 MINUTES", "1 hours 30 minutes"),
         ("'1:30' HOUR TO MINUTE", "1 hours 30 minutes"),
         ("'2' MINUTES 0.5 SECOND", "2 minutes 0.5 seconds"),
+        ("10 -- late\n /* and later */ SECONDS", "10 seconds"),
     ],
 )
 @pytest.mark.parametrize(

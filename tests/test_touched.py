@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -148,8 +150,14 @@ def definitions(queries: dict[str, tuple[str, ...]], refresh: str = "auto") -> d
 class Changing(Project):
     """A project whose two silver tables the test writes."""
 
-    def __init__(self, root: Path, spark: SparkSession, queries: dict[str, tuple[str, str]]) -> None:
-        super().__init__({**FILES, **definitions(queries, "incremental strict")}, root, spark=spark)
+    def __init__(
+        self,
+        root: Path,
+        spark: SparkSession,
+        queries: dict[str, tuple[str, str]],
+        files: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        super().__init__({**FILES, **files, **definitions(queries, "incremental strict")}, root, spark=spark)
         self.views = [path[:-4].replace("/", ".") for path in definitions(queries)]
         self.next = 0
         for name in (A, B):

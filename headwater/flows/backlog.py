@@ -7,19 +7,21 @@ the topic ended when reading began.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.connectors import kafka
 from headwater.connectors.kafka.extent import readable
 from headwater.connectors.kafka.records import Records
-from headwater.connectors.kafka.topics import TIMEOUT
+from headwater.connectors.kafka.topics import TIMEOUT, unanswered
 from headwater.flows.context import Context
 from headwater.flows.gaps import Watched
 from headwater.flows.reading import Commit, Size, Write, Written, first
@@ -39,7 +41,7 @@ _PARQUET = {
     "parquet.compression.codec.zstd.level": "1",
 }
 
-
+_BEAT = 1.0  # seconds, in which a run that is to end is seen
 _BEYOND = "long overflow"  # a record's time, in a wrong unit, of which Spark's microseconds hold nothing
 
 
@@ -134,14 +136,22 @@ class Backlog:
         return self._table.write(records.coalesce(self._parallelism), pinned.batch, _PARQUET)
 
     def _read_here(self, begin: Mapping[int, int], until: Mapping[int, int], clock: str) -> pa.Table:
-        """The records from some offsets to others, which Spark can't read."""
+        """The records from some offsets to others, which Spark can't read.
+
+        Raises:
+            BrokerUnavailable: none come, or the run is to end.
+        """
         own = {partition: offset for partition, offset in begin.items() if offset < until[partition]}
         options = kafka.consumer_options(self._context.project.conf, self._context.bootstrap)
         read_at = pa.scalar(datetime.fromisoformat(clock), pa.timestamp("us", "UTC"))
         with Records(options, self._topic.topic, own, self._context.project.conf.cluster) as records:
-            parts = [records.rows([], read_at)]
+            parts, came = [records.rows([], read_at)], time.monotonic()
             while any(records.next[partition] < until[partition] for partition in own):
-                found = records.take(FEW, within=TIMEOUT, due=0)
+                if self._context.stop.is_set() or time.monotonic() - came > TIMEOUT:
+                    raise unanswered(self._topic.topic, KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+                before = dict(records.next)
+                found = records.take(FEW, within=_BEAT, due=0)
+                came = came if records.next == before else time.monotonic()
                 mine = [each for each in found if (each.offset() or 0) < until[each.partition() or 0]]
                 parts.append(records.rows(mine, read_at))
         return pa.concat_tables(parts)

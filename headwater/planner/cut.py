@@ -154,7 +154,7 @@ def _values(node: Any) -> list[Any]:
                 each
                 for each in catalyst.within(expression)
                 if catalyst.kind(each) == "AggregateExpression"
-                and not any(bool(each.semanticEquals(one)) for one in found)
+                and not any(catalyst.is_same_value(each, one) for one in found)
             ]
     return found
 
@@ -186,7 +186,8 @@ def _window(keys: list[tuple[Any, Any, Any]], group: Any) -> Any:
 def _made(expression: Any, known: list[tuple[Any, Any]]) -> Any:
     """An expression, made of what is known in place of what that stands for."""
     for of, column in known:
-        if bool(expression.semanticEquals(of)):
+        is_value = catalyst.kind(of) == "AggregateExpression"
+        if catalyst.is_same_value(expression, of) if is_value else bool(expression.semanticEquals(of)):
             return column
     children = list(jvm.items(expression.children()))
     made = [_made(child, known) for child in children]

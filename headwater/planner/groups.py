@@ -252,7 +252,7 @@ def _outputs(taken: Taken, appended: bool) -> tuple[Output, ...]:
         goes = kind in ("min", "max") and not appended
         if kind == DISTINCT or goes:
             of = _of(expression)
-            at = next((at for at, e in enumerate(distinct) if bool(e.semanticEquals(of))), len(distinct))
+            at = next((at for at, e in enumerate(distinct) if catalyst.is_same_value(e, of)), len(distinct))
             distinct += [of] if at == len(distinct) else []
             value = f"v{at}"
         counted = f"n{aggregates}" if kind in ("sum", "avg") or goes else ""

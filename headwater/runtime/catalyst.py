@@ -74,8 +74,17 @@ def is_same(one: Any, other: Any) -> bool:
     return bool(one.sameResult(other)) and _leaf_columns(one) == _leaf_columns(other)
 
 
+def is_same_value(one: Any, other: Any) -> bool:
+    """Whether two expressions have the same value, whatever rows there are.
+
+    One with a subquery is the same as itself alone: Spark would compare the rows that are read just now.
+    """
+    return bool(one.equals(other) if has(one, "PLAN_EXPRESSION") else one.semanticEquals(other))
+
+
 def _leaf_columns(plan: Any) -> list[list[str]]:
-    leaves = jvm.items(plan.collectLeaves())
+    """Those of subqueries, too, which Spark's `collectLeaves` leaves out."""
+    leaves = (node for node in nodes(plan) if node.children().isEmpty())
     return [[str(column.name()) for column in jvm.items(leaf.output())] for leaf in leaves]
 
 

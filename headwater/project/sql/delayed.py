@@ -30,8 +30,7 @@ class Clauses(Reader):
         if self._words(here, 3) != ("DELAY", "OF", "INTERVAL") or behind == here + 3:
             hint = "write WATERMARK column DELAY OF INTERVAL 10 SECONDS"
             raise self._refused(alias, "a watermark is unfinished", hint)
-        column, first, last = self._tokens[here - 1], self._tokens[here], self._tokens[behind - 1]
-        clause = f" WATERMARK {self._text[column.start : column.end + 1]} "
-        clause += " ".join(self._text[first.start : last.end + 1].split())
-        span = (self._tokens[alias].start, last.end + 1)
+        said = self._tokens[here - 1 : behind]
+        clause = f" WATERMARK {' '.join(self._text[one.start : one.end + 1] for one in said)}"
+        span = (self._tokens[alias].start, said[-1].end + 1)
         return Rewriting([span], [(self._tokens[name - 1].end + 1, clause)])
