@@ -168,7 +168,9 @@ class Replay:
         if work.gate is not None and work.gate.keyed:
             # A row of a record that stays where it is must not have counted as the first with its key.
             stay = held.slice(0, 0)
-            while len(apart := _apart(passed, held, [each.rule.id for each in work.gate.keyed])):
+            keyed = {each.rule.id for each in work.gate.keyed}
+            others = [each.id for each in work.gate.rules if each.action == "warn" or each.id in keyed]
+            while len(apart := _apart(passed, held, others)):
                 stay, raw = pa.concat_tables([stay, within(held, apart)]), without(raw, apart)
                 taken, passed = self._taken(work, raw)
                 held = taken.held(intent.clock)
@@ -230,17 +232,17 @@ class Replay:
         return self._context.open_beside(self._table.place.name, name, RESOLVED, comment)
 
 
-def _apart(passed: pa.Table, held: pa.Table, keyed: Sequence[str]) -> pa.Table:
+def _apart(passed: pa.Table, held: pa.Table, others: Sequence[str]) -> pa.Table:
     """Records some of whose rows pass and some are held, which so stay; where only rules over keys hold
     these, the first of them alone: the others may be held because of its rows.
 
     Args:
         passed, held: the rows.
-        keyed: the rules over keys, by their ids.
+        others: the rules over keys, and those that hold nothing, by their ids.
     """
     apart, rules = within(_sources(passed), held), held["rules"].combine_chunks()
-    others = pc.invert(pc.is_in(pc.list_flatten(rules), pa.array(keyed, pa.string())))
-    alone = within(apart, held.take(pc.list_parent_indices(rules).filter(others)))
+    by_itself = pc.invert(pc.is_in(pc.list_flatten(rules), pa.array(others, pa.string())))
+    alone = within(apart, held.take(pc.list_parent_indices(rules).filter(by_itself)))
     return alone if len(alone) else apart.sort_by([(name, "ascending") for name in KEYS])[:1]
 
 

@@ -29,7 +29,6 @@ ACROSS_ROWS = {
     "FlatMapCoGroupsInPandas": "applyInPandas",
     "FlatMapCoGroupsInArrow": "applyInArrow",
     "FlatMapGroupsInPandasWithState": "applyInPandasWithState",
-    "TransformWithStateInPandas": "transformWithStateInPandas",
     "TransformWithStateInPySpark": "transformWithState",
     "AttachDistributedSequence": "pandas_api",
     "NearestByJoin": "a join with the nearest rows",
