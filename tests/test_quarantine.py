@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 
 from headwater.common import times
 from headwater.operations import replay
@@ -155,3 +157,31 @@ def s(raw):
     else:  # [2, 1] stays, as [1] is there, so that [2, 4] is the first with its key; [3, 3] stays as well
         assert (done.replayed, done.rows, done.dropped, failing) == (3, 4, 0, 3)
         assert project.rows("silver.s", "k") == [(1,), (2,), (3,), (4,)]
+
+
+def test_a_table_that_was_put_back_without_its_ledger_is_not_replayed_into(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    table = """import headwater as hw
+@hw.table(source="bronze.raw", decode=hw.json("k INT", "quarantine"))
+def s(raw):
+    return raw
+"""
+    files = {"bronze/raw.py": 'import headwater as hw\nraw = hw.topic("raw")\n', "silver/s.py": table}
+    project = Project(files, tmp_path, spark=interpreted)
+    project.send("raw", [{"k": 1}, {"k": 2, "x": 0}, {"k": 3, "x": 0}]).step()
+    project.change("silver/s.py", '"quarantine"', '"evolve"').step()
+    lake = Lake(project.definitions.conf.lake)
+    folder = lake.place("silver.s").path.parent
+    shutil.copytree(folder, tmp_path / "copy")
+    assert replay.resolve(project.definitions, "silver.s", "replay").rows == 2
+    assert project.rows("silver.s", "k") == [(1,), (2,), (3,)]
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "copy", folder)
+    for _ in range(2):
+        with raises_code("TABLE_OF_EARLIER_LIFE", table=resolved_name("silver.s")) as refused:
+            replay.resolve(project.definitions, "silver.s", "replay")
+        assert "headwater rebuild silver.s" in str(refused.value)
+    project.rebuild("silver.s")
+    assert replay.resolve(project.definitions, "silver.s", "replay").rows == 0
+    assert project.rows("silver.s", "k") == [(1,), (2,), (3,)]

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from headwater.connectors import decode
 from headwater.connectors.decode import SOURCE
-from headwater.errors import HeadwaterError
+from headwater.errors import CommitError, HeadwaterError
 from headwater.flows.answers import Answers
 from headwater.flows.applied import Applied
 from headwater.flows.bisect import broken
@@ -31,7 +31,7 @@ from headwater.flows.rows import FewRows
 from headwater.flows.work import Work
 from headwater.quality.measure import Findings
 from headwater.quality.quarantine import RESOLVED, Quarantine, by_rule
-from headwater.storage import stored
+from headwater.storage import log, stored
 from headwater.storage.commit import Built, Committer
 from headwater.storage.intent import Intent, IntentFile
 from headwater.storage.mailbox import Request
@@ -94,7 +94,22 @@ class Replay:
         )
 
     def recover(self) -> None:
-        """Commit what a killed replay had staged; what it had not is still open."""
+        """Commit what a killed replay had staged; what it had not is still open.
+
+        Raises:
+            CommitError: the ledger knows of a replay that the table lacks: an older copy was put back.
+        """
+        mine, left = self._table.place, self._committer.unsealed()
+        place = self._context.lake.places().get(resolved_name(mine.name))
+        told = log.flows(place.path).get(self.name) if place and log.exists(place.path) else None
+        done = max(self._table.last(self.name), left.sequence if left else -1)
+        if place and told and told["generation"] >= mine.generation and told["sequence"] > done:
+            raise CommitError(
+                f"{mine.name}: {place.name} is of an earlier life of it",
+                code="TABLE_OF_EARLIER_LIFE",
+                table=place.name,
+                hint=f"put both back from one copy, or make both anew: headwater rebuild {mine.name}",
+            )
         self._committer.finish()
 
     def __call__(self, request: Request) -> Resolution:
