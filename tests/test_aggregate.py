@@ -21,7 +21,7 @@ from raising import raises_code
 from headwater.errors import Where
 from headwater.errors.codes import Code
 from headwater.flows.few import Few, Frames, Here
-from headwater.planner import aggregate
+from headwater.planner import aggregate, group_by
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.planner.partials import computed, merge, regrouped
 from headwater.runtime import jvm
@@ -58,8 +58,8 @@ def rows(interpreted: SparkSession) -> DataFrame:
         ("SELECT k a, k b, max(s) m FROM rows GROUP BY k", "a:key b:key m:max", ""),
         ("SELECT window w, max(x) m FROM rows GROUP BY window(at, '1 minute')", "w:key:all m:max", "time"),
         (
-            "SELECT window.start a, window.end b, k, avg(x) m FROM rows GROUP BY window(at, '5 minutes'), k",
-            "a:key:start b:key:end k:key m:avg",
+            "SELECT WINDOW.start a, window.END b, K, avg(x) m FROM rows GROUP BY window(at, '5 minutes'), k",
+            "a:key:start b:key:end K:key m:avg",
             "time",
         ),
         (
@@ -81,6 +81,26 @@ def test_taken(interpreted: SparkSession, rows: DataFrame, sql: str, outputs: st
     wanted = tuple(Output(*output.split(":")) for output in outputs.split())
     assert found == Aggregate(wanted, window)
     assert found.keys == tuple(output.name for output in wanted if output.kind == "key")
+
+
+@pytest.mark.parametrize(
+    ("column", "below", "told"),
+    [
+        ("at", "rows", True),
+        ("day", "rows", False),
+        ("at", "(SELECT at + INTERVAL 1 HOUR AS at FROM rows)", True),
+        ("other", "(SELECT at, at AS other FROM rows)", True),
+        ("at", "(SELECT a.at, b.at AS other FROM rows a JOIN rows b ON a.k = b.k)", True),
+        ("other", "(SELECT a.at, b.at AS other FROM rows a JOIN rows b ON a.k = b.k)", False),
+        ("other", "(SELECT a.at AS other, b.at FROM rows a JOIN rows b ON a.k = b.k)", False),
+    ],
+)
+@pytest.mark.parametrize("length", ["'5 minutes'", "'10 minutes', '5 minutes'"])
+def test_a_window_is_told_by_the_column_that_it_is_computed_of(
+    interpreted: SparkSession, rows: DataFrame, column: str, below: str, told: bool, length: str
+) -> None:
+    query = f"SELECT window, count(*) AS c FROM {below} GROUP BY window({column}, {length})"
+    assert group_by.take(interpreted.sql(query), WHERE).told_by("at") is told
 
 
 def test_python_form_is_taken(rows: DataFrame) -> None:

@@ -463,8 +463,10 @@ def test_flows_that_decode_into_one_table_have_its_quarantine(
     done = resolve(project.definitions, held, "replay")
     assert (done.replayed, done.failing) == (0, {"malformed": 3})
     twice = files["silver/flows.py"].replace("bronze.app", "bronze.web")
-    with raises_code("FLOWS_DIFFER", match="decodes bronze.web into silver.latest"):
-        assert Project({**files, "silver/flows.py": twice}, tmp_path / "twice", spark=interpreted).tables
+    of_one = files["bronze/raw.py"].replace('hw.topic("app")', 'hw.topic("web")')
+    for at, change in enumerate(({"silver/flows.py": twice}, {"bronze/raw.py": of_one})):
+        with raises_code("FLOWS_DIFFER", match="decodes records of web into silver.latest"):
+            assert Project({**files, **change}, tmp_path / f"twice_{at}", spark=interpreted).tables
     project.change("silver/flows.py", '"quarantine"', '"evolve"').step()
     done = resolve(project.definitions, held, "replay")
     assert (done.replayed, done.rows, done.failing) == (2, 2, {"malformed": 1})

@@ -359,6 +359,11 @@ def readings(raw):
             "key 'spark': spark.sql.shuffle.partitions is what the key 'parallelism' says",
         ),
         (
+            "spark: {spark.sql.session.timeZone: utc, spark.sql.ansi.enabled: false}\n",
+            "CONF_INVALID",
+            "key 'spark': spark.sql.ansi.enabled is true, which rows' values rest on; leave it out",
+        ),
+        (
             "lake: s3://acme/lake\n",
             "CONF_INVALID",
             "key 'lake': a lake is a folder of this machine",

@@ -143,6 +143,7 @@ SAME = [
     "SELECT k, max(struct(at, n, s, l)), min(struct(day, n, l, s)) FROM rows GROUP BY k",
     "SELECT k, max_by(n, struct(at, l, n)), min_by(n, struct(l, n)) FROM rows GROUP BY k",
     "SELECT sum(n), count(*), max(s) FROM rows WHERE n > 1000",
+    "SELECT 1 AS one FROM rows HAVING true",
     "SELECT k, max_by(n, struct(at, l, n), 2), min_by(struct(n, s), struct(l, n, s), 3) FROM rows GROUP BY k",
     "SELECT k, get(tags, 1), tags[0] FROM rows WHERE get(tags, 0) = 'a' OR tags IS NULL",
     "SELECT n, l, s FROM rows ORDER BY n DESC NULLS LAST, l, s, at, m, x, h, y, day, b LIMIT 7",

@@ -53,8 +53,13 @@ class Taken:
                 rows = [[Node.of(flat) for flat in row] for row in node.fields["projections"]]
                 outputs = zip(node.expressions("output"), zip(*rows, strict=True), strict=True)
                 made |= {each.id: [*of_rows] for each, of_rows in outputs if each not in of_rows}
-        found = made.get(int(self.window.exprId().id()), [])
-        return {name for each in found for name in _columns(each, made)} == {column}
+        output = jvm.items(self.below.output())
+        times = [_inputs(_id(each), made) for each in output if str(each.name()) == column]
+        return _inputs(_id(self.window), made) in times
+
+
+def _id(named: Any) -> int:
+    return int(named.exprId().id())
 
 
 def _nodes(node: Node) -> Iterator[Node]:
@@ -64,13 +69,12 @@ def _nodes(node: Node) -> Iterator[Node]:
         yield from _nodes(child)
 
 
-def _columns(expression: Node, made: Mapping[int, Sequence[Node]]) -> Iterator[str]:
-    """The names of the input's columns that an expression is computed of."""
-    for each in _nodes(expression):
-        if each.kind == "AttributeReference" and each.id not in made:
-            yield str(each.fields["name"])
-        for inner in made.get(each.id, ()) if each.kind == "AttributeReference" else ():
-            yield from _columns(inner, made)
+def _inputs(column: int, made: Mapping[int, Sequence[Node]]) -> set[int]:
+    """The input's columns that a column is computed of, by their ids."""
+    if column not in made:
+        return {column}
+    parts = (part for each in made[column] for part in _nodes(each) if part.kind == "AttributeReference")
+    return {found for part in parts for found in _inputs(part.id, made)}
 
 
 @lru_cache(maxsize=4)
@@ -90,10 +94,12 @@ def take(frame: DataFrame, where: Where) -> Taken:
             where=where,
             hint="aggregate at the top, and filter in a table below",
         )
-    grouping = list(jvm.items(plan.groupingExpressions()))
-    columns = [_column(e, where) for e in jvm.items(plan.aggregateExpressions())]
+    grouping, output = (list(jvm.items(e)) for e in (plan.groupingExpressions(), plan.aggregateExpressions()))
+    columns = [_column(e, where) for e in output]
     for project in reversed(above):
-        columns = [_renamed(e, columns, where) for e in jvm.items(project.projectList())]
+        below = dict(zip(map(_id, output), columns, strict=True))
+        output = list(jvm.items(project.projectList()))
+        columns = [_renamed(e, below, where) for e in output]
     return Taken(grouping, columns, plan.child())
 
 
@@ -226,15 +232,16 @@ def _is_nested(expression: Any) -> bool:
     return catalyst.kind(expression.dataType()).startswith(("StructType", "ArrayType", "MapType"))
 
 
-def _renamed(expression: Any, columns: list[tuple[str, str, Any]], where: Where) -> tuple[str, str, Any]:
-    """A column of a projection above the aggregate: one of the aggregate's, or a field of one, renamed."""
+def _renamed(
+    expression: Any, below: Mapping[int, tuple[str, str, Any]], where: Where
+) -> tuple[str, str, Any]:
+    """A column of a projection above the aggregate: one of those below, by their ids, or a field of one."""
     name = str(expression.name())
     inner = expression.child() if catalyst.kind(expression) == "Alias" else expression
-    below = {column[0]: column for column in columns}
-    if catalyst.kind(inner) == "AttributeReference" and str(inner.name()) in below:
-        return (name, *below[str(inner.name())][1:])
+    if catalyst.kind(inner) == "AttributeReference" and _id(inner) in below:
+        return (name, *below[_id(inner)][1:])
     if catalyst.kind(inner) == "GetStructField" and catalyst.kind(inner.child()) == "AttributeReference":
-        _, kind, source = below[str(inner.child().name())]
+        _, kind, source = below[_id(inner.child())]
         if kind == "key":
             return name, kind, inner.withNewChildren(jvm.sequence([source]))
     raise ProjectError(

@@ -108,8 +108,8 @@ def _aggregate(node: Node) -> Relation:
     scope = Grouped(below.columns, said)
     values = [(each.id, scope.of(each)) for each in node.expressions("aggregateExpressions")]
     groups = "".join(f", {sql} AS {value.sql}" for sql, value in said.items())
-    by = f" GROUP BY {', '.join(value.sql for value in said.values())}" if said else ""
-    return _selected(values, f"FROM (SELECT *{groups} FROM ({below.sql})){by}")
+    by = f"GROUP BY {', '.join(value.sql for value in said.values()) or '()'}"
+    return _selected(values, f"FROM (SELECT *{groups} FROM ({below.sql})) {by}")
 
 
 def _join(node: Node) -> Relation:

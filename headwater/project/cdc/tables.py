@@ -11,17 +11,24 @@ from headwater.errors.several import Collected
 from headwater.project import carried
 from headwater.project.cdc.rows import Changes, History, Latest, Unwrapped
 from headwater.project.cdc.said import CHANGES, DELETED, SEQUENCE, START, TOMBSTONE, TRUNCATED, Cdc
-from headwater.project.definitions import Debezium, Function, Limits, Table
+from headwater.project.definitions import Debezium, Files, Function, Limits, Table, Topic
 from headwater.project.rule import Action, Rule, expected, unless
 
 _DELETED = "_op = 'd'"  # of an event of Debezium's
 SEQUENCED = "sequenced"  # the rule of a change that says of which row it is, and when
 
 
-def divided(tables: Mapping[str, Table], wrong: Collected) -> dict[str, Table]:
+def divided(
+    tables: Mapping[str, Table], raw: Mapping[str, Topic | Files], wrong: Collected
+) -> dict[str, Table]:
     """The tables, of those that AUTO CDC feeds each with its changes.
 
     What is wrong is collected: flows into one table that do not agree, a name that is taken.
+
+    Args:
+        tables: as they are declared, by their names.
+        raw: those of bronze.
+        wrong: takes what is wrong.
     """
     fed = _by_target(tables)  # of one that is fed wrongly nothing else is said
     found = {
@@ -40,7 +47,7 @@ def divided(tables: Mapping[str, Table], wrong: Collected) -> dict[str, Table]:
                 )
     for name, flows in fed.items():
         with wrong.each():
-            found |= _two(name, tables, flows)
+            found |= _two(name, flows, tables, raw)
     return found
 
 
@@ -54,7 +61,9 @@ def _by_target(tables: Mapping[str, Table]) -> dict[str, list[Table]]:
     return found
 
 
-def _two(name: str, tables: Mapping[str, Table], flows: Sequence[Table]) -> dict[str, Table]:
+def _two(
+    name: str, flows: Sequence[Table], tables: Mapping[str, Table], raw: Mapping[str, Topic | Files]
+) -> dict[str, Table]:
     """The table of the changes, the flows into it, and the view of them."""
     first, target = flows[0], tables.get(name)
     cdc = first.cdc
@@ -67,7 +76,7 @@ def _two(name: str, tables: Mapping[str, Table], flows: Sequence[Table]) -> dict
             file=first.file,
             hint=f"declare it: CREATE STREAMING TABLE {name}",
         )
-    _agree(flows, tables, name)
+    _agree(name, flows, tables, raw)
     changes = f"{name}{CHANGES}"
     if changes in tables:
         raise ProjectError(
@@ -155,7 +164,9 @@ def _rule(flows: Sequence[Table]) -> Rule:
     return expected(SEQUENCED, f"{SEQUENCE} IS NOT NULL AND {told}", action, _where(first))
 
 
-def _agree(flows: Sequence[Table], tables: Mapping[str, Table], name: str) -> None:
+def _agree(
+    name: str, flows: Sequence[Table], tables: Mapping[str, Table], raw: Mapping[str, Topic | Files]
+) -> None:
     """The flows into one table say the same of its rows, and there are no others."""
     others = [table for table in tables.values() if table.into == name and table.cdc is None]
     first = flows[0]
@@ -167,9 +178,10 @@ def _agree(flows: Sequence[Table], tables: Mapping[str, Table], name: str) -> No
             hint="unite what they deliver in one table, and read that",
         )
     for one, other in combinations((flow for flow in flows if flow.decode is not None), 2):
-        if one.sources[0] == other.sources[0]:  # a record of it would be open for both
+        both = [raw[flow.sources[0]].topic for flow in (one, other) if flow.sources[0] in raw]
+        if len(both) == 2 and both[0] == both[1]:  # a record of it would be open for both
             raise ProjectError(
-                f"{other.where} decodes {one.sources[0]} into {name} as {one.name} does",
+                f"{other.where} decodes records of {both[0]} into {name} as {one.name} does",
                 code="FLOWS_DIFFER",
                 where=other.where,
                 hint="decode it once, with the fields of both",
