@@ -72,6 +72,12 @@ def rows(interpreted: SparkSession) -> DataFrame:
             "k:key hits:count",
             "",
         ),
+        (
+            "SELECT WINDOW.start a, K, C FROM "
+            "(SELECT window, k, count(*) c FROM rows GROUP BY window(at, '1 minute'), k)",
+            "a:key:start K:key C:count",
+            "time",
+        ),
         ("SELECT k, upper(k) u, count(*) c FROM rows GROUP BY k", "k:key u:key c:count", ""),
         ("SELECT k, max_by(s, at) l, min_by(x, n) f FROM rows GROUP BY k", "k:key l:max_by f:min_by", ""),
     ],

@@ -166,8 +166,10 @@ class Watched:
             FlowError: another has its name now.
             BrokerError: Kafka can't be reached, or has no such topic.
         """
-        self._asked = self._asked or admin(self._client)
-        if topic_id(self._client, self._topic.topic, self._asked) != self._id:
+        asked, self._asked = self._asked or admin(self._client), None
+        found = topic_id(self._client, self._topic.topic, asked)
+        self._asked = asked  # one that answers; a client that has lost its brokers may never find them again
+        if found != self._id:
             read = Reached.of(self._table, self._topic)
             raise missing(self._topic, Reached(self._id, read.next if read else {0: 0}).recreated())
 
