@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import count, islice
@@ -16,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 from raising import raises_code
 
+from headwater.common.wait import until
+from headwater.connectors.kafka.broker import EmbeddedBroker, Topic, create_topics
+from headwater.connectors.kafka.broker.embedded import RECONNECT
 from headwater.connectors.produce import (
     DEFAULT_START,
     BackgroundProducer,
@@ -31,6 +35,7 @@ from headwater.connectors.produce import (
     event_clock,
     load_generator,
     run_producer,
+    sender,
     stepped,
 )
 from headwater.errors.codes import Code
@@ -270,6 +275,58 @@ def test_in_the_background_it_counts_and_stops_with_nothing_lost(broker: str, to
     assert sent.records == producer.sent >= 500
     values = sorted(int(m.value() or b"") for ms in received(broker, topic).values() for m in ms)
     assert values == list(range(sent.records))
+
+
+def test_what_a_client_that_lost_its_brokers_has_goes_by_another(
+    broker: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def lost_at_first(options: dict[str, Any]) -> Producer:
+        made.append("127.0.0.1:1" if not made else broker)
+        return Producer({**options, "bootstrap.servers": made[-1]})
+
+    monkeypatch.setattr(sender, "Producer", lost_at_first)
+    monkeypatch.setattr(sender, "LOST", 0.5)
+    client = {"bootstrap.servers": broker, "queue.buffering.max.messages": 5_000, "log_level": 0}
+    sent = run_producer(iot_records(topic), client=client, count=20_000)
+    assert sent.records == 20_000 and made == ["127.0.0.1:1", broker]
+    expected: dict[int, list[tuple[bytes | None, bytes | None]]] = {p: [] for p in range(4)}
+    for record in islice(iot_records(topic), 20_000):
+        assert record.partition is not None
+        expected[record.partition].append((record.key, record.value))
+    got = {p: [(m.key(), m.value()) for m in ms] for p, ms in received(broker, topic).items()}
+    assert got == expected
+
+
+def producing(topic: str, client: dict[str, Any]) -> list[BackgroundProducer]:
+    """Many that have begun."""
+    found = [BackgroundProducer(numbered(topic), client=client, rate=50) for _ in range(36)]
+    for producer in found:
+        producer.start()
+    assert until(lambda: all(producer.sent > 10 for producer in found), within=60)
+    return found
+
+
+@pytest.mark.torture
+def test_producers_outlive_a_broker_that_is_stopped_and_started(tmp_path: Path) -> None:
+    """One that is being stopped may say that there are no brokers, to those who ask in that moment."""
+    own = EmbeddedBroker(tmp_path / "broker", heap="256m")
+    client = {"bootstrap.servers": own.start(), "log_level": 0, **RECONNECT}
+    try:
+        create_topics(client, [Topic("restarts", 4)])
+        sent: list[int] = []
+        for _ in range(10):
+            producers = producing("restarts", client)
+            own.stop()
+            own.start()
+            sent += [producer.stop().records for producer in producers]
+        values = Counter(
+            int(m.value() or b"") for ms in received(own.start(), "restarts").values() for m in ms
+        )
+        assert values == Counter(number for count in sent for number in range(count))
+    finally:
+        own.stop()
 
 
 def test_in_the_background_an_error_reaches_whoever_stops_it() -> None:

@@ -6,9 +6,9 @@ import json
 import shutil
 import threading
 import time
+from datetime import datetime, timedelta
 from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
 
 import duckdb
 import pytest
@@ -191,6 +191,13 @@ def test_these_words_are_taken(start: str) -> None:
     check(start)
 
 
+class SetBack(times.Clock):
+    """A clock that was set back by an hour."""
+
+    def now(self) -> datetime:
+        return super().now() - timedelta(hours=1)
+
+
 def test_what_comes_is_read_when_the_clock_is_set_back(
     client: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,8 +218,7 @@ def test_what_comes_is_read_when_the_clock_is_set_back(
     try:
         assert comes([1, 2, 3])
         produce(client, topic, [4], 0)  # beside a trigger of an hour
-        back = SimpleNamespace(time=lambda: time.time() - 3600, monotonic=time.monotonic)
-        monkeypatch.setattr(times, "time", back)
+        monkeypatch.setattr(times, "clock", SetBack())
         assert comes([1, 2, 3, 4])
     finally:
         running.stop()

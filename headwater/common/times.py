@@ -1,4 +1,4 @@
-"""Moments: the present, and times as people and intents write them; and a clock that is set back."""
+"""Moments: the present, and times as people and intents write them."""
 
 from __future__ import annotations
 
@@ -62,14 +62,3 @@ def parse(text: str) -> datetime:
         return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
     except OverflowError:
         raise ValueError(f"'{text}' lies beyond the years 1 to 9999") from None
-
-
-class Watch:
-    """Tells whether the machine's clock was set back since this was made."""
-
-    def __init__(self) -> None:
-        self._ahead = time.time() - time.monotonic()
-
-    def set_back(self, by: float = 1.0) -> bool:
-        """Whether it was, by more than so many seconds in all."""
-        return time.time() - time.monotonic() < self._ahead - by

@@ -12,12 +12,14 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from headwater.connectors.kafka.extent import admin
 from headwater.connectors.produce.records import Ledger, Record
 from headwater.errors import BrokerError, ProjectError
 
 SLICE_SECONDS = 0.01  # a paced run sends what is due this often
 SLICE_RECORDS = 2_000  # at most this many between two looks at the clock, the stop and the broker's reports
 LONGEST_PAUSE = 0.05  # seconds; a stop is noticed within it
+LOST = 10.0  # seconds without an acknowledgement, after which a broker that answers others has a new client
 
 # Idempotent: each record once, in order within its partition, also over a broker's restart.
 PRODUCER: Mapping[str, str | int | bool] = {
@@ -139,9 +141,12 @@ class _Sender:
 
     def __init__(self, client: Mapping[str, Any]) -> None:
         self._failures: list[tuple[str, KafkaError]] = []
-        self._producer = Producer({**PRODUCER, **client, "on_delivery": self._report})
+        self._client = client
+        self._producer = self._connected()
         self._servers = client.get("bootstrap.servers", "?")
         self._ledger = Ledger()
+        self._moved = (0, time.monotonic())  # records that were acknowledged, and since when it is so many
+        self._taken_back: list[Message] | None = None
 
     @property
     def acknowledged(self) -> int:
@@ -156,8 +161,8 @@ class _Sender:
         try:
             self._send_all(records, rate or None, sys.maxsize if count is None else count, stop)
             while self._producer.flush(LONGEST_PAUSE):
-                self._raise_failures()
-            self._raise_failures()
+                self._look()
+            self._look()
         except KafkaException as e:
             raise BrokerError(
                 f"broker {self._servers}: {e.args[0]}",
@@ -198,6 +203,7 @@ class _Sender:
                     break
                 except BufferError:  # the local queue is full: let it drain
                     self._poll(SLICE_SECONDS)
+                    produce = self._producer.produce
             ledger.produced += 1
             if fault is not None:
                 ledger.faults[fault] += 1
@@ -205,10 +211,52 @@ class _Sender:
 
     def _poll(self, seconds: float) -> None:
         self._producer.poll(seconds)
+        self._look()
+
+    def _look(self) -> None:
+        """Raise what failed; a client that has lost its brokers has a successor."""
         self._raise_failures()
+        now, (known, since) = time.monotonic(), self._moved
+        if known != self.acknowledged or not len(self._producer):
+            self._moved = (self.acknowledged, now)
+        elif now - since > LOST:
+            self._moved = (known, now)
+            if self._is_answered():
+                self._renew()
+
+    def _connected(self) -> Producer:
+        return Producer({**PRODUCER, **self._client, "on_delivery": self._report})
+
+    def _is_answered(self) -> bool:
+        """Whether a new client finds brokers."""
+        try:
+            return bool(admin(self._client).list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def _renew(self) -> None:
+        """Send by a new client what waits, in its order.
+
+        One that hears of no broker, as from one that is being stopped, asks none again:
+        github.com/confluentinc/librdkafka/issues/5301
+        """
+        self._taken_back = []
+        self._producer.purge(in_flight=False)
+        self._producer.flush(1)  # reports what is taken back
+        waiting, self._taken_back = self._taken_back, None
+        if not len(self._producer):  # else it has a broker
+            self._producer = self._connected()
+        for each in waiting:
+            partition, (_, timestamp) = each.partition(), each.timestamp()
+            to = -1 if partition is None else partition
+            self._producer.produce(each.topic(), each.value(), each.key(), to, None, None, timestamp)
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
+        if error is None:
+            return
+        if self._taken_back is not None and error.code() == KafkaError._PURGE_QUEUE:
+            self._taken_back.append(message)
+        else:
             self._failures.append((message.topic() or "?", error))
 
     def _raise_failures(self) -> None:
