@@ -21,9 +21,10 @@ from raising import raises_code
 from headwater.errors import Where
 from headwater.errors.codes import Code
 from headwater.flows.few import Few, Frames, Here
-from headwater.planner import aggregate, group_by
+from headwater.planner import aggregate, group_by, instants
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.planner.partials import computed, merge, regrouped
+from headwater.project.windows import cumulative_windows, register
 from headwater.runtime import jvm
 from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
@@ -94,19 +95,31 @@ def test_taken(interpreted: SparkSession, rows: DataFrame, sql: str, outputs: st
     [
         ("at", "rows", True),
         ("day", "rows", False),
-        ("at", "(SELECT at + INTERVAL 1 HOUR AS at FROM rows)", True),
+        ("at", "(SELECT at + INTERVAL 1 HOUR AS at FROM rows)", False),
+        ("date_trunc('hour', at)", "rows", False),
         ("other", "(SELECT at, at AS other FROM rows)", True),
+        ("other", "(SELECT at, at - INTERVAL 1 HOUR AS other FROM rows)", False),
         ("at", "(SELECT a.at, b.at AS other FROM rows a JOIN rows b ON a.k = b.k)", True),
         ("other", "(SELECT a.at, b.at AS other FROM rows a JOIN rows b ON a.k = b.k)", False),
         ("other", "(SELECT a.at AS other, b.at FROM rows a JOIN rows b ON a.k = b.k)", False),
     ],
 )
 @pytest.mark.parametrize("length", ["'5 minutes'", "'10 minutes', '5 minutes'"])
-def test_a_window_is_told_by_the_column_that_it_is_computed_of(
+def test_a_window_is_that_of_an_instant_or_computed_otherwise(
     interpreted: SparkSession, rows: DataFrame, column: str, below: str, told: bool, length: str
 ) -> None:
     query = f"SELECT window, count(*) AS c FROM {below} GROUP BY window({column}, {length})"
-    assert group_by.take(interpreted.sql(query), WHERE).told_by("at") is told
+    assert instants.is_held(group_by.take(interpreted.sql(query), WHERE), "at") is told
+
+
+def test_cumulative_windows_are_of_an_instant(interpreted: SparkSession, rows: DataFrame) -> None:
+    windows = F.explode(cumulative_windows("at", size="1 day", step="6 hours"))
+    found = group_by.take(rows.withColumn("window", windows).groupBy("window").count(), WHERE)
+    assert instants.is_held(found, "at") and not instants.is_held(found, "day")
+    register(interpreted)
+    query = "SELECT window, count(*) AS c FROM (SELECT explode(windows) AS window, at FROM (SELECT at, "
+    query += "cumulative_windows(at, INTERVAL 1 DAY, INTERVAL 6 HOURS) AS windows FROM rows)) GROUP BY window"
+    assert instants.is_held(group_by.take(interpreted.sql(query), WHERE), "at")
 
 
 def test_python_form_is_taken(rows: DataFrame) -> None:

@@ -624,13 +624,15 @@ def test_each_window_is_appended_once_though_the_delay_changes(
     assert len(case.seen()) == 4
 
 
+@pytest.mark.parametrize(
+    ("time", "visits"), [("timestamp_seconds(at)", 1), ("date_trunc('hour', event_time)", 2)]
+)
 def test_windows_of_another_time_than_the_watermarks_close_once(
-    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time: str, visits: int
 ) -> None:
     """A batch in which no row lies far behind its partition may have some for windows that are over."""
     monkeypatch.setattr(Upstream, "known", lambda self: ["local/raw/0"])
-    window = "window(timestamp_seconds(at), '1 minute')"
-    case = Counted(tmp_path, interpreted, sql(window, FINAL))
+    case = Counted(tmp_path, interpreted, sql(f"window({time}, '1 minute')", FINAL))
     place = {"cluster": "local", "topic": "raw", "partition": 0}
     for offset, (at, told) in enumerate([(EPOCH, EPOCH), (EPOCH + 70, EPOCH + 80), (EPOCH + 5, EPOCH + 85)]):
         row = {
@@ -644,7 +646,7 @@ def test_windows_of_another_time_than_the_watermarks_close_once(
         flow = case.flow(COUNTS)
         while flow.step():
             pass
-    assert case.seen("visits") == [(1,)] and sum(case.late().values()) == 1
+    assert case.seen("visits") == [(visits,)] and sum(case.late().values()) == 1
 
 
 def test_the_last_of_growing_windows_ends_with_their_size(interpreted: SparkSession) -> None:

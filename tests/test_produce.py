@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from raising import raises_code
 
 from headwater.common.wait import until
+from headwater.connectors.kafka import topics
 from headwater.connectors.kafka.broker import EmbeddedBroker, Topic, create_topics
 from headwater.connectors.kafka.broker.embedded import RECONNECT
 from headwater.connectors.produce import (
@@ -287,7 +288,8 @@ def test_what_a_client_that_lost_its_brokers_has_goes_by_another(
         return Producer({**options, "bootstrap.servers": made[-1]})
 
     monkeypatch.setattr(sender, "Producer", lost_at_first)
-    monkeypatch.setattr(sender, "LOST", 0.5)
+    monkeypatch.setattr(sender, "QUIET", 0.5)
+    monkeypatch.setattr(topics, "_FOUND", 1.0)
     client = {"bootstrap.servers": broker, "queue.buffering.max.messages": 5_000, "log_level": 0}
     sent = run_producer(iot_records(topic), client=client, count=20_000)
     assert sent.records == 20_000 and made == ["127.0.0.1:1", broker]

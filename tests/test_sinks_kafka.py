@@ -16,10 +16,13 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 from batches import BEYOND, TABLE, beyond, changes, published
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from raising import raises_code
 
+from headwater.connectors.kafka import topics
 from headwater.connectors.kafka.tail import records
+from headwater.connectors.sinks import kafka as sinks_kafka
 from headwater.connectors.sinks.kafka import KafkaTopic
 from headwater.run.faults import transient
 
@@ -47,6 +50,24 @@ def nowhere() -> str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def test_a_client_that_lost_its_brokers_is_told_from_a_broker_that_is_away(
+    broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks_kafka, "QUIET", 0.2)
+    monkeypatch.setattr(topics, "_FOUND", 1.0)
+    monkeypatch.setattr(
+        sinks_kafka, "Producer", lambda options: Producer({**options, "bootstrap.servers": nowhere()})
+    )
+    sink, away = opened(broker, made(broker)), opened(nowhere(), "any", **{"message.timeout.ms": 4_000})
+    with raises_code("SINK_UNAVAILABLE", match="has lost its brokers") as e:
+        sink.write(changes([ROW]))
+    assert transient(e.value)
+    with raises_code("SINK_UNAVAILABLE", match="timed out"):
+        away.write(changes([ROW]))
+    sink.close()
+    away.close()
 
 
 def test_a_broker_that_is_away_for_long_is_unavailable_and_is_sent_to_when_it_is_back(broker: str) -> None:

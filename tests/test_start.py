@@ -204,7 +204,7 @@ def test_what_comes_is_read_when_the_clock_is_set_back(
     topic = "start-clock"
     create_topics(client, [Topic(topic, 3)])
     project = project_of(tmp_path, client, topic)
-    running = Run(project, Options(trigger="1 hour"), Board(notices=StringIO()))
+    running = Run(project, Options(trigger="100 ms"), Board(notices=StringIO()))
     ran = threading.Thread(target=running)
 
     def comes(sent: list[int]) -> bool:
@@ -217,9 +217,11 @@ def test_what_comes_is_read_when_the_clock_is_set_back(
     ran.start()
     try:
         assert comes([1, 2, 3])
-        produce(client, topic, [4], 0)  # beside a trigger of an hour
-        monkeypatch.setattr(times, "clock", SetBack())
+        produce(client, topic, [4], 0)
         assert comes([1, 2, 3, 4])
+        monkeypatch.setattr(times, "clock", SetBack())
+        produce(client, topic, [5], 0)
+        assert comes([1, 2, 3, 4, 5])
     finally:
         running.stop()
         ran.join(60)

@@ -162,7 +162,7 @@ class Lateness:
         column: the event time.
         delay: how much later rows may come.
         session: whether the windows are sessions.
-        own: whether the windows are computed of the event time.
+        own: whether the windows are those that hold the event time.
     """
 
     column: str

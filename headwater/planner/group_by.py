@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from headwater.errors import ProjectError, Where
-from headwater.planner.nodes import Node
 from headwater.runtime import catalyst, jvm
 
 ENDS = ("start", "end")  # of a window
@@ -37,44 +36,9 @@ class Taken:
         """Which of its groups is the window."""
         return next((group for group in self.grouping if _is_window(group)), None)
 
-    def told_by(self, column: str) -> bool:
-        """Whether the window is computed of this column of the input, and of no other."""
-        if self.window is None or catalyst.kind(self.window) != "AttributeReference":
-            return False
-        made = dict[int, list[Node]]()  # what the query names → how it computes that
-        for node in _nodes(Node.of_plan(self.below)):
-            if node.kind == "Project":
-                made |= {each.id: [each] for each in node.expressions("projectList") if each.kind == "Alias"}
-            if node.kind == "Generate":
-                made |= {
-                    each.id: node.expressions_of("generator") for each in node.expressions("generatorOutput")
-                }
-            if node.kind == "Expand":  # windows that overlap: each row is in several
-                rows = [[Node.of(flat) for flat in row] for row in node.fields["projections"]]
-                outputs = zip(node.expressions("output"), zip(*rows, strict=True), strict=True)
-                made |= {each.id: [*of_rows] for each, of_rows in outputs if each not in of_rows}
-        output = jvm.items(self.below.output())
-        times = [_inputs(_id(each), made) for each in output if str(each.name()) == column]
-        return _inputs(_id(self.window), made) in times
-
 
 def _id(named: Any) -> int:
     return int(named.exprId().id())
-
-
-def _nodes(node: Node) -> Iterator[Node]:
-    """A node, and all below it."""
-    yield node
-    for child in node.children:
-        yield from _nodes(child)
-
-
-def _inputs(column: int, made: Mapping[int, Sequence[Node]]) -> set[int]:
-    """The input's columns that a column is computed of, by their ids."""
-    if column not in made:
-        return {column}
-    parts = (part for each in made[column] for part in _nodes(each) if part.kind == "AttributeReference")
-    return {found for part in parts for found in _inputs(part.id, made)}
 
 
 @lru_cache(maxsize=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -12,20 +13,21 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from headwater.connectors.kafka.extent import admin
+from headwater.connectors.kafka.topics import has_lost_its_brokers
 from headwater.connectors.produce.records import Ledger, Record
 from headwater.errors import BrokerError, ProjectError
 
 SLICE_SECONDS = 0.01  # a paced run sends what is due this often
 SLICE_RECORDS = 2_000  # at most this many between two looks at the clock, the stop and the broker's reports
 LONGEST_PAUSE = 0.05  # seconds; a stop is noticed within it
-LOST = 10.0  # seconds without an acknowledgement, after which a broker that answers others has a new client
+QUIET = 10.0  # seconds without an acknowledgement, after which it is looked whether the client is lost
 
-# Idempotent: each record once, in order within its partition, also over a broker's restart.
+# Idempotent: each record once, in order within its partition, also over a broker's restart (see `_renew`).
 PRODUCER: Mapping[str, str | int | bool] = {
     "enable.idempotence": True,
     "compression.type": "lz4",
     "message.timeout.ms": 120_000,  # a record not delivered in two minutes is an error
+    "reconnect.backoff.max.ms": 1_000,
     "queue.buffering.max.messages": 200_000,
     "log_level": 2,  # what goes wrong for good is raised; the rest mends itself
     "delivery.report.only.error": True,  # a delivered record costs no call into Python
@@ -146,11 +148,12 @@ class _Sender:
         self._servers = client.get("bootstrap.servers", "?")
         self._ledger = Ledger()
         self._moved = (0, time.monotonic())  # records that were acknowledged, and since when it is so many
-        self._taken_back: list[Message] | None = None
+        self._taken_back: deque[Message] | None = None
 
     @property
     def acknowledged(self) -> int:
-        return max(0, self._ledger.produced - len(self._producer) - len(self._failures))
+        waiting = len(self._producer) + len(self._taken_back or ())
+        return max(0, self._ledger.produced - waiting - len(self._failures))
 
     def run(
         self, records: Iterator[Record], *, rate: float | None, count: int | None, stop: Callable[[], bool]
@@ -194,6 +197,8 @@ class _Sender:
     def _send(self, records: Iterator[Record]) -> int:
         produce, ledger = self._producer.produce, self._ledger
         before = ledger.produced
+        if not len(self._producer):
+            self._moved = (self.acknowledged, time.monotonic())
         for topic, key, value, partition, timestamp, fault in records:
             while True:
                 try:
@@ -219,37 +224,31 @@ class _Sender:
         now, (known, since) = time.monotonic(), self._moved
         if known != self.acknowledged or not len(self._producer):
             self._moved = (self.acknowledged, now)
-        elif now - since > LOST:
-            self._moved = (known, now)
-            if self._is_answered():
+        elif now - since > QUIET:
+            if has_lost_its_brokers(self._producer, self._client):
                 self._renew()
+            self._moved = (known, time.monotonic())
 
     def _connected(self) -> Producer:
         return Producer({**PRODUCER, **self._client, "on_delivery": self._report})
 
-    def _is_answered(self) -> bool:
-        """Whether a new client finds brokers."""
-        try:
-            return bool(admin(self._client).list_topics(timeout=1).brokers)
-        except KafkaException:
-            return False
-
     def _renew(self) -> None:
         """Send by a new client what waits, in its order.
 
-        One that hears of no broker, as from one that is being stopped, asks none again:
-        github.com/confluentinc/librdkafka/issues/5301
+        What was on its way when the last broker went, and was not acknowledged, is sent again: if the broker
+        had it, it is there twice.
         """
-        self._taken_back = []
+        self._taken_back = waiting = deque[Message]()
         self._producer.purge(in_flight=False)
         self._producer.flush(1)  # reports what is taken back
-        waiting, self._taken_back = self._taken_back, None
-        if not len(self._producer):  # else it has a broker
-            self._producer = self._connected()
-        for each in waiting:
+        self._producer = self._connected()
+        while waiting:
+            each = waiting[0]
             partition, (_, timestamp) = each.partition(), each.timestamp()
             to = -1 if partition is None else partition
-            self._producer.produce(each.topic(), each.value(), each.key(), to, None, None, timestamp)
+            self._producer.produce(each.topic() or "", each.value(), each.key(), to, None, None, timestamp)
+            waiting.popleft()
+        self._taken_back = None
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is None:

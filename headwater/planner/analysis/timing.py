@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 
 from headwater.connectors import decode
 from headwater.errors import ProjectError, Where
-from headwater.planner import aggregate, group_by
+from headwater.planner import aggregate, group_by, instants
 from headwater.planner.aggregate import Aggregate
 from headwater.planner.analysis import checks
 from headwater.planner.analysis.analysed import Analysed
@@ -26,6 +26,7 @@ from headwater.planner.event_time import LATENESS, WATERMARK, EventTime, Latenes
 from headwater.project.definitions import Table
 from headwater.project.process import STREAM
 from headwater.project.watermarks import tolerance
+from headwater.runtime import catalyst
 from headwater.storage import stored
 
 _TIMES = (TimestampType, TimestampNTZType)
@@ -93,7 +94,10 @@ def lateness_of(table: Table, maintained: Aggregate, result: DataFrame, stream: 
         "tells no time",
     )
     session = maintained.window == "session"
-    own = session or group_by.take(result, where).told_by(table.event_time)
+    own = session or (
+        table.event_time in catalyst.carried(rows, stream)
+        and instants.is_held(group_by.take(result, where), table.event_time)
+    )
     return Lateness(table.event_time, tolerance(table), session, own)
 
 
