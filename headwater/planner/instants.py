@@ -74,5 +74,5 @@ def _instants(
 def _is_as_it_was(expression: Node) -> bool:
     """Whether it has its child's value: another name, or a cast to its own type, as arguments have."""
     if expression.kind == "Cast":
-        return expression.fields["dataType"] == expression.children[0].fields.get("dataType")
+        return bool(expression.fields["dataType"] == expression.children[0].fields.get("dataType"))
     return expression.kind == "Alias"

@@ -32,6 +32,7 @@ PRODUCER: Mapping[str, str | int | bool] = {
     "log_level": 2,  # what goes wrong for good is raised; the rest mends itself
     "delivery.report.only.error": True,  # a delivered record costs no call into Python
 }
+_TAKEN_BACK = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 @dataclass(frozen=True)
@@ -239,8 +240,9 @@ class _Sender:
         had it, it is there twice.
         """
         self._taken_back = waiting = deque[Message]()
-        self._producer.purge(in_flight=False)
-        self._producer.flush(1)  # reports what is taken back
+        self._producer.purge()
+        while self._producer.flush(1):  # reports what is taken back
+            pass
         self._producer = self._connected()
         while waiting:
             each = waiting[0]
@@ -253,7 +255,7 @@ class _Sender:
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             return
-        if self._taken_back is not None and error.code() == KafkaError._PURGE_QUEUE:
+        if self._taken_back is not None and error.code() in _TAKEN_BACK:
             self._taken_back.append(message)
         else:
             self._failures.append((message.topic() or "?", error))
