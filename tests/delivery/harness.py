@@ -188,9 +188,17 @@ class Project:
         produce.run_producer(iter(sent), client=self.client(), count=len(sent))
 
     @contextmanager
-    def producing(self, rate: float) -> Iterator[produce.BackgroundProducer]:
-        """Send records at a rate for as long as the `with` block lasts."""
-        with produce.BackgroundProducer(self._stream, client=self.client(), rate=rate) as producer:
+    def producing(
+        self, rate: float, client: dict[str, Any] | None = None
+    ) -> Iterator[produce.BackgroundProducer]:
+        """Send records at a rate for as long as the `with` block lasts.
+
+        Args:
+            rate: records a second.
+            client: as `client()` gave it, where the broker may be away now.
+        """
+        client = client or self.client()
+        with produce.BackgroundProducer(self._stream, client=client, rate=rate) as producer:
             yield producer
 
     def note(self, count: int) -> None:

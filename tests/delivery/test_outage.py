@@ -82,18 +82,24 @@ def outage(project: Project, seconds: float) -> None:
     given = "TBLPROPERTIES ("
     assert given in definition.read_text()
     definition.write_text(definition.read_text().replace(given, f"{given}'headwater.trigger' = '2s', "))
-    with project.producing(rate=300), project.run() as run:
-        run.batch(GOLD)
+    client = project.client()
+    with project.run() as run:
+        with project.producing(rate=300, client=client):
+            run.batch(GOLD)
+        # A producer that sends while its broker is stopped may lose it for good: see `has_lost_its_brokers`.
         began = time.monotonic()
         project.broker.stop()
-        threading.Event().wait(seconds)  # the length of the outage
-        before = len(run.batches(BRONZE))
-        project.broker.start()
-        back = time.monotonic()
-        first = run.batch(BRONZE, after=before)
-        print(f"outage of {back - began:.1f} s; bronze goes on {first['heard'] - back:.1f} s after its end")
-        run.batch(GOLD, after=len(run.batches(GOLD)))
-        end(run, 0)  # while records still come
+        with project.producing(rate=300, client=client):
+            threading.Event().wait(seconds)  # the length of the outage
+            before = len(run.batches(BRONZE))
+            project.broker.start()
+            back = time.monotonic()
+            first = run.batch(BRONZE, after=before)
+            print(
+                f"outage of {back - began:.1f} s; bronze goes on {first['heard'] - back:.1f} s after its end"
+            )
+            run.batch(GOLD, after=len(run.batches(GOLD)))
+            end(run, 0)  # while records still come
     began_at = [batch["at"] - batch["seconds"] for batch in run.batches(GOLD)]
     gaps = [after - before for before, after in pairwise(began_at)]
     assert gaps and min(gaps) > 1.9, gaps  # `at` and `seconds` come from two clocks

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -22,17 +21,15 @@ SLICE_RECORDS = 2_000  # at most this many between two looks at the clock, the s
 LONGEST_PAUSE = 0.05  # seconds; a stop is noticed within it
 QUIET = 10.0  # seconds without an acknowledgement, after which it is looked whether the client is lost
 
-# Idempotent: each record once, in order within its partition, also over a broker's restart (see `_renew`).
+# Idempotent: each record once, in order within its partition, also over a broker's restart.
 PRODUCER: Mapping[str, str | int | bool] = {
     "enable.idempotence": True,
     "compression.type": "lz4",
     "message.timeout.ms": 120_000,  # a record not delivered in two minutes is an error
-    "reconnect.backoff.max.ms": 1_000,
     "queue.buffering.max.messages": 200_000,
     "log_level": 2,  # what goes wrong for good is raised; the rest mends itself
     "delivery.report.only.error": True,  # a delivered record costs no call into Python
 }
-_TAKEN_BACK = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 @dataclass(frozen=True)
@@ -145,16 +142,14 @@ class _Sender:
     def __init__(self, client: Mapping[str, Any]) -> None:
         self._failures: list[tuple[str, KafkaError]] = []
         self._client = client
-        self._producer = self._connected()
+        self._producer = Producer({**PRODUCER, **client, "on_delivery": self._report})
         self._servers = client.get("bootstrap.servers", "?")
         self._ledger = Ledger()
         self._moved = (0, time.monotonic())  # records that were acknowledged, and since when it is so many
-        self._taken_back: deque[Message] | None = None
 
     @property
     def acknowledged(self) -> int:
-        waiting = len(self._producer) + len(self._taken_back or ())
-        return max(0, self._ledger.produced - waiting - len(self._failures))
+        return max(0, self._ledger.produced - len(self._producer) - len(self._failures))
 
     def run(
         self, records: Iterator[Record], *, rate: float | None, count: int | None, stop: Callable[[], bool]
@@ -166,7 +161,7 @@ class _Sender:
             self._send_all(records, rate or None, sys.maxsize if count is None else count, stop)
             while self._producer.flush(LONGEST_PAUSE):
                 self._look()
-            self._look()
+            self._raise_failures()
         except KafkaException as e:
             raise BrokerError(
                 f"broker {self._servers}: {e.args[0]}",
@@ -198,8 +193,6 @@ class _Sender:
     def _send(self, records: Iterator[Record]) -> int:
         produce, ledger = self._producer.produce, self._ledger
         before = ledger.produced
-        if not len(self._producer):
-            self._moved = (self.acknowledged, time.monotonic())
         for topic, key, value, partition, timestamp, fault in records:
             while True:
                 try:
@@ -209,7 +202,6 @@ class _Sender:
                     break
                 except BufferError:  # the local queue is full: let it drain
                     self._poll(SLICE_SECONDS)
-                    produce = self._producer.produce
             ledger.produced += 1
             if fault is not None:
                 ledger.faults[fault] += 1
@@ -220,44 +212,29 @@ class _Sender:
         self._look()
 
     def _look(self) -> None:
-        """Raise what failed; a client that has lost its brokers has a successor."""
+        """Raise what failed, or that the client has lost its brokers.
+
+        Another client could send twice what this one had on its way.
+        """
         self._raise_failures()
         now, (known, since) = time.monotonic(), self._moved
         if known != self.acknowledged or not len(self._producer):
             self._moved = (self.acknowledged, now)
         elif now - since > QUIET:
             if has_lost_its_brokers(self._producer, self._client):
-                self._renew()
+                n = self._ledger.produced - known
+                self._producer.purge()
+                self._producer.flush(1)
+                raise BrokerError(
+                    f"{n} record(s) not delivered to {self._servers}: the client lost its brokers as those "
+                    "were stopped",
+                    code="RECORDS_NOT_DELIVERED",
+                    hint="run again",
+                )
             self._moved = (known, time.monotonic())
 
-    def _connected(self) -> Producer:
-        return Producer({**PRODUCER, **self._client, "on_delivery": self._report})
-
-    def _renew(self) -> None:
-        """Send by a new client what waits, in its order.
-
-        What was on its way when the last broker went, and was not acknowledged, is sent again: if the broker
-        had it, it is there twice.
-        """
-        self._taken_back = waiting = deque[Message]()
-        self._producer.purge()
-        while self._producer.flush(1):  # reports what is taken back
-            pass
-        self._producer = self._connected()
-        while waiting:
-            each = waiting[0]
-            partition, (_, timestamp) = each.partition(), each.timestamp()
-            to = -1 if partition is None else partition
-            self._producer.produce(each.topic() or "", each.value(), each.key(), to, None, None, timestamp)
-            waiting.popleft()
-        self._taken_back = None
-
     def _report(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            return
-        if self._taken_back is not None and error.code() in _TAKEN_BACK:
-            self._taken_back.append(message)
-        else:
+        if error is not None:
             self._failures.append((message.topic() or "?", error))
 
     def _raise_failures(self) -> None:
