@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raising import raises_code
 
-from headwater.connectors.kafka import topics
+from headwater.connectors.kafka import lost
 from headwater.connectors.produce import (
     DEFAULT_START,
     BackgroundProducer,
@@ -280,8 +280,8 @@ def test_a_client_that_lost_its_brokers_is_told_from_a_broker_that_is_away(
     monkeypatch.setattr(
         sender, "Producer", lambda options: Producer({**options, "bootstrap.servers": "127.0.0.1:1"})
     )
-    monkeypatch.setattr(sender, "QUIET", 0.2)
-    monkeypatch.setattr(topics, "_FOUND", 1.0)
+    monkeypatch.setattr(lost, "QUIET", 0.2)
+    monkeypatch.setattr(lost, "FOUND", 1.0)
     with raises_code("RECORDS_NOT_DELIVERED", match=r"10 record\(s\) not delivered .* lost its brokers"):
         run_producer(numbered(topic), client={"bootstrap.servers": broker, "log_level": 0}, count=10)
     away = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 4_000, "log_level": 0}

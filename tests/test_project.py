@@ -359,6 +359,11 @@ def readings(raw):
             "key 'spark': spark.sql.shuffle.partitions is what the key 'parallelism' says",
         ),
         (
+            "spark.sql.session.timeZone: Mars/One\n",
+            "CONF_INVALID",
+            "key 'spark': spark.sql.session.timeZone is UTC, which rows' values rest on; leave it out",
+        ),
+        (
             "spark: {spark.sql.session.timeZone: utc, spark.sql.ansi.enabled: false}\n",
             "CONF_INVALID",
             "key 'spark': spark.sql.ansi.enabled is true, which rows' values rest on; leave it out",

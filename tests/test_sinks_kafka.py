@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from raising import raises_code
 
-from headwater.connectors.kafka import topics
+from headwater.connectors.kafka import lost
 from headwater.connectors.kafka.tail import records
 from headwater.connectors.sinks import kafka as sinks_kafka
 from headwater.connectors.sinks.kafka import KafkaTopic
@@ -55,8 +55,8 @@ def nowhere() -> str:
 def test_a_client_that_lost_its_brokers_is_told_from_a_broker_that_is_away(
     broker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sinks_kafka, "QUIET", 0.2)
-    monkeypatch.setattr(topics, "_FOUND", 1.0)
+    monkeypatch.setattr(lost, "QUIET", 0.2)
+    monkeypatch.setattr(lost, "FOUND", 1.0)
     monkeypatch.setattr(
         sinks_kafka, "Producer", lambda options: Producer({**options, "bootstrap.servers": nowhere()})
     )

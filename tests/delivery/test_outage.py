@@ -86,7 +86,7 @@ def outage(project: Project, seconds: float) -> None:
     with project.run() as run:
         with project.producing(rate=300, client=client):
             run.batch(GOLD)
-        # A producer that sends while its broker is stopped may lose it for good: see `has_lost_its_brokers`.
+        # A producer that sends while its broker is stopped may lose it for good: see `kafka.lost`.
         began = time.monotonic()
         project.broker.stop()
         with project.producing(rate=300, client=client):

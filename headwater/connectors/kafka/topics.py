@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
@@ -23,7 +23,6 @@ from headwater.errors.causes import known
 
 Options = Mapping[str, str | int | bool]
 TIMEOUT = 15.0  # seconds for one request
-_FOUND = 5.0  # seconds in which a client that has brokers finds one again
 # What trying again does not mend. (`KafkaError.retriable` is of transactions alone.)
 _FINAL = (
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -207,26 +206,6 @@ def kafka_error(exception: KafkaException) -> KafkaError:
     error = exception.args[0]
     assert isinstance(error, KafkaError)
     return error
-
-
-def has_lost_its_brokers(client: Consumer | Producer, options: Options) -> bool:
-    """Whether a client finds no broker where a new one does.
-
-    One that hears of no broker, as from one that is being stopped, asks none again:
-    https://github.com/confluentinc/librdkafka/issues/5301
-
-    Args:
-        client: the client, which had some.
-        options: its options.
-    """
-    return not _finds_brokers(client) and _finds_brokers(AdminClient({**QUIET, **options}))
-
-
-def _finds_brokers(client: AdminClient | Consumer | Producer) -> bool:
-    try:
-        return bool(client.list_topics(timeout=_FOUND).brokers)
-    except KafkaException:
-        return False
 
 
 def unanswered(what: str, exception: KafkaException) -> BrokerError:

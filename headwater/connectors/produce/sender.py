@@ -12,14 +12,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from headwater.connectors.kafka.topics import has_lost_its_brokers
+from headwater.connectors.kafka.lost import Lost
 from headwater.connectors.produce.records import Ledger, Record
 from headwater.errors import BrokerError, ProjectError
 
 SLICE_SECONDS = 0.01  # a paced run sends what is due this often
 SLICE_RECORDS = 2_000  # at most this many between two looks at the clock, the stop and the broker's reports
 LONGEST_PAUSE = 0.05  # seconds; a stop is noticed within it
-QUIET = 10.0  # seconds without an acknowledgement, after which it is looked whether the client is lost
 
 # Idempotent: each record once, in order within its partition, also over a broker's restart.
 PRODUCER: Mapping[str, str | int | bool] = {
@@ -141,11 +140,10 @@ class _Sender:
 
     def __init__(self, client: Mapping[str, Any]) -> None:
         self._failures: list[tuple[str, KafkaError]] = []
-        self._client = client
         self._producer = Producer({**PRODUCER, **client, "on_delivery": self._report})
         self._servers = client.get("bootstrap.servers", "?")
         self._ledger = Ledger()
-        self._moved = (0, time.monotonic())  # records that were acknowledged, and since when it is so many
+        self._lost = Lost(self._producer, client)
 
     @property
     def acknowledged(self) -> int:
@@ -217,21 +215,16 @@ class _Sender:
         Another client could send twice what this one had on its way.
         """
         self._raise_failures()
-        now, (known, since) = time.monotonic(), self._moved
-        if known != self.acknowledged or not len(self._producer):
-            self._moved = (self.acknowledged, now)
-        elif now - since > QUIET:
-            if has_lost_its_brokers(self._producer, self._client):
-                n = self._ledger.produced - known
-                self._producer.purge()
-                self._producer.flush(1)
-                raise BrokerError(
-                    f"{n} record(s) not delivered to {self._servers}: the client lost its brokers as those "
-                    "were stopped",
-                    code="RECORDS_NOT_DELIVERED",
-                    hint="run again",
-                )
-            self._moved = (known, time.monotonic())
+        if self._lost(self.acknowledged):
+            n = self._ledger.produced - self.acknowledged
+            self._producer.purge()
+            self._producer.flush(1)
+            raise BrokerError(
+                f"{n} record(s) not delivered to {self._servers}: the client lost its brokers as those were "
+                "stopped",
+                code="RECORDS_NOT_DELIVERED",
+                hint="run again",
+            )
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

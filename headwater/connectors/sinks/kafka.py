@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +15,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headwater.common import arrow
 from headwater.common.values import plain
-from headwater.connectors.kafka.topics import has_lost_its_brokers, kafka_error
+from headwater.connectors.kafka.lost import Lost
+from headwater.connectors.kafka.topics import kafka_error
 from headwater.connectors.sinks import (
     CHANGE,
     DELETE,
@@ -28,7 +28,6 @@ from headwater.connectors.sinks import (
 from headwater.errors import FlowError, HeadwaterError, SinkUnavailable
 from headwater.project.conf import KafkaOptions
 
-QUIET = 10.0  # seconds in which the broker takes no row, after which it is looked whether the client is lost
 # What trying again never mends, and what a person can do. (`KafkaError.retriable` is of transactions alone.)
 _MEND = {
     **dict.fromkeys(
@@ -69,13 +68,13 @@ class KafkaTopic(Sink):
         self._client = client
         self._errors: list[KafkaError] = []
         self._producer: Producer | None = None
-        self._waiting = (0, 0.0)  # records that wait for the broker, and since when they are so many
 
     def open(self, table: Published) -> None:
         """Make the producer, which connects when it has something to send."""
         self._table = table
         own = {"enable.idempotence": True, "linger.ms": 5, "log_level": 2, "on_delivery": self._delivered}
         self._producer = Producer({**self._client, **own})
+        self._lost = Lost(self._producer, self._client)
 
     def write(self, changes: Changes) -> None:
         """Send the rows, and wait until the broker has them.
@@ -123,17 +122,12 @@ class KafkaTopic(Sink):
     def _raise_errors(self, producer: Producer) -> None:
         if self._errors:
             raise self._wrong(self._errors[0])
-        now, (waited, since) = time.monotonic(), self._waiting
-        if waited != len(producer) or not waited:
-            self._waiting = (len(producer), now)
-        elif now - since > QUIET:
-            if has_lost_its_brokers(producer, self._client):
-                raise SinkUnavailable(
-                    f"{self._table.sink}: the client has lost its brokers, and is made anew",
-                    code="SINK_UNAVAILABLE",
-                    table=self._table.name,
-                )
-            self._waiting = (waited, time.monotonic())
+        if self._lost(len(producer)):
+            raise SinkUnavailable(
+                f"{self._table.sink}: the client has lost its brokers, and is made anew",
+                code="SINK_UNAVAILABLE",
+                table=self._table.name,
+            )
         if self._stop.is_set() and len(producer):
             raise SinkUnavailable(
                 f"{self._table.sink}: the run ends before the broker has all rows",
