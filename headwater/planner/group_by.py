@@ -37,10 +37,6 @@ class Taken:
         return next((group for group in self.grouping if _is_window(group)), None)
 
 
-def _id(named: Any) -> int:
-    return int(named.exprId().id())
-
-
 @lru_cache(maxsize=4)
 def take(frame: DataFrame, where: Where) -> Taken:
     """An aggregate, taken apart; of one batch's frame that is asked for more than once, and takes 15 ms."""
@@ -61,7 +57,7 @@ def take(frame: DataFrame, where: Where) -> Taken:
     grouping, output = (list(jvm.items(e)) for e in (plan.groupingExpressions(), plan.aggregateExpressions()))
     columns = [_column(e, where) for e in output]
     for project in reversed(above):
-        below = dict(zip(map(_id, output), columns, strict=True))
+        below = dict(zip(map(catalyst.id_of, output), columns, strict=True))
         output = list(jvm.items(project.projectList()))
         columns = [_renamed(e, below, where) for e in output]
     return Taken(grouping, columns, plan.child())
@@ -202,10 +198,10 @@ def _renamed(
     """A column of a projection above the aggregate: one of those below, by their ids, or a field of one."""
     name = str(expression.name())
     inner = expression.child() if catalyst.kind(expression) == "Alias" else expression
-    if catalyst.kind(inner) == "AttributeReference" and _id(inner) in below:
-        return (name, *below[_id(inner)][1:])
+    if catalyst.kind(inner) == "AttributeReference" and catalyst.id_of(inner) in below:
+        return (name, *below[catalyst.id_of(inner)][1:])
     if catalyst.kind(inner) == "GetStructField" and catalyst.kind(inner.child()) == "AttributeReference":
-        _, kind, source = below[_id(inner.child())]
+        _, kind, source = below[catalyst.id_of(inner.child())]
         if kind == "key":
             return name, kind, inner.withNewChildren(jvm.sequence([source]))
     raise ProjectError(

@@ -20,9 +20,9 @@ def is_held(taken: Taken, column: str) -> bool:
     if taken.window is None or catalyst.kind(taken.window) != "AttributeReference":
         return False
     made = _made(Node.of_plan(taken.below))
-    output = {int(each.exprId().id()): str(each.name()) for each in jvm.items(taken.below.output())}
+    output = {catalyst.id_of(each): str(each.name()) for each in jvm.items(taken.below.output())}
     own = [{id} for id, name in output.items() if name == column and id not in made]
-    window = made.get(int(taken.window.exprId().id()), ())
+    window = made.get(catalyst.id_of(taken.window), ())
     return {instant for each in window for instant in _instants(each, made)} in own
 
 

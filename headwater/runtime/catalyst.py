@@ -139,10 +139,15 @@ def normalised(expression: Any) -> Any:
     return getattr(rule, "MODULE$").normalize(expression)
 
 
+def id_of(column: Any) -> int:
+    """A named expression's id, by which others refer to it."""
+    return int(column.exprId().id())
+
+
 def carried(result: DataFrame, source: DataFrame) -> set[str]:
     """The columns of a source that the result has under their names, as they are."""
     ours, theirs = (
-        {(str(column.name()), int(column.exprId().id())) for column in jvm.items(analysed(frame).output())}
+        {(str(column.name()), id_of(column)) for column in jvm.items(analysed(frame).output())}
         for frame in (result, source)
     )
     return {name for name, _ in ours & theirs}
