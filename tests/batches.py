@@ -43,7 +43,7 @@ def changes(*versions: list[tuple[Any, ...]], first: int = 1, columns: pa.Schema
     return Changes(
         [
             (
-                Position(1, version),
+                Position(1, version, 1_000 * version),
                 pa.Table.from_pylist(
                     [dict(zip(schema.names, [*row[1:], row[0]], strict=True)) for row in rows], schema
                 ),

@@ -64,7 +64,10 @@ class Mine(Sink):
     def open(self, table):
         self.log("open", table.name, table.keys, table.columns.names)
         own = HERE / "own"
-        return Position(1, int(own.read_text())) if own.exists() else None
+        return Position(*json.loads(own.read_text())) if own.exists() else None
+
+    def identity(self):
+        return (HERE / "identity").read_text() if (HERE / "identity").exists() else None
 
     def write(self, changes):
         if (HERE / "down").exists():
@@ -191,9 +194,9 @@ def test_a_sink_that_keeps_its_position_is_believed(tmp_path: Path) -> None:
     case = Readings(tmp_path)
     for n in range(4):
         case.commit(("a", n))
-    (tmp_path / "silver" / "own").write_text("2")
+    (tmp_path / "silver" / "own").write_text("[1, 2]")
     assert case.run()[1] == ["write", 3, 4, [[3, "upsert", "a", 2], [4, "upsert", "a", 3]]]
-    (tmp_path / "silver" / "own").write_text("1")  # it was restored from a backup
+    (tmp_path / "silver" / "own").write_text("[1, 1]")  # it was restored from a backup
     assert case.run()[1][1:3] == [2, 4]
 
 
@@ -570,10 +573,76 @@ def test_another_table_in_the_place_of_the_one_that_was_sent_is_not_taken_for_it
     for n in range(3):
         case.commit(("a", n))
     case.run()
-    shutil.rmtree(case.written.place.path.parent)
-    case.written = Target(case.lake.create(TABLE, case.analysed.stored, properties={}))
-    for n in range(1 + more):
-        case.commit(("b", n))
+    made_anew(case, 1 + more)
     with raises_code("SINK_POSITION_LOST", match="was made anew"):
         case.run()
     assert not [call for call in case.said if call[0] == "write"]
+
+
+def test_a_sink_that_keeps_its_position_tells_another_table_by_when_it_was_committed(tmp_path: Path) -> None:
+    case = Readings(tmp_path)
+    for n in range(3):
+        case.commit(("a", n))
+    path = case.written.place.path
+    (tmp_path / "silver" / "own").write_text(json.dumps([1, 2, log.read(path, 2).committed]))
+    assert case.run()[1][1:3] == [3, 3]
+    made_anew(case, 5)
+    with raises_code("SINK_POSITION_LOST", match="was made anew"):
+        case.run()
+
+
+def test_a_table_is_told_from_another_also_where_one_was_built_since(tmp_path: Path) -> None:
+    case = Readings(tmp_path)
+    case.commit(("a", 1))
+    case.run()
+    made_anew(case, 2)
+    same = replace(case.written.place, generation=2, path=case.lake.at(TABLE, 2))
+    shutil.copytree(case.written.place.path, same.path)
+    case.lake.swap({TABLE: same})
+    with raises_code("SINK_POSITION_LOST", match="was made anew"):
+        case.run()
+
+
+def made_anew(case: Readings, versions: int) -> None:
+    """Another table in the place of the one that was sent."""
+    shutil.rmtree(case.written.place.path.parent)
+    case.written = Target(case.lake.create(TABLE, case.analysed.stored, properties={}))
+    for n in range(versions):
+        case.commit(("b", n))
+
+
+def test_another_target_of_the_name_is_sent_the_whole_table(tmp_path: Path) -> None:
+    case, identity = Readings(tmp_path), tmp_path / "silver" / "identity"
+    case.commit(("a", 1))
+    case.run()  # it does not say which it is
+    case.commit(("b", 2))
+    identity.write_text("first")
+    assert case.run()[1][3] == [[2, "upsert", "b", 2]]
+    identity.unlink()
+    assert [call[0] for call in case.run()] == ["open", "close"]
+    identity.write_text("second")
+    everything = [[1, "upsert", "a", 1], [2, "upsert", "b", 2]]
+    assert case.run()[1][3] == everything
+    case.commit(("c", 3))
+    (tmp_path / "silver" / "refuses").touch()
+    identity.write_text("third")
+    with raises_code("SINK_REFUSES"):
+        case.run()
+    (tmp_path / "silver" / "refuses").unlink()
+    assert case.run()[1][3] == [*everything, [3, "upsert", "c", 3]]
+    assert [call[0] for call in case.run()] == ["open", "close"]
+
+
+def test_rows_that_were_sent_by_other_keys_are_said(tmp_path: Path) -> None:
+    case = Readings(tmp_path, changing=True)
+    case.commit(("a", 1))
+    case.run()
+    case.analysed = replace(case.analysed, keys=("host", "n"))
+    case.commit(("b", 2))
+    with raises_code(
+        "SINK_TARGET_DIFFERS", match="sent by the keys host, and the table has the keys host, n"
+    ) as e:
+        case.run()
+    assert str(case.lake.flow_folder(NAME)) in (e.value.hint or "")
+    shutil.rmtree(case.lake.flow_folder(NAME))
+    assert len(case.run()[1][3]) == 2

@@ -16,10 +16,11 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 from batches import BEYOND, TABLE, beyond, changes, published
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from raising import raises_code
 
+from headwater.common.wait import until
 from headwater.connectors.kafka import lost
 from headwater.connectors.kafka.tail import records
 from headwater.connectors.sinks import kafka as sinks_kafka
@@ -120,6 +121,26 @@ def test_a_time_beyond_the_year_9999_is_told_by_its_column() -> None:
     sink.open(table)
     with raises_code("SINK_REJECTS_ROW", table="gold.usage", match=BEYOND):
         sink.write(batch)
+    sink.close()
+
+
+def test_a_topic_that_was_made_again_is_another_one(broker: str) -> None:
+    topic = made(broker)
+    sink = opened(broker, topic)
+    first = sink.identity()
+    assert first and sink.identity() == first
+    client = AdminClient({"bootstrap.servers": broker})
+    client.delete_topics([topic])[topic].result()
+
+    def is_made_again() -> bool:
+        try:
+            client.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result()
+        except KafkaException:
+            return False  # it is being deleted still
+        return True
+
+    assert until(is_made_again, within=30)
+    assert sink.identity() not in (None, first)
     sink.close()
 
 

@@ -25,7 +25,7 @@ from test_sinks import Readings
 from headwater.connectors.sinks import PROGRESS, Position, Published, documents
 from headwater.connectors.sinks.opensearch import OpenSearchIndex
 from headwater.errors import SinkUnavailable
-from headwater.flows.publish import PublishFlow
+from headwater.flows import publish
 from headwater.operations.maintain.clean import clean
 from headwater.operations.maintain.horizon import holds
 from headwater.project import conf
@@ -87,7 +87,7 @@ def test_rows_are_written_and_deleted_by_key_and_a_batch_again_changes_nothing(s
     assert found(server) == {key: want[key] for key in [("c", None), (None, 2)]} | {("z", 9): 0.0}
     sink.close()
     again, at = opened(server)
-    assert at == Position(1, 4)
+    assert at == Position(1, 4) and at.committed == 4_000
     again.close()
 
 
@@ -145,7 +145,7 @@ class Filled(Readings):
     def __init__(self, root: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(root)
         self._server, self._patch = server, monkeypatch
-        monkeypatch.setattr(PublishFlow, "_target", lambda _: OpenSearchIndex(server.connection(), INDEX))
+        monkeypatch.setattr(publish, "made", lambda *_: OpenSearchIndex(server.connection(), INDEX))
         self.number = 0
 
     def more(self, versions: int = 2) -> None:

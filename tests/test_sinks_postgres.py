@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import psycopg
 import pyarrow as pa
 import pytest
 from batches import BEYOND, KINDS, beyond, changes, cut_anyhow, published
 from postgres import PASSWORD, Server
 from raising import raises_code
 
+from headwater.common.wait import until
 from headwater.connectors.postgres_types import takes
 from headwater.connectors.sinks import Position, Published
+from headwater.connectors.sinks import postgres as sinks_postgres
 from headwater.connectors.sinks.postgres import PostgresTable
 
 INTO = "gold.usage"
@@ -57,8 +61,62 @@ def test_rows_are_upserted_and_deleted_by_key_and_a_batch_again_changes_nothing(
     assert server.rows("SELECT * FROM gold.usage ORDER BY host") == want[1:]
     sink.close()
     again, at = opened(server)
-    assert at == Position(1, 4)
+    assert at == Position(1, 4) and at.committed == 4_000
     again.close()
+
+
+def test_positions_that_do_not_say_when_they_were_committed_are_taken(server: Server) -> None:
+    sink, _ = opened(server)
+    sink.write(changes([("upsert", "a", 1, 1.0)]))
+    sink.close()
+    server.rows("ALTER TABLE gold.headwater_sinks DROP COLUMN committed")
+    again, at = opened(server)
+    assert at == Position(1, 1) and at.committed is None
+    again.write(changes([("upsert", "a", 1, 2.0)], first=2))
+    again.close()
+    last, at = opened(server)
+    last.close()
+    assert at == Position(1, 2) and at.committed == 2_000
+
+
+def test_a_row_is_deleted_by_the_index_whichever_of_its_keys_are_null(server: Server) -> None:
+    sink, _ = opened(server)
+    keys = [(host, cpu) for host in ("a", "b", None) for cpu in (1, 2, None)]
+    gone = [("a", 1), ("a", None), (None, 2), (None, None)]
+    sink.write(changes([("upsert", *key, 1.0) for key in keys]))
+    server.rows(
+        "INSERT INTO gold.usage SELECT 'x' || n, n, 0 FROM generate_series(1, 100000) n; ANALYZE gold.usage; "
+        "SELECT pg_stat_reset()"
+    )
+    sink.write(changes([("delete", *key, 1.0) for key in gone], first=2))
+    sink.close()
+    left = server.rows("SELECT host, cpu FROM gold.usage WHERE host IS NULL OR host NOT LIKE 'x%'")
+    assert set(left) == {*keys} - {*gone} and len(left) == 5
+    where = "FROM pg_stat_user_tables WHERE relname = 'usage'"
+    assert until(  # it is told in a moment
+        lambda: server.rows(f"SELECT idx_scan >= {len(gone)} {where}")[0][0], within=20
+    )
+    ((read,),) = server.rows(f"SELECT seq_tup_read {where}")
+    assert read < 200_000  # by the question above alone
+
+
+def test_a_table_that_another_holds_is_unavailable(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks_postgres, "LOCK_TIMEOUT", "200ms")
+    sink, _ = opened(server)
+    with psycopg.connect(**server.options) as other:
+        other.execute("LOCK TABLE gold.usage")
+        with raises_code("SINK_UNAVAILABLE", match="lock timeout"):
+            sink.write(changes([("upsert", "a", 1, 1.0)]))
+    sink.write(changes([("upsert", "a", 1, 1.0)]))
+    sink.close()
+    assert server.rows("SELECT host FROM gold.usage") == [("a",)]
+
+
+def test_a_key_that_is_too_long_for_an_index_is_an_error(server: Server) -> None:
+    sink, _ = opened(server)
+    with raises_code("SINK_REFUSES", match="index row"):
+        sink.write(changes([("upsert", random.Random(1).randbytes(20_000).hex(), 1, 1.0)]))
+    sink.close()
 
 
 def test_a_table_without_keys_is_appended_to_once(server: Server) -> None:

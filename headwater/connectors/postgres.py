@@ -71,7 +71,7 @@ def may_pass(error: psycopg.Error) -> bool:
 
 
 def _refused(error: psycopg.Error) -> bool:
-    """Whether the server said no (a password, a database, a right), which waiting does not mend."""
+    """Whether the server said no (a password, a right, a limit), which waiting does not mend."""
     if error.sqlstate is None:  # it was not let in: then there is a text and no state
         return "FATAL: " in str(error) and not any(passing in str(error) for passing in _PASSING)
-    return error.sqlstate.startswith(("28", "3D", "42"))
+    return error.sqlstate.startswith(("28", "3D", "42", "54", "55000"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from headwater.connectors.sinks import Position
 from headwater.storage import json_file
 from headwater.storage.lake import Lake
-
-_NEVER = {"generation": 0, "version": -1}
 
 
 class Mark:
@@ -33,30 +32,40 @@ class Mark:
     def at(self) -> Position:
         """The position; generation 0 where none is kept."""
         kept = self._kept()
-        return Position(int(kept["generation"]), int(kept["version"]))
+        return Position(int(kept.get("generation", 0)), int(kept.get("version", -1)), kept.get("committed"))
 
     @property
-    def committed(self) -> int | None:
-        """When that version was committed, in milliseconds since the epoch; None where that was not known."""
-        made: int | None = self._kept().get("committed")
-        return made
+    def keys(self) -> tuple[str, ...] | None:
+        """The keys by which rows were sent up to there; None where that was not kept."""
+        return None if (keys := self._kept().get("keys")) is None else tuple(keys)
+
+    @property
+    def target(self) -> str | None:
+        """What they were sent to, as `Sink.identity` says it; None where that is not known."""
+        target: str | None = self._kept().get("target")
+        return target
 
     def is_set(self) -> bool:
         """Whether a position is kept."""
         return self.at.generation > 0
 
-    def set(self, at: Position, committed: int | None = None) -> None:
-        """Keep a position in place of the last."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        known = {} if committed is None else {"committed": committed}
-        kept = {"generation": at.generation, "version": at.version, **known}
-        json_file.write(self._file, kept)
-        self._read = kept
+    def set(self, at: Position, **how: Any) -> None:
+        """Keep a position in place of the last.
+
+        Args:
+            at: the position.
+            how: the `keys` and the `target` of what was sent up to there.
+        """
+        kept = {name: value for name, value in {**asdict(at), **how}.items() if value is not None}
+        if kept != self._kept():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            json_file.write(self._file, kept)
+            self._read = kept
 
     def clear(self) -> None:
         """Keep none."""
         self._file.unlink(missing_ok=True)
-        self._read = dict(_NEVER)
+        self._read = {}
 
     def _kept(self) -> dict[str, Any]:
         if self._read is None:
@@ -64,7 +73,7 @@ class Mark:
                 hint = "put it back from a copy, or remove it: then the whole table is sent again"
                 self._read = json_file.read(self._file, table=self._sink, hint=hint)
             except FileNotFoundError:
-                self._read = dict(_NEVER)
+                self._read = {}
         return self._read
 
 

@@ -11,20 +11,20 @@ that), before what another generation has instead.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pyarrow as pa
 
-from headwater.connectors import kafka
 from headwater.connectors.sinks import Changes, Pieces, Position, Published
 from headwater.connectors.sinks import Sink as Target
 from headwater.errors import CommitError, FlowError
 from headwater.flows import marks, unsent
 from headwater.flows.context import Context
 from headwater.flows.reporting import Reporting
+from headwater.flows.targets import made
 from headwater.flows.turns import take_turns
-from headwater.project.definitions import KafkaSink, OpenSearchSink, OwnSink, PostgresSink, Sink
+from headwater.project.definitions import Sink
 from headwater.storage import log, ranges
 from headwater.storage.delta import files
 from headwater.storage.lake import Place
@@ -46,6 +46,7 @@ class PublishFlow:
         self._kept = marks.sent(context.lake, sink.name)
         self._begun = marks.begun(context.lake, sink.name)
         self._open: Target | None = None
+        self._identity: str | None = None  # which target it is, of those that have its name
         self._at = Position(0, -1)
         self._filled = False  # whether the sink has a version of the table
 
@@ -68,9 +69,10 @@ class PublishFlow:
         if place is None:
             return False
         if self._open is None:
-            self._open = self._target()
+            self._open = made(self._sink, self._context)
             self._at = self._opened(self._open, place)
-            self._check_life(place)
+            self._check_life(place.name)
+            self._check_keys()
             self._filled = self._at.version >= 0
             if self._begun.at <= self._at:  # it was killed when all was done
                 self._begun.clear()
@@ -117,65 +119,67 @@ class PublishFlow:
             raise self._unknown(f"generation {goal.generation}, a part of which was sent, was removed")
         return replace(place, generation=goal.generation, path=path)
 
-    def _check_life(self, place: Place) -> None:
+    def _check_life(self, name: str) -> None:
         """Check that the table still is the one of which the sink has a version.
 
         Raises:
             FlowError: it is not, so what the sink has is not known.
         """
-        committed = self._kept.committed if self._kept.at == self._at else None
-        at = ranges.Position(self._at.generation, self._at.version, committed=committed)
-        if at.generation == place.generation and not ranges.is_as_read(place.path, at):
+        if self._at.version < 0:
+            return
+        at = ranges.Position(self._at.generation, self._at.version, committed=self._at.committed)
+        path = self._context.lake.at(name, at.generation)
+        if log.exists(path) and not ranges.is_as_read(path, at):
             raise self._unknown(
-                f"version {at.version} of {place.path} was sent, and the table was made anew since, or an "
-                "older copy of it was put back"
+                f"version {at.version} of {path} was sent, and the table was made anew since, or an older "
+                "copy of it was put back"
             )
+
+    def _check_keys(self) -> None:
+        """Check that what the sink has was sent by the keys that the table has now.
+
+        Raises:
+            FlowError: it was sent by others, by which its rows are still known there.
+        """
+        sent = self._kept.keys
+        if sent in (None, self._keys) or (self._at.version < 0 and not self._begun.is_set()):
+            return
+        assert sent is not None
+        raise FlowError(
+            f"{self.name}: its rows were sent by {_said(sent)}, and the table has {_said(self._keys)} now, "
+            "so those that are there would stay beside the new ones",
+            code="SINK_TARGET_DIFFERS",
+            where=self._sink.where,
+            hint=self._anew(),
+        )
 
     def _unknown(self, why: str) -> FlowError:
         return FlowError(
             f"{self.name}: {why}, so what has to change is not known",
             code="SINK_POSITION_LOST",
             where=self._sink.where,
-            hint="empty the target (drop a table or an index), remove what says where it is "
-            f"({self._begun.folder}), and run again",
+            hint=self._anew(),
         )
 
-    def _target(self) -> Target:
-        sink, project = self._sink, self._context.project
-        if isinstance(sink, KafkaSink):
-            from headwater.connectors.sinks.kafka import KafkaTopic
-
-            client = kafka.client_options(project.conf, self._context.bootstrap)
-            return KafkaTopic(sink.topic, client, self._context.stop)
-        if isinstance(sink, PostgresSink):
-            from headwater.connectors.sinks.postgres import PostgresTable
-
-            connection = project.conf.postgres[sink.connection]
-            assert connection is not False
-            return PostgresTable(connection, sink.into)
-        if isinstance(sink, OpenSearchSink):
-            from headwater.connectors.sinks.opensearch import OpenSearchIndex
-
-            options = project.conf.opensearch[sink.connection]
-            assert options is not False
-            return OpenSearchIndex(options, sink.into)
-        assert isinstance(sink, OwnSink)
-        made = sink.make()
-        if not isinstance(made, Target):
-            raise FlowError(
-                f"{sink.where}: make gave a {type(made).__name__}",
-                code="NOT_A_SINK",
-                where=sink.where,
-                hint="give a headwater.connectors.sinks.Sink",
-            )
-        return made
+    def _anew(self) -> str:
+        """How a person lets the whole table be sent again."""
+        return (
+            "empty the target (drop a table or an index), remove what says where it is "
+            f"({self._begun.folder}), and run again"
+        )
 
     def _opened(self, target: Target, place: Place) -> Position:
         """Where the sink is."""
         table = Published(self.name, place.name, self._columns, self._keys, place.id)
         with self._context.queue.aside():
             own = target.open(table)
-        at = own if own is not None else self._kept.at
+            self._identity = target.identity() if own is None else None
+        at = kept = self._kept.at
+        if own is not None and (own != kept or own.committed is not None):
+            at = own
+        elif self._identity and self._kept.target not in (None, self._identity):  # a new one, empty
+            self._begun.clear()
+            at = Position(0, -1)
         return at if at.version >= 0 else Position(0, -1)
 
     def _changes(self, place: Place, at: Position) -> Changes | None:
@@ -184,8 +188,8 @@ class PublishFlow:
         Raises:
             FlowError: maintenance has removed them while the sink was no part of the project, or off.
         """
-        if at.version < 0 and self._kept.at.generation != place.generation:
-            self._kept.set(Position(place.generation, -1))  # from here on maintenance keeps what there is
+        if at.version < 0:
+            self._keep(Position(place.generation, -1))  # from here on maintenance keeps what there is
         if at.version < 0 and log.first(place.path) > 0:
             return self._whole(place)
         try:
@@ -208,15 +212,15 @@ class PublishFlow:
             changed = unsent.of_commit(commit, place.path, self._columns)
             if parts and rows + len(changed) > MOST:
                 break
-            parts.append((Position(place.generation, commit.version), changed))
+            parts.append((Position(place.generation, commit.version, commit.committed), changed))
             rows += len(changed)
         return parts
 
     def _whole(self, place: Place) -> Changes:
         """All rows, in one change: the commits that they came with are gone from the log."""
-        head = self._goal(place)
-        rows = unsent.whole(files(place.path, head), self._columns)
-        return Changes([(Position(place.generation, head), rows)])
+        goal = self._goal(place)
+        rows = unsent.whole(files(place.path, goal.version), self._columns)
+        return Changes([(goal, rows)])
 
     def _difference(self, place: Place, at: Position, held: ExitStack) -> Changes:
         """What is other in this generation than in the one that the sink has, in one change.
@@ -234,12 +238,12 @@ class PublishFlow:
             raise self._unknown(f"generation {at.generation}, which was sent last, was removed")
         if at.version < log.first(before):
             raise self._unknown(f"version {at.version} of generation {at.generation}, sent last, is gone")
-        head = self._goal(place)
-        old, new = files(before, at.version), files(place.path, head)
+        goal = self._goal(place)
+        old, new = files(before, at.version), files(place.path, goal.version)
         rows = unsent.difference(old, new, self._columns, self._keys, held)
-        return Changes([(Position(place.generation, head), rows)])
+        return Changes([(goal, rows)])
 
-    def _goal(self, place: Place) -> int:
+    def _goal(self, place: Place) -> Position:
         """The version to send in one change: the newest, or the one that was begun.
 
         Raises:
@@ -249,12 +253,16 @@ class PublishFlow:
         if goal > self._at and goal.generation == place.generation and goal.version >= 0:
             if goal.version < log.first(place.path):
                 raise self._unknown(f"version {goal.version}, a part of which was sent, is gone")
-            return goal.version
-        while True:  # until that is held, maintenance may forget it
+        else:
+            goal = self._hold_newest(place)
+        return replace(goal, committed=log.read(place.path, goal.version).committed)
+
+    def _hold_newest(self, place: Place) -> Position:
+        while True:  # until it is held, maintenance may forget it
             goal = Position(place.generation, log.head(place.path))
             self._begun.set(goal)
             if goal.version >= log.first(place.path):
-                return goal.version
+                return goal
 
     def _send(self, target: Target, changes: Changes) -> Position:
         reporting = Reporting(self._context, self.name)
@@ -266,7 +274,7 @@ class PublishFlow:
                 target.write(changes)
             reporting.watch.lap("send")
             self._filled = True
-            self._kept.set(changes.last, self._made(changes.last))
+            self._keep(changes.last)
             self._begun.clear()
             reporting.watch.lap("seal")
             reporting.sent(self._sink.table, changes)
@@ -276,9 +284,10 @@ class PublishFlow:
         """Whether the sink is told of what brings it nothing, so that what comes before may be removed."""
         return at.generation != self._at.generation or at.version - self._kept.at.version >= ranges.UNTOLD
 
-    def _made(self, at: Position) -> int | None:
-        """When a version was committed, by which its table is told from another; None: it has gone since."""
-        path = self._context.lake.at(self._sink.table, at.generation)
-        with suppress(CommitError):
-            return ranges.after(path, at.generation, at.version).committed
-        return None
+    def _keep(self, at: Position) -> None:
+        """Keep what was sent, by which keys, and to what."""
+        self._kept.set(at, keys=[*self._keys], target=self._identity or self._kept.target)
+
+
+def _said(keys: tuple[str, ...]) -> str:
+    return f"the keys {', '.join(keys)}" if keys else "no keys"

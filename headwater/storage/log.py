@@ -77,6 +77,11 @@ class Commit:
     parameters: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def committed(self) -> int:
+        """When it was made, in milliseconds since the epoch: which table's commit it is, as positions say."""
+        return round(self.at.timestamp() * 1000)
+
 
 def exists(table: Path) -> bool:
     """Whether there is a Delta table at the path."""

@@ -101,7 +101,7 @@ class Range:
 
 def after(table: Path, generation: int, version: int) -> Position:
     """Where who has read a version of a table, and all before it, stands."""
-    return Position(generation, version, committed=_made(log.read(table, version)))
+    return Position(generation, version, committed=log.read(table, version).committed)
 
 
 def is_far(at: Position, told: Position) -> bool:
@@ -123,7 +123,7 @@ def is_as_read(table: Path, at: Position) -> bool:
     if at.committed is None:
         return True
     try:
-        return _made(log.read(table, at.newest)) == at.committed
+        return log.read(table, at.newest).committed == at.committed
     except CommitError:
         return True  # it has gone from the log, as those may that are read no more
 
@@ -255,7 +255,7 @@ def _steps(table: Path, name: str, start: Position, upto: Position | None, chang
         at = replace(at, snapshot=whole)
     if at.snapshot is not None:
         files, commit = log.snapshot(table, at.snapshot), log.read(table, at.snapshot)
-        last = Position(at.generation, at.snapshot, committed=_made(commit))
+        last = Position(at.generation, at.snapshot, committed=commit.committed)
         yield _Step(replace(at, files=0), last, files, _newest(commit.flows)).cut(upto)
         at = last
     if upto is not None:
@@ -270,7 +270,7 @@ def _steps(table: Path, name: str, start: Position, upto: Position | None, chang
                 hint="rebuild the tables below it",
             )
         before = Position(at.generation, commit.version - 1)
-        last = Position(at.generation, commit.version, committed=_made(commit))
+        last = Position(at.generation, commit.version, committed=commit.committed)
         files = _counted(feed.files(commit, table)) if changes else commit.added
         yield _Step(before, last, files, _newest(commit.flows)).cut(upto)
 
@@ -281,11 +281,6 @@ def _rows(files: Iterable[log.DataFile]) -> int:
 
 def _size(files: Iterable[log.DataFile]) -> int:
     return sum(file.size for file in files)
-
-
-def _made(commit: log.Commit) -> int:
-    """When a commit was made, as positions say it."""
-    return round(commit.at.timestamp() * 1000)
 
 
 def _counted(files: Iterable[log.DataFile]) -> tuple[log.DataFile, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -44,10 +44,18 @@ class Published:
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """A version of a table: generation, and number in it."""
+    """A version of a table.
+
+    Attributes:
+        generation: of the table.
+        version: its number in that.
+        committed: when it was, in milliseconds since the epoch: the version of that number has another time,
+            in a table that was made anew or put back. None: not known.
+    """
 
     generation: int
     version: int
+    committed: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -141,6 +149,16 @@ class Sink(ABC):
             SinkUnavailable: it can't be reached now; it will be opened again, later and later.
             HeadwaterError: what a person has to mend; the sink's flow stops.
         """
+
+    def identity(self) -> str | None:
+        """What tells the target from another of its name, such as a topic's id; None: nothing does.
+
+        It is asked once it is open, where that gave None. Another one than before is sent the whole table.
+
+        Raises:
+            SinkUnavailable, HeadwaterError: see `open`.
+        """
+        return None
 
     @abstractmethod
     def write(self, changes: Changes) -> None:

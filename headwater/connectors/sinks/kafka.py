@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headwater.common import arrow
 from headwater.common.values import plain
+from headwater.connectors.kafka.extent import topic_id
 from headwater.connectors.kafka.lost import Lost
 from headwater.connectors.kafka.topics import kafka_error
 from headwater.connectors.sinks import (
@@ -75,6 +76,14 @@ class KafkaTopic(Sink):
         own = {"enable.idempotence": True, "linger.ms": 5, "log_level": 2, "on_delivery": self._delivered}
         self._producer = Producer({**self._client, **own})
         self._lost = Lost(self._producer, self._client)
+
+    def identity(self) -> str | None:
+        """The topic's id; None where the broker gives none.
+
+        Raises:
+            BrokerError: the broker can't be reached, or has no such topic.
+        """
+        return topic_id(self._client, self._topic) or None
 
     def write(self, changes: Changes) -> None:
         """Send the rows, and wait until the broker has them.

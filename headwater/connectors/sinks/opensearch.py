@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,9 @@ class OpenSearchIndex(Sink):
 
     def _prepare(self, client: OpenSearch) -> str:
         """Have the index, and that of the positions; the id that OpenSearch gave the index."""
-        kinds = {"sink": "keyword", "table": "keyword", "generation": "long", "version": "long"}
-        fields = {name: {"type": kind} for name, kind in {**kinds, "written_at": "date"}.items()}
+        kinds = {"sink": "keyword", "table": "keyword", "written_at": "date"}
+        numbers = dict.fromkeys(("generation", "version", "committed"), "long")
+        fields = {name: {"type": kind} for name, kind in {**kinds, **numbers}.items()}
         hidden = {"hidden": True, "number_of_shards": 1, "auto_expand_replicas": "0-1"}
         _create(client, PROGRESS, {"settings": {"index": hidden}, "mappings": {"properties": fields}})
         found = self._found(client)
@@ -201,13 +203,12 @@ class OpenSearchIndex(Sink):
             kept = client.get(index=PROGRESS, id=self._uuid)["_source"]
         except NotFoundError:
             return Position(0, -1)
-        return Position(kept["generation"], kept["version"])
+        return Position(kept["generation"], kept["version"], kept.get("committed"))
 
     def _keep(self, client: OpenSearch, at: Position) -> None:
         now = times.now().isoformat(timespec="milliseconds")
         told = {"sink": self._table.sink, "table": self._table.name, "written_at": now}
-        kept = {**told, "generation": at.generation, "version": at.version}
-        client.index(index=PROGRESS, id=self._uuid, body=kept)
+        client.index(index=PROGRESS, id=self._uuid, body={**told, **asdict(at)})
 
     def _actions(self, changes: Changes) -> Iterator[dict[str, Any]]:
         """The last change of each row, in order."""

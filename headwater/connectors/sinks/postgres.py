@@ -16,23 +16,15 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from headwater.common import arrow
 from headwater.connectors import postgres
-from headwater.connectors.postgres_types import column_type, sender, takes
-from headwater.connectors.sinks import (
-    CHANGE,
-    DELETE,
-    PROGRESS,
-    Changes,
-    Position,
-    Published,
-    Sink,
-)
+from headwater.connectors.postgres_types import column_type, takes
+from headwater.connectors.sinks import PROGRESS, Changes, Position, Published, Sink
+from headwater.connectors.sinks.postgres_batch import Batch
 from headwater.errors import FlowError, SinkUnavailable
 from headwater.project.conf import PostgresOptions
 
 OLDEST = 150000  # as `server_version` says it: UNIQUE NULLS NOT DISTINCT, since keys may be NULL
-_BATCH, _NUMBER = "headwater_batch", "__number"
+LOCK_TIMEOUT = "30s"  # for a lock that another one holds, unless the connection says another
 _LOCK = 4_872_231  # of the one who makes a table
 
 
@@ -76,7 +68,7 @@ class PostgresTable(Sink):
                     table=table.name,
                     hint="15 or later is needed",
                 )
-            with self._connection.transaction(), self._connection.cursor() as cursor:
+            with self._transaction(self._connection) as cursor:
                 cursor.execute("SELECT pg_advisory_xact_lock($1)", [_LOCK])
                 self._prepare(cursor)
                 return self._position(cursor)
@@ -91,11 +83,10 @@ class PostgresTable(Sink):
         """
         connection = self._connection
         assert connection is not None
-        with self._errors(), connection.transaction(), connection.cursor() as cursor:
+        with self._errors(), self._transaction(connection) as cursor:
             have = self._position(cursor, lock=True)
             if have < changes.last:
-                self._copy(cursor, changes, have)
-                self._merge(cursor)
+                Batch(cursor, self._into, self._table, self._columns).merge(changes, have)
                 self._keep(cursor, changes.last)
 
     def close(self) -> None:
@@ -104,6 +95,17 @@ class PostgresTable(Sink):
             with suppress(psycopg.Error):
                 self._connection.close()
             self._connection = None
+
+    @staticmethod
+    @contextmanager
+    def _transaction(connection: psycopg.Connection[Any]) -> Iterator[psycopg.Cursor[Any]]:
+        """A transaction that does not wait for a lock for ever."""
+        with connection.transaction(), connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT set_config('lock_timeout', $1, true) WHERE current_setting('lock_timeout') = '0'",
+                [LOCK_TIMEOUT],
+            )
+            yield cursor
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -131,10 +133,13 @@ class PostgresTable(Sink):
             cursor.execute(
                 sql.SQL(
                     "CREATE TABLE IF NOT EXISTS {} (sink text PRIMARY KEY, table_id text NOT NULL, "
-                    "generation integer NOT NULL, version bigint NOT NULL, written_at timestamptz NOT NULL)"
+                    "generation integer NOT NULL, version bigint NOT NULL, written_at timestamptz NOT NULL, "
+                    "committed bigint)"
                 ).format(self._progress)
             )
-        found = self._found(cursor)
+        elif "committed" not in self._found(cursor, self._progress):
+            cursor.execute(sql.SQL("ALTER TABLE {} ADD COLUMN committed bigint").format(self._progress))
+        found = self._found(cursor, self._into)
         if not found:
             self._create(cursor)
             return
@@ -155,12 +160,13 @@ class PostgresTable(Sink):
         found: tuple[bool] | None = cursor.fetchone()
         return found is not None and found[0]
 
-    def _found(self, cursor: psycopg.Cursor[Any]) -> dict[str, str]:
-        """{column → type} of the table that is there; empty where there is none."""
+    @staticmethod
+    def _found(cursor: psycopg.Cursor[Any], name: sql.Composable) -> dict[str, str]:
+        """{column → type} of a table that is there; empty where there is none."""
         cursor.execute(
             "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
             "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped",
-            [self._into.as_string(cursor)],
+            [name.as_string(cursor)],
         )
         return dict(cursor.fetchall())
 
@@ -171,7 +177,8 @@ class PostgresTable(Sink):
         ]
         parts = [*columns]
         if self._table.keys:
-            parts.append(sql.SQL("UNIQUE NULLS NOT DISTINCT ({})").format(self._keys()))
+            keys = sql.SQL(", ").join(map(sql.Identifier, self._table.keys))
+            parts.append(sql.SQL("UNIQUE NULLS NOT DISTINCT ({})").format(keys))
         cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(self._into, sql.SQL(", ").join(parts)))
         # What an earlier one had, which a person has removed, this one has not.
         cursor.execute(sql.SQL("DELETE FROM {} WHERE sink = $1").format(self._progress), [self._table.sink])
@@ -183,7 +190,7 @@ class PostgresTable(Sink):
             "unnest(indkey) WITH ORDINALITY AS place(number, nth) "
             "JOIN pg_attribute ON attrelid = to_regclass($1) AND attnum = place.number "
             "WHERE indrelid = to_regclass($1) AND indisunique AND indpred IS NULL AND indexprs IS NULL "
-            "AND indisvalid AND nth <= indnkeyatts "
+            "AND indisvalid AND indimmediate AND nth <= indnkeyatts "
             "GROUP BY indexrelid HAVING bool_and(indnullsnotdistinct OR attnotnull)",
             [self._into.as_string(cursor)],
         )
@@ -191,7 +198,7 @@ class PostgresTable(Sink):
 
     def _position(self, cursor: psycopg.Cursor[Any], *, lock: bool = False) -> Position:
         cursor.execute(
-            sql.SQL("SELECT table_id, generation, version FROM {} WHERE sink = $1{}").format(
+            sql.SQL("SELECT table_id, generation, version, committed FROM {} WHERE sink = $1{}").format(
                 self._progress, sql.SQL(" FOR UPDATE" if lock else "")
             ),
             [self._table.sink],
@@ -199,81 +206,21 @@ class PostgresTable(Sink):
         found = cursor.fetchone()
         if found is None:
             return Position(0, -1)
-        table_id, generation, version = found
+        table_id, *at = found
         if table_id != self._table.id:
             raise self._wrong(f"it holds rows of an earlier life of {self._table.name}")
-        return Position(generation, version)
-
-    def _copy(self, cursor: psycopg.Cursor[Any], changes: Changes, after: Position) -> None:
-        """Send the changes into a temporary table, numbered in their order."""
-        cursor.execute(
-            sql.SQL(
-                "CREATE TEMPORARY TABLE {} ON COMMIT DROP AS "
-                "SELECT {}, NULL::boolean AS {}, NULL::bigint AS {} FROM {} WITH NO DATA"
-            ).format(
-                sql.Identifier(_BATCH),
-                self._names(),
-                sql.Identifier(CHANGE),
-                sql.Identifier(_NUMBER),
-                self._into,
-            )
-        )
-        number = 0
-        texts = [sender(kind) for kind in self._columns.values()]
-        statement = sql.SQL("COPY {} FROM STDIN").format(sql.Identifier(_BATCH))
-        with cursor.copy(statement) as copy:
-            for _, piece in changes.pieces(self._table, after):
-                columns = [arrow.values(piece[name]) for name in [*self._columns, CHANGE]]
-                for *row, change in zip(*columns, strict=True):
-                    values = [text(value) for text, value in zip(texts, row, strict=True)]
-                    copy.write_row([*values, change == DELETE, number])
-                    number += 1
-
-    def _merge(self, cursor: psycopg.Cursor[Any]) -> None:
-        """Bring the table to what the last change of each key says; without keys, append."""
-        batch, names, change = sql.Identifier(_BATCH), self._names(), sql.Identifier(CHANGE)
-        if not self._table.keys:
-            cursor.execute(
-                sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE NOT {} ORDER BY {}").format(
-                    self._into, names, names, batch, change, sql.Identifier(_NUMBER)
-                )
-            )
-            return
-        keys = self._keys()
-        last = sql.SQL("SELECT DISTINCT ON ({}) * FROM {} ORDER BY {}, {} DESC").format(
-            keys, batch, keys, sql.Identifier(_NUMBER)
-        )
-        same = sql.SQL(" AND ").join(
-            sql.SQL("t.{} IS NOT DISTINCT FROM s.{}").format(*[sql.Identifier(key)] * 2)
-            for key in self._table.keys
-        )
-        cursor.execute(
-            sql.SQL("DELETE FROM {} t USING ({}) s WHERE s.{} AND {}").format(self._into, last, change, same)
-        )
-        others = [sql.Identifier(name) for name in self._columns if name not in self._table.keys]
-        changed = sql.SQL(", ").join(sql.SQL("{} = EXCLUDED.{}").format(name, name) for name in others)
-        then = sql.SQL("DO UPDATE SET {}").format(changed) if others else sql.SQL("DO NOTHING")
-        cursor.execute(
-            sql.SQL("INSERT INTO {} ({}) SELECT {} FROM ({}) s WHERE NOT s.{} ON CONFLICT ({}) {}").format(
-                self._into, names, names, last, change, keys, then
-            )
-        )
+        return Position(*at)
 
     def _keep(self, cursor: psycopg.Cursor[Any], at: Position) -> None:
         cursor.execute(
             sql.SQL(
-                "INSERT INTO {} VALUES ($1, $2, $3, $4, now()) ON CONFLICT (sink) DO UPDATE SET "
-                "table_id = EXCLUDED.table_id, generation = EXCLUDED.generation, "
-                "version = EXCLUDED.version, written_at = EXCLUDED.written_at"
+                "INSERT INTO {} (sink, table_id, generation, version, committed, written_at) "
+                "VALUES ($1, $2, $3, $4, $5, now()) ON CONFLICT (sink) DO UPDATE SET "
+                "table_id = EXCLUDED.table_id, generation = EXCLUDED.generation, version = EXCLUDED.version, "
+                "committed = EXCLUDED.committed, written_at = EXCLUDED.written_at"
             ).format(self._progress),
-            [self._table.sink, self._table.id, at.generation, at.version],
+            [self._table.sink, self._table.id, at.generation, at.version, at.committed],
         )
-
-    def _names(self) -> sql.Composed:
-        return sql.SQL(", ").join(map(sql.Identifier, self._columns))
-
-    def _keys(self) -> sql.Composed:
-        return sql.SQL(", ").join(map(sql.Identifier, self._table.keys))
 
     def _wrong(self, what: str) -> FlowError:
         named = f"{self._schema}.{self._name}"

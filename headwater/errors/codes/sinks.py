@@ -33,7 +33,9 @@ MEANINGS: dict[Sinks, Meaning] = {
         "FlowError", "A sink's target rejects a row.", "Mend the target or the table, as the message says."
     ),
     "SINK_TARGET_DIFFERS": Meaning(
-        "FlowError", "The table or index that is there does not fit.", "Mend it, or let it be made anew."
+        "FlowError",
+        "The table or index that is there does not fit, or its rows were sent by other keys.",
+        "Mend it, or let it be made anew.",
     ),
     "SINK_TARGET_GONE": Meaning(
         "SinkUnavailable",
