@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from headwater.common.progress import Board
 from headwater.common.wait import until
 from headwater.connectors.kafka.broker import create_topics, list_topics
+from headwater.connectors.kafka.tail import records
 from headwater.connectors.produce import Topic
 from headwater.project.load import Project, load_project
 from headwater.run.supervisor import Options, Run
@@ -41,6 +42,7 @@ class Drained:
         }.items():
             (root / name).parent.mkdir(parents=True)
             (root / name).write_text(text)
+        self.form = "%s"  # a record's value
         self.lake, self.said = Lake(self.project.conf.lake), ""
 
     @property
@@ -60,7 +62,7 @@ class Drained:
     def send(self, *values: int, partition: int = 0) -> None:
         producer = Producer(self.client)
         for value in values:
-            producer.produce(self.topic, str(value).encode(), partition=partition)
+            producer.produce(self.topic, (self.form % value).encode(), partition=partition)
         assert producer.flush(30) == 0
 
     def run(self, code: int = 0) -> None:
@@ -76,6 +78,11 @@ class Drained:
         return sorted(
             int(value) for file in files for (value,) in duckdb.sql(f"SELECT value FROM '{file}'").fetchall()
         )
+
+    def values(self, topic: str) -> list[int]:
+        """The numbers that the records of a topic have as `value`."""
+        found = records(self.client, topic, "earliest", follow=False)
+        return [json.loads(record.value() or b"")["value"] for record in found]
 
     def make_again(self, *values: int) -> None:
         """Delete the topic, and make another of its name with these records."""

@@ -22,6 +22,14 @@ from headwater.runtime import failpoints
 from headwater.storage import log, target
 from headwater.storage.intent import Intent, IntentFile
 
+ALERT = """import headwater as hw
+
+@hw.alert(topic='{}', source='bronze.raw', decode=hw.json('value INT'))
+def told(raw):
+    '''Each record.'''
+    return raw.select('value')
+"""
+
 
 @pytest.fixture
 def case(tmp_path: Path, broker: str, spark: SparkSession) -> Drained:
@@ -92,6 +100,32 @@ def test_a_topic_that_was_made_again_and_has_grown_past_the_table_stops_its_flow
     (line,) = case.gaps()
     assert (line["topic"], line["partition"], line["reason"]) == (case.topic, 0, "recreated")
     assert (line["first_offset"], line["last_offset"], line["why"]) == (3, None, "a test's topic")
+
+
+@pytest.mark.parametrize("of_before", [False, True], ids=["which noted its topic", "of before it did"])
+def test_an_alert_goes_on_behind_a_gap_that_its_table_accepts(case: Drained, *, of_before: bool) -> None:
+    alerts = f"{case.topic}-alerts"
+    (case.root / "silver").mkdir()
+    (case.root / "silver" / "told.py").write_text(ALERT.format(alerts))
+    case.form = '{"value": %s}'
+    case.send(1, 2, 3)
+    case.run()
+    assert case.values(alerts) == [1, 2, 3]
+    note = case.lake.flow_folder("silver.told") / "checkpoint" / "topic.json"
+    if of_before:
+        note.unlink()
+    case.send(4)
+    case.run()
+    assert case.values(alerts) == [1, 2, 3, 4]
+    case.make_again(11, 12, 13, 14, 15)
+    case.run(code=1)  # of the table, which stops
+    assert "silver.told goes on behind a gap" in case.said
+    assert case.values(alerts) == [1, 2, 3, 4, 11, 12, 13, 14, 15]
+    assert call(["accept-gap", RAW, "--why", "a test's topic"], case.root).returncode == 0
+    case.send(16, 17, 18)
+    case.expire(7)
+    case.run(code=1)
+    assert case.values(alerts) == [1, 2, 3, 4, 11, 12, 13, 14, 15, 18]
 
 
 def test_a_topic_that_is_made_again_while_a_batch_reads_it_is_not_mixed_with_the_former(

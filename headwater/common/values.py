@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 
@@ -14,6 +15,8 @@ def plain(value: Any) -> Any:
         return iso(value)
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Decimal):
+        return format(value, "f")  # str() says 0E-18
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (date, time)):

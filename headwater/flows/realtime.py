@@ -19,13 +19,14 @@ from headwater.connectors import decode, kafka
 from headwater.connectors.kafka.extent import extent
 from headwater.errors import HeadwaterError, ProjectError
 from headwater.errors.causes import describe, first_line, raised_at
+from headwater.flows.checkpoint import Checkpoint
 from headwater.flows.context import Context
+from headwater.flows.gaps import Reached, missing
 from headwater.flows.reading import first
 from headwater.flows.reporting import Reporting
 from headwater.project.bronze import BRONZE
 from headwater.project.definitions import Alert
 from headwater.runtime import in_memory, sessions
-from headwater.storage import store
 
 CHECKPOINT_EVERY = "30 seconds"
 
@@ -79,7 +80,8 @@ class RealtimeFlow:
         self._spark = sessions.child(context.spark, parallelism=1)
         # It looks each second at all that Spark keeps of them, by default a hundred.
         self._spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "10")
-        self._checkpoint = context.lake.flow_folder(alert.name) / "checkpoint"
+        folder = context.lake.flow_folder(alert.name) / "checkpoint"
+        self._checkpoint = Checkpoint(folder, self._topic.topic)
 
     def run(self) -> None:
         """Run until the run ends; with `once`, until what is in the topic now is done.
@@ -111,7 +113,7 @@ class RealtimeFlow:
             .options(**options)
             .option("kafka.linger.ms", "0")
             .option("topic", self._alert.topic)
-            .option("checkpointLocation", str(self._checkpoint))
+            .option("checkpointLocation", str(self._checkpoint.folder))
             .outputMode("update")
         )
         if self._context.once:
@@ -121,19 +123,23 @@ class RealtimeFlow:
     def _begin(self) -> dict[str, str]:
         """Spark's options for where it begins; none: its checkpoint says that.
 
-        What a process that was killed amid its first batch left is removed: Spark does not begin beside it.
+        Where Kafka has no more what would be read next, it goes on behind that (and the topic's table stops).
         """
-        folder = self._checkpoint / "offsets"
-        names = store.of(folder).names(folder)
-        if any(name.isdecimal() for name in names):
-            return {}
-        for name in names:
-            store.of(folder).delete(folder / name)
-        client = kafka.client_options(self._context.project.conf, self._context.bootstrap)
         topic = self._topic.topic
-        begin = first(self._context.start, client, topic, extent(client, topic))
-        offsets = {str(partition): offset for partition, offset in begin.items()}
-        return {"startingOffsets": json.dumps({topic: offsets})}
+        client = kafka.client_options(self._context.project.conf, self._context.bootstrap)
+        reached, now = self._checkpoint.reached(), extent(client, topic)
+        gaps = reached.gaps(now) if reached else []
+        if self._checkpoint.has_begun and not gaps:
+            self._checkpoint.keep(now.id)
+            return {}
+        if reached is None:
+            reached = Reached(now.id, first(self._context.start, client, topic, now))
+        elif gaps:
+            self._context.board.say(f"{self.name} goes on behind a gap: {missing(self._topic, gaps)}")
+            reached = reached.behind(now)
+        self._checkpoint.begin(reached)
+        begins = {str(partition): offset for partition, offset in reached.begin(now).items()}
+        return {"startingOffsets": json.dumps({topic: begins})}
 
     def _report(self, query: StreamingQuery, seen: int) -> int:
         """Say what each finished batch did; the number of the last one said."""

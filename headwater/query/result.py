@@ -99,6 +99,8 @@ def _cell(value: Any, digits: int | None) -> Text:
         return Text(json.dumps(plain(value), ensure_ascii=False))
     if isinstance(value, bool):
         return Text(str(value).lower())
+    if isinstance(value, Decimal):
+        return Text(str(plain(value)))
     return Text(_line(str(value)))
 
 
