@@ -23,11 +23,13 @@ from headwater.connectors.sinks import Position
 from headwater.errors import FlowError, ProjectError
 from headwater.flows import marks
 from headwater.flows.context import Context
+from headwater.flows.publish import PublishFlow
 from headwater.flows.run_queue import RunQueue
 from headwater.operations.maintain.clean import clean
 from headwater.operations.maintain.horizon import Hold, holds
 from headwater.planner.aggregate import Aggregate, Output
 from headwater.planner.analysis import Analysed
+from headwater.planner.changes import facts
 from headwater.project.load import load_project
 from headwater.runtime import jvm
 from headwater.storage import log, ranges, stored
@@ -603,6 +605,50 @@ def test_a_table_is_told_from_another_also_where_one_was_built_since(tmp_path: P
         case.run()
 
 
+def test_a_table_that_is_not_there_when_its_sink_opens_is_another_one(tmp_path: Path) -> None:
+    case = Readings(tmp_path)
+    case.commit(("a", 1))
+    case.run()
+    shutil.rmtree(case.written.place.path.parent)
+    with raises_code("SINK_POSITION_LOST", match="was made anew"):
+        case.run()
+
+
+def test_a_generation_that_other_definitions_made_is_not_sent_by_who_has_the_former(tmp_path: Path) -> None:
+    case = Readings(tmp_path)
+    case.commit(("a", 1))
+    flow = PublishFlow(case.context, case.definitions.sinks[NAME])
+    assert flow._step() and not flow._step()
+    new = replace(case.written.place, generation=2, path=case.lake.at(TABLE, 2))
+    shutil.copytree(case.written.place.path, new.path)
+    case.lake.swap({TABLE: new})
+    facts.write(case.lake.flow_folder(TABLE), {}, None, "of another project")
+    with raises_code("DEFINITIONS_OUTDATED"):
+        flow._step()
+    assert case.run()[-1] == ["close"]  # of a process that was started since
+
+
+@pytest.mark.parametrize("own", [[1, 1, 5], [1, 1]], ids=["of a version before that", "of none"])
+def test_the_lake_knows_when_a_version_was_committed_where_the_sink_does_not(
+    tmp_path: Path, own: list[int]
+) -> None:
+    case = Readings(tmp_path)
+    case.commit(("a", 1))
+    case.run()
+    (tmp_path / "silver" / "own").write_text(json.dumps(own))
+    case.commit(("b", 2))
+    assert case.run()[1][3] == [[2, "upsert", "b", 2]]
+
+
+def test_a_sink_that_has_a_later_generation_than_the_live_one_says_so(tmp_path: Path) -> None:
+    case = Readings(tmp_path)
+    case.commit(("a", 1))
+    (tmp_path / "silver" / "own").write_text("[2, 1]")
+    shutil.copytree(case.written.place.path, case.lake.at(TABLE, 2))
+    with raises_code("SINK_POSITION_LOST", match="generation 2 was sent, and an earlier one is live"):
+        case.run()
+
+
 def made_anew(case: Readings, versions: int) -> None:
     """Another table in the place of the one that was sent."""
     shutil.rmtree(case.written.place.path.parent)
@@ -615,11 +661,11 @@ def test_another_target_of_the_name_is_sent_the_whole_table(tmp_path: Path) -> N
     case, identity = Readings(tmp_path), tmp_path / "silver" / "identity"
     case.commit(("a", 1))
     case.run()  # it does not say which it is
-    case.commit(("b", 2))
     identity.write_text("first")
-    assert case.run()[1][3] == [[2, "upsert", "b", 2]]
+    assert [call[0] for call in case.run()] == ["open", "close"]  # from here on it is known
     identity.unlink()
-    assert [call[0] for call in case.run()] == ["open", "close"]
+    case.commit(("b", 2))
+    assert case.run()[1][3] == [[2, "upsert", "b", 2]]
     identity.write_text("second")
     everything = [[1, "upsert", "a", 1], [2, "upsert", "b", 2]]
     assert case.run()[1][3] == everything
@@ -637,6 +683,9 @@ def test_rows_that_were_sent_by_other_keys_are_said(tmp_path: Path) -> None:
     case = Readings(tmp_path, changing=True)
     case.commit(("a", 1))
     case.run()
+    position = case.lake.flow_folder(NAME) / "position.json"
+    position.write_text(json.dumps({"generation": 1, "version": 1}))  # as it was once kept
+    assert [call[0] for call in case.run()] == ["open", "close"]  # from here on they are known
     case.analysed = replace(case.analysed, keys=("host", "n"))
     case.commit(("b", 2))
     with raises_code(

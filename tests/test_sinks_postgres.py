@@ -70,6 +70,11 @@ def test_positions_that_do_not_say_when_they_were_committed_are_taken(server: Se
     sink.write(changes([("upsert", "a", 1, 1.0)]))
     sink.close()
     server.rows("ALTER TABLE gold.headwater_sinks DROP COLUMN committed")
+    server.rows("CREATE ROLE few LOGIN PASSWORD 'few'; GRANT USAGE ON SCHEMA gold TO few")
+    with raises_code("SINK_REFUSES", match="has no column committed") as e:
+        PostgresTable({**server.options, "user": "few", "password": "few"}, INTO).open(published())
+    assert 'ALTER TABLE "gold"."headwater_sinks" ADD COLUMN committed bigint' in (e.value.hint or "")
+    server.rows("DROP OWNED BY few; DROP ROLE few")
     again, at = opened(server)
     assert at == Position(1, 1) and at.committed is None
     again.write(changes([("upsert", "a", 1, 2.0)], first=2))

@@ -12,20 +12,21 @@ that), before what another generation has instead.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 
 import pyarrow as pa
 
 from headwater.connectors.sinks import Changes, Pieces, Position, Published
 from headwater.connectors.sinks import Sink as Target
 from headwater.errors import CommitError, FlowError
-from headwater.flows import marks, unsent
+from headwater.flows import unsent
 from headwater.flows.context import Context
 from headwater.flows.reporting import Reporting
+from headwater.flows.sent import Sent
 from headwater.flows.targets import made
 from headwater.flows.turns import take_turns
+from headwater.planner.changes import follow
 from headwater.project.definitions import Sink
-from headwater.storage import log, ranges
+from headwater.storage import log
 from headwater.storage.delta import files
 from headwater.storage.lake import Place
 
@@ -43,11 +44,9 @@ class PublishFlow:
         self._keys = analysed.keys
         names = analysed.columns.fieldNames()
         self._columns = pa.schema([analysed.stored.field(name) for name in names])
-        self._kept = marks.sent(context.lake, sink.name)
-        self._begun = marks.begun(context.lake, sink.name)
+        self._sent = Sent(context.lake, sink)
         self._open: Target | None = None
-        self._identity: str | None = None  # which target it is, of those that have its name
-        self._at = Position(0, -1)
+        self._live = 0  # the generation that was the live one last
         self._filled = False  # whether the sink has a version of the table
 
     def run(self) -> None:
@@ -70,26 +69,27 @@ class PublishFlow:
             return False
         if self._open is None:
             self._open = made(self._sink, self._context)
-            self._at = self._opened(self._open, place)
-            self._check_life(place.name)
-            self._check_keys()
-            self._filled = self._at.version >= 0
-            if self._begun.at <= self._at:  # it was killed when all was done
-                self._begun.clear()
-        live, place = place, self._unfinished(place)
-        if self._at.version < 0:  # nothing was sent yet
-            self._at = Position(place.generation, -1)
+            table = Published(self.name, place.name, self._columns, self._keys, place.id)
+            with self._context.queue.aside():
+                self._sent.open(self._open, table, place)
+            self._live, self._filled = place.generation, self._sent.at.version >= 0
+        if place.generation != self._live:
+            follow(self._context.project, self._context.lake, place.name)
+            self._live = place.generation
+        live, place = place, place if self._open.atomic else self._sent.unfinished(place)
+        if self._sent.at.version < 0:  # nothing was sent yet
+            self._sent.at = Position(place.generation, -1)
         with ExitStack() as held:
-            if self._at.generation == place.generation:
-                changes = self._changes(place, self._at)
+            if self._sent.at.generation == place.generation:
+                changes = self._changes(place, self._sent.at)
             else:
-                changes = self._difference(place, self._at, held)
+                changes = self._difference(place, self._sent.at, held)
             if changes is None:
                 return False
-            self._at = self._sent(self._open, changes, place, live)
+            self._sent.at = self._send_generation(self._open, changes, place, live)
         return True
 
-    def _sent(self, target: Target, changes: Changes, place: Place, live: Place) -> Position:
+    def _send_generation(self, target: Target, changes: Changes, place: Place, live: Place) -> Position:
         """Send the changes of a generation, perhaps one before that which is live."""
         try:
             return self._send(target, changes)
@@ -101,86 +101,8 @@ class PublishFlow:
                 code=e.code,
                 table=e.table,
                 file=e.file,
-                hint=f"to pass it over, empty the target, remove {self._begun.folder}, and run again",
+                hint=f"to pass it over, empty the target, remove {self._sent.begun.folder}, and run again",
             ) from None
-
-    def _unfinished(self, place: Place) -> Place:
-        """The generation that was begun, a part of which may be there: it comes to its end before the next.
-
-        Raises:
-            FlowError: it was removed, so what the sink has is not known.
-        """
-        goal = self._begun.at
-        assert self._open is not None
-        if goal <= self._at or goal.generation == place.generation or self._open.atomic:
-            return place
-        path = self._context.lake.at(place.name, goal.generation)
-        if not log.exists(path):
-            raise self._unknown(f"generation {goal.generation}, a part of which was sent, was removed")
-        return replace(place, generation=goal.generation, path=path)
-
-    def _check_life(self, name: str) -> None:
-        """Check that the table still is the one of which the sink has a version.
-
-        Raises:
-            FlowError: it is not, so what the sink has is not known.
-        """
-        if self._at.version < 0:
-            return
-        at = ranges.Position(self._at.generation, self._at.version, committed=self._at.committed)
-        path = self._context.lake.at(name, at.generation)
-        if log.exists(path) and not ranges.is_as_read(path, at):
-            raise self._unknown(
-                f"version {at.version} of {path} was sent, and the table was made anew since, or an older "
-                "copy of it was put back"
-            )
-
-    def _check_keys(self) -> None:
-        """Check that what the sink has was sent by the keys that the table has now.
-
-        Raises:
-            FlowError: it was sent by others, by which its rows are still known there.
-        """
-        sent = self._kept.keys
-        if sent in (None, self._keys) or (self._at.version < 0 and not self._begun.is_set()):
-            return
-        assert sent is not None
-        raise FlowError(
-            f"{self.name}: its rows were sent by {_said(sent)}, and the table has {_said(self._keys)} now, "
-            "so those that are there would stay beside the new ones",
-            code="SINK_TARGET_DIFFERS",
-            where=self._sink.where,
-            hint=self._anew(),
-        )
-
-    def _unknown(self, why: str) -> FlowError:
-        return FlowError(
-            f"{self.name}: {why}, so what has to change is not known",
-            code="SINK_POSITION_LOST",
-            where=self._sink.where,
-            hint=self._anew(),
-        )
-
-    def _anew(self) -> str:
-        """How a person lets the whole table be sent again."""
-        return (
-            "empty the target (drop a table or an index), remove what says where it is "
-            f"({self._begun.folder}), and run again"
-        )
-
-    def _opened(self, target: Target, place: Place) -> Position:
-        """Where the sink is."""
-        table = Published(self.name, place.name, self._columns, self._keys, place.id)
-        with self._context.queue.aside():
-            own = target.open(table)
-            self._identity = target.identity() if own is None else None
-        at = kept = self._kept.at
-        if own is not None and (own != kept or own.committed is not None):
-            at = own
-        elif self._identity and self._kept.target not in (None, self._identity):  # a new one, empty
-            self._begun.clear()
-            at = Position(0, -1)
-        return at if at.version >= 0 else Position(0, -1)
 
     def _changes(self, place: Place, at: Position) -> Changes | None:
         """The next versions, as many as a batch may have; None where there is none.
@@ -189,7 +111,7 @@ class PublishFlow:
             FlowError: maintenance has removed them while the sink was no part of the project, or off.
         """
         if at.version < 0:
-            self._keep(Position(place.generation, -1))  # from here on maintenance keeps what there is
+            self._sent.keep(Position(place.generation, -1))
         if at.version < 0 and log.first(place.path) > 0:
             return self._whole(place)
         try:
@@ -200,7 +122,7 @@ class PublishFlow:
                 return self._whole(place)
             if at.version < first - 1:
                 gone = f"what came after version {at.version}, which was sent last, is gone"
-                raise self._unknown(gone) from None
+                raise self._sent.unknown(gone) from None
             raise
         return Changes(parts) if parts else None
 
@@ -218,7 +140,7 @@ class PublishFlow:
 
     def _whole(self, place: Place) -> Changes:
         """All rows, in one change: the commits that they came with are gone from the log."""
-        goal = self._goal(place)
+        goal = self._sent.goal(place)
         rows = unsent.whole(files(place.path, goal.version), self._columns)
         return Changes([(goal, rows)])
 
@@ -235,59 +157,28 @@ class PublishFlow:
         """
         before = self._context.lake.at(place.name, at.generation)
         if not log.exists(before):
-            raise self._unknown(f"generation {at.generation}, which was sent last, was removed")
+            raise self._sent.unknown(f"generation {at.generation}, which was sent last, was removed")
         if at.version < log.first(before):
-            raise self._unknown(f"version {at.version} of generation {at.generation}, sent last, is gone")
-        goal = self._goal(place)
+            raise self._sent.unknown(
+                f"version {at.version} of generation {at.generation}, sent last, is gone"
+            )
+        goal = self._sent.goal(place)
         old, new = files(before, at.version), files(place.path, goal.version)
         rows = unsent.difference(old, new, self._columns, self._keys, held)
         return Changes([(goal, rows)])
 
-    def _goal(self, place: Place) -> Position:
-        """The version to send in one change: the newest, or the one that was begun.
-
-        Raises:
-            FlowError: the one that was begun is gone, so what the sink has is not known.
-        """
-        goal = self._begun.at
-        if goal > self._at and goal.generation == place.generation and goal.version >= 0:
-            if goal.version < log.first(place.path):
-                raise self._unknown(f"version {goal.version}, a part of which was sent, is gone")
-        else:
-            goal = self._hold_newest(place)
-        return replace(goal, committed=log.read(place.path, goal.version).committed)
-
-    def _hold_newest(self, place: Place) -> Position:
-        while True:  # until it is held, maintenance may forget it
-            goal = Position(place.generation, log.head(place.path))
-            self._begun.set(goal)
-            if goal.version >= log.first(place.path):
-                return goal
-
     def _send(self, target: Target, changes: Changes) -> Position:
         reporting = Reporting(self._context, self.name)
-        if changes.rows or self._is_far(changes.last):
-            if not (target.atomic and self._filled) and not self._begun.is_set():
-                self._begun.set(changes.last if self._filled else Position(changes.last.generation, -1))
+        if changes.rows or self._sent.is_far(changes.last):
+            if not (target.atomic and self._filled) and not self._sent.begun.is_set():
+                self._sent.begun.set(changes.last if self._filled else Position(changes.last.generation, -1))
             reporting.watch.lap("pin")
             with self._context.queue.aside():
                 target.write(changes)
             reporting.watch.lap("send")
             self._filled = True
-            self._keep(changes.last)
-            self._begun.clear()
+            self._sent.keep(changes.last)
+            self._sent.begun.clear()
             reporting.watch.lap("seal")
             reporting.sent(self._sink.table, changes)
         return changes.last
-
-    def _is_far(self, at: Position) -> bool:
-        """Whether the sink is told of what brings it nothing, so that what comes before may be removed."""
-        return at.generation != self._at.generation or at.version - self._kept.at.version >= ranges.UNTOLD
-
-    def _keep(self, at: Position) -> None:
-        """Keep what was sent, by which keys, and to what."""
-        self._kept.set(at, keys=[*self._keys], target=self._identity or self._kept.target)
-
-
-def _said(keys: tuple[str, ...]) -> str:
-    return f"the keys {', '.join(keys)}" if keys else "no keys"

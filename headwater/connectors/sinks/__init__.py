@@ -132,9 +132,12 @@ class Sink(ABC):
 
     Attributes:
         atomic: whether a batch is there whole or not at all, and its position with it.
+        checks_keys: whether `open` sees that rows are known by the table's keys. Where not, the engine
+            refuses other keys than those by which they were sent.
     """
 
     atomic = False
+    checks_keys = False
 
     @abstractmethod
     def open(self, table: Published) -> Position | None:

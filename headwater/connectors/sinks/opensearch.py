@@ -144,7 +144,9 @@ class OpenSearchIndex(Sink):
         numbers = dict.fromkeys(("generation", "version", "committed"), "long")
         fields = {name: {"type": kind} for name, kind in {**kinds, **numbers}.items()}
         hidden = {"hidden": True, "number_of_shards": 1, "auto_expand_replicas": "0-1"}
-        _create(client, PROGRESS, {"settings": {"index": hidden}, "mappings": {"properties": fields}})
+        body = {"settings": {"index": hidden}, "mappings": {"properties": fields}}
+        if not _create(client, PROGRESS, body):  # an earlier one has fewer fields
+            client.indices.put_mapping(index=PROGRESS, body={"properties": fields})
         found = self._found(client)
         if found is None:
             meta = {"headwater": self._told()}
@@ -266,12 +268,14 @@ class OpenSearchIndex(Sink):
         )
 
 
-def _create(client: OpenSearch, index: str, body: dict[str, Any]) -> None:
-    """Make an index where there is none."""
+def _create(client: OpenSearch, index: str, body: dict[str, Any]) -> bool:
+    """Make an index where there is none; whether this call did."""
     if client.indices.exists(index=index):
-        return
+        return False
     try:
         client.indices.create(index=index, body=body)
     except RequestError as e:
         if e.error != _EXISTS:  # another sink was faster
             raise
+        return False
+    return True

@@ -37,6 +37,7 @@ class PostgresTable(Sink):
     """
 
     atomic = True
+    checks_keys = True
 
     def __init__(self, connection: PostgresOptions, into: str) -> None:
         self._options = {**postgres.DEFAULTS, **connection}
@@ -138,7 +139,7 @@ class PostgresTable(Sink):
                 ).format(self._progress)
             )
         elif "committed" not in self._found(cursor, self._progress):
-            cursor.execute(sql.SQL("ALTER TABLE {} ADD COLUMN committed bigint").format(self._progress))
+            self._add_committed(cursor)
         found = self._found(cursor, self._into)
         if not found:
             self._create(cursor)
@@ -152,6 +153,19 @@ class PostgresTable(Sink):
                 "no unique index (NULLS NOT DISTINCT, or on columns that are NOT NULL) is on exactly "
                 + ", ".join(self._table.keys)
             )
+
+    def _add_committed(self, cursor: psycopg.Cursor[Any]) -> None:
+        """Have the column in a table of positions that was made before there was one."""
+        alter = sql.SQL("ALTER TABLE {} ADD COLUMN committed bigint").format(self._progress)
+        try:
+            cursor.execute(alter)
+        except psycopg.errors.InsufficientPrivilege:
+            raise FlowError(
+                f"{self._table.sink}: {self._schema}.{PROGRESS} in PostgreSQL has no column committed",
+                code="SINK_REFUSES",
+                table=self._table.name,
+                hint=f"let its owner say: {alter.as_string(cursor)}",
+            ) from None
 
     @staticmethod
     def _is_there(cursor: psycopg.Cursor[Any], look: str, name: sql.Composable) -> bool:

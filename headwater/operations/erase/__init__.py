@@ -22,6 +22,8 @@ from datetime import timedelta
 
 from headwater.common.progress import Board
 from headwater.connectors import kafka
+from headwater.connectors.kafka import wanted
+from headwater.connectors.kafka.topics import create_topics
 from headwater.errors import LakeError, LeaseError, ProjectError
 from headwater.flows import marks, publish
 from headwater.flows.context import Context
@@ -255,7 +257,10 @@ def _publish(project: Project, lake: Lake, tables: Sequence[str], board: Board) 
     if not sinks or copies.mark(lake.root):  # nothing leaves a copy
         return {}
     into_kafka = any(isinstance(sink, KafkaSink) for sink in sinks)
-    bootstrap = kafka.ensure_running(project.root, project.conf) if into_kafka else ""
+    bootstrap = ""
+    if into_kafka:
+        bootstrap = kafka.ensure_running(project.root, project.conf)
+        create_topics(kafka.client_options(project.conf, bootstrap), wanted.topics([], [], sinks))
     spark = sessions.start(project.conf)
     context = Context(project, analysis.analyse(spark, project), spark, lake, board, bootstrap=bootstrap)
     for name in project.names():
