@@ -45,8 +45,8 @@ MEANINGS: dict[Sinks, Meaning] = {
     "SINK_POSITION_LOST": Meaning(
         "FlowError",
         "What the target has is not known: what it was sent was removed, or another table stands there.",
-        "Drop the table or index, or make the topic again, remove the position that the message names, and run "
-        "again.",
+        "Drop the table or index, or make the topic again, remove the position that the message names, and "
+        "run again.",
     ),
     "SERVER_NOT_SUPPORTED": Meaning(
         "FlowError",
