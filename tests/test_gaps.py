@@ -12,10 +12,13 @@ from drained import RAW, Drained
 from pyspark.sql import SparkSession
 from raising import raises_code
 
+from headwater.common.wait import until
 from headwater.connectors.kafka.extent import Extent, extent
 from headwater.errors import FlowError
 from headwater.flows import gaps
+from headwater.flows.checkpoint import Checkpoint
 from headwater.flows.gaps import Gap, Reached
+from headwater.flows.realtime import RealtimeFlow
 from headwater.operations import gaps as operation
 from headwater.query.inspect.status import standings
 from headwater.runtime import failpoints
@@ -29,6 +32,15 @@ def told(raw):
     '''Each record.'''
     return raw.select('value')
 """
+OF_SPARK = {
+    "offsets/0": 'v1\n{}\n{"t":{"0":5}}',
+    "offsets/1": 'v1\n{}\n{"t":{"0":7}}',
+    "offsets/2": 'v1\n{}\n{"t":{"0":8}}',
+    "commits/0": "v1\n{}",
+    "commits/1": "v1\n{}",
+    "sources/0/0": '\0v1\n{"t":{"0":3}}',
+    "metadata": "{}",
+}
 
 
 @pytest.fixture
@@ -104,10 +116,7 @@ def test_a_topic_that_was_made_again_and_has_grown_past_the_table_stops_its_flow
 
 @pytest.mark.parametrize("of_before", [False, True], ids=["which noted its topic", "of before it did"])
 def test_an_alert_goes_on_behind_a_gap_that_its_table_accepts(case: Drained, *, of_before: bool) -> None:
-    alerts = f"{case.topic}-alerts"
-    (case.root / "silver").mkdir()
-    (case.root / "silver" / "told.py").write_text(ALERT.format(alerts))
-    case.form = '{"value": %s}'
+    alerts = told(case)
     case.send(1, 2, 3)
     case.run()
     assert case.values(alerts) == [1, 2, 3]
@@ -126,6 +135,73 @@ def test_an_alert_goes_on_behind_a_gap_that_its_table_accepts(case: Drained, *, 
     case.expire(7)
     case.run(code=1)
     assert case.values(alerts) == [1, 2, 3, 4, 11, 12, 13, 14, 15, 18]
+
+
+def test_an_alert_goes_on_behind_a_gap_that_arises_while_it_runs(
+    case: Drained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alerts, start = told(case), RealtimeFlow._start
+    case.send(1)
+    case.run()
+    case.send(2, 3, 4)
+
+    class Failing:
+        """A query that fails when the table has all."""
+
+        def awaitTermination(self, _: float) -> bool:  # noqa: N802 (as Spark calls it)
+            assert until(lambda: case.flow["consumed"][case.topic]["0"] == 4, within=60)
+            case.expire(3)
+            raise RuntimeError("what it was to read is gone")
+
+        def stop(self) -> None:
+            monkeypatch.setattr(RealtimeFlow, "_start", start)
+
+    monkeypatch.setattr(RealtimeFlow, "_start", lambda _: Failing())
+    case.run()
+    assert case.values(alerts) == [1, 4] and "silver.told goes on behind a gap" in case.said
+    monkeypatch.setattr(RealtimeFlow, "_follow", lambda *_: {}["another"])
+    case.run(code=1)
+    assert "silver.told" in case.said and "another" in case.said
+
+
+def test_a_checkpoint_that_is_begun_anew_is_so_whenever_it_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint, at = Checkpoint(tmp_path / "checkpoint", "silver.told", "t"), Reached("b", {0: 0, 1: 9})
+    for id in ("", "a"):
+        if id:
+            checkpoint.begin(Reached(id, {0: 1}))
+        for name, text in OF_SPARK.items():
+            (checkpoint.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (checkpoint.folder / name).write_text(text)
+        assert checkpoint.has_begun() and checkpoint.reached() == Reached(id, {0: 7})
+        (checkpoint.folder / "commits" / "1").unlink()
+        assert checkpoint.reached() == Reached(id, {0: 5})
+        (checkpoint.folder / "commits" / "0").unlink()
+        assert checkpoint.reached() == Reached(id, {0: 3})
+        assert Checkpoint(checkpoint.folder, "silver.told", "another").reached() is None
+        for fails in ("delete_all", "delete"):
+            with monkeypatch.context() as patch:
+                patch.setattr(checkpoint._store, fails, lambda _: 1 / 0)
+                with pytest.raises(ZeroDivisionError):
+                    checkpoint.begin(at)
+            assert not checkpoint.has_begun() and checkpoint.reached() == at
+        checkpoint.begin(at)
+        assert not checkpoint.has_begun() and checkpoint.reached() == at
+        assert [file.name for file in checkpoint.folder.iterdir()] == ["topic.json"]
+    first = checkpoint.folder / "sources" / "0" / "0"
+    first.parent.mkdir(parents=True)
+    first.write_text("")
+    with raises_code("NOTE_DAMAGED", table="silver.told", match="sources/0/0 is not what Spark has written"):
+        checkpoint.reached()
+
+
+def told(case: Drained) -> str:
+    """A topic to which an alert of all records is sent."""
+    topic, case.form = f"{case.topic}-alerts", '{"value": %s}'
+    (case.root / "silver").mkdir()
+    (case.root / "silver" / "told.py").write_text(ALERT.format(topic))
+    return topic
 
 
 def test_a_topic_that_is_made_again_while_a_batch_reads_it_is_not_mixed_with_the_former(

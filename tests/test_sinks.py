@@ -625,6 +625,9 @@ def test_a_generation_that_other_definitions_made_is_not_sent_by_who_has_the_for
     facts.write(case.lake.flow_folder(TABLE), {}, None, "of another project")
     with raises_code("DEFINITIONS_OUTDATED"):
         flow._step()
+    case.context.opened[TABLE] = 1  # by the table's flow, which has stopped since
+    with raises_code("DEFINITIONS_OUTDATED"):
+        PublishFlow(case.context, case.definitions.sinks[NAME])._step()
     assert case.run()[-1] == ["close"]  # of a process that was started since
 
 

@@ -6,13 +6,31 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from headwater.errors import DamageError
 from headwater.flows.gaps import Reached
 from headwater.storage import json_file, store
 
-_NOTE = "topic.json"
-_OF_SPARK = ("offsets", "commits", "sources", "metadata")
+_HINT = "remove the folder of the checkpoint: the alert then begins where `headwater run --start` says"
+
+
+@dataclass(frozen=True)
+class _Note:
+    """What Spark does not note.
+
+    Attributes:
+        topic: whose offsets these are.
+        id: Kafka's, of the topic; "": not known.
+        begins: {partition → offset} before the first batch; empty: not known.
+        is_alone: whether what Spark has noted is not valid: it is about to be removed.
+    """
+
+    topic: str
+    id: str
+    begins: dict[int, int]
+    is_alone: bool = False
 
 
 class Checkpoint:
@@ -20,59 +38,75 @@ class Checkpoint:
 
     Args:
         folder: where it lies.
+        alert: the alert's name.
         topic: the name of the topic.
     """
 
-    def __init__(self, folder: Path, topic: str) -> None:
-        self.folder, self._topic = folder, topic
+    def __init__(self, folder: Path, alert: str, topic: str) -> None:
+        self.folder, self._alert, self._topic = folder, alert, topic
         self._store = store.of(folder)
 
-    @property
     def has_begun(self) -> bool:
         """Whether Spark goes on from it; a process that was killed amid its first batch leaves another."""
-        return bool(self._numbers("offsets"))
+        note = self._note()
+        return not (note and note.is_alone) and bool(self._numbers("offsets"))
 
     def reached(self) -> Reached | None:
-        """Where the next batch begins; None where nothing is known of it."""
+        """Where the next batch begins; None where nothing is known of it.
+
+        Raises:
+            DamageError: one of its files is not what was written.
+        """
         note = self._note()
-        done = max(self._numbers("commits"), default=None)
-        said = self._offsets("sources/0/0" if done is None else f"offsets/{done}")
-        found = said or (note.next if note else None)
+        said = None if note and note.is_alone else self._said_by_spark()
+        found = said or (note.begins if note else None)
         return Reached(note.id if note else "", found) if found else None
 
     def keep(self, id: str) -> None:
         """Note of which topic it is, where that is not known yet."""
         if (note := self._note()) is None or not note.id:
-            self._write(Reached(id, note.next if note else {}))
+            self._write(_Note(self._topic, id, note.begins if note else {}))
 
     def begin(self, at: Reached) -> None:
         """Have one that has read nothing, and begins here."""
-        for name in _OF_SPARK:
-            path = self.folder / name
-            self._store.delete_all(path) if path.is_dir() else self._store.delete(path)
-        self._write(at)
+        self._write(_Note(self._topic, at.id, at.next, is_alone=True))
+        for name in ("offsets", "commits", "sources"):
+            self._store.delete_all(self.folder / name)
+        self._store.delete(self.folder / "metadata")
+        self._write(_Note(self._topic, at.id, at.next))
 
     def _numbers(self, name: str) -> list[int]:
         return [int(each) for each in self._store.names(self.folder / name) if each.isdecimal()]
 
-    def _offsets(self, name: str) -> dict[int, int] | None:
-        """{partition → offset}, as the last line of one of Spark's files has them."""
+    def _said_by_spark(self) -> dict[int, int] | None:
+        """{partition → offset}; None where it says nothing of the topic."""
+        done = max(self._numbers("commits"), default=None)
+        file = self.folder / ("sources/0/0" if done is None else f"offsets/{done}")
         try:
-            text = self._store.get(self.folder / name).decode()
+            lines = self._store.get(file).decode().splitlines()
+            found = json.loads(lines[-1]).get(self._topic, {})
+            return {int(partition): int(at) for partition, at in found.items()} or None
         except FileNotFoundError:
             return None
-        found = json.loads(text.splitlines()[-1])
-        return {int(partition): int(at) for partition, at in found.get(self._topic, {}).items()}
+        except (ValueError, IndexError, AttributeError):
+            raise DamageError(
+                f"{file} is not what Spark has written, or not in a form that is known",
+                code="NOTE_DAMAGED",
+                table=self._alert,
+                file=file,
+                hint=_HINT,
+            ) from None
 
-    def _note(self) -> Reached | None:
+    def _note(self) -> _Note | None:
+        """None where there is none of this topic."""
         try:
-            found = json_file.read(
-                self.folder / _NOTE, hint="remove it: the alert goes on by Spark's checkpoint"
-            )
+            found = json_file.read(self.folder / "topic.json", table=self._alert, hint=_HINT)
         except FileNotFoundError:
             return None
-        return Reached(found["id"], {int(partition): at for partition, at in found["begins"].items()})
+        begins = {int(partition): int(at) for partition, at in found.pop("begins").items()}
+        note = _Note(**found, begins=begins)
+        return note if note.topic == self._topic else None
 
-    def _write(self, at: Reached) -> None:
+    def _write(self, note: _Note) -> None:
         self._store.make(self.folder)
-        json_file.write(self.folder / _NOTE, {"id": at.id, "begins": at.next})
+        json_file.write(self.folder / "topic.json", asdict(note))

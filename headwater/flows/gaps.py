@@ -48,7 +48,7 @@ Columns: the first and the last offset that the table has not (last: NULL where 
 Reason = Literal["expired", "recreated", "truncated"]
 _SAID: dict[Reason, tuple[Code, str]] = {  # the worst first
     "recreated": ("TOPIC_RECREATED", "was deleted and made again, so what was not read of it is gone"),
-    "truncated": ("TOPIC_CUT_SHORT", "ends before what the table has read of it"),
+    "truncated": ("TOPIC_CUT_SHORT", "ends before what was read of it"),
     "expired": ("RECORDS_GONE", "has let go of records before they were read"),
 }
 _SHOWN = 8  # gaps in a message
@@ -80,7 +80,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a table has read its topic.
+    """How far a table, or an alert, has read its topic.
 
     Attributes:
         id: Kafka's, of the topic; "": not known.

@@ -46,7 +46,7 @@ class PublishFlow:
         self._columns = pa.schema([analysed.stored.field(name) for name in names])
         self._sent = Sent(context.lake, sink)
         self._open: Target | None = None
-        self._live = 0  # the generation that was the live one last
+        self._live = 0  # the generation that was the live one last; 0: not known
         self._filled = False  # whether the sink has a version of the table
 
     def run(self) -> None:
@@ -67,15 +67,16 @@ class PublishFlow:
         place = self._context.lake.places().get(self._sink.table)
         if place is None:
             return False
+        known = self._live or self._context.opened.get(place.name, place.generation)
+        if place.generation != known:
+            follow(self._context.project, self._context.lake, place.name)
+        self._live = place.generation
         if self._open is None:
             self._open = made(self._sink, self._context)
             table = Published(self.name, place.name, self._columns, self._keys, place.id)
             with self._context.queue.aside():
                 self._sent.open(self._open, table, place)
-            self._live, self._filled = place.generation, self._sent.at.version >= 0
-        if place.generation != self._live:
-            follow(self._context.project, self._context.lake, place.name)
-            self._live = place.generation
+            self._filled = self._sent.at.version >= 0
         live, place = place, place if self._open.atomic else self._sent.unfinished(place)
         if self._sent.at.version < 0:  # nothing was sent yet
             self._sent.at = Position(place.generation, -1)

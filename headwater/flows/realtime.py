@@ -81,24 +81,41 @@ class RealtimeFlow:
         # It looks each second at all that Spark keeps of them, by default a hundred.
         self._spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "10")
         folder = context.lake.flow_folder(alert.name) / "checkpoint"
-        self._checkpoint = Checkpoint(folder, self._topic.topic)
+        self._checkpoint = Checkpoint(folder, alert.name, self._topic.topic)
+        self._client = kafka.client_options(context.project.conf, context.bootstrap)
 
     def run(self) -> None:
         """Run until the run ends; with `once`, until what is in the topic now is done.
 
         Raises:
-            Exception: what made the query fail.
+            Exception: what made the query fail, but for a gap, behind which it goes on.
         """
-        query = self._start()
+        while True:
+            query = self._start()
+            try:
+                return self._follow(query)
+            except Exception:
+                if not self._has_gap():
+                    raise
+            finally:
+                query.stop()
+
+    def _follow(self, query: StreamingQuery) -> None:
+        """Report of a query until it ends, or the run does."""
         seen = -1
+        while not query.awaitTermination(1):
+            seen = self._report(query, seen)
+            if self._context.stop.is_set():
+                break
+        self._report(query, seen)
+
+    def _has_gap(self) -> bool:
+        """Whether Kafka has no more what would be read next."""
         try:
-            while not query.awaitTermination(1):
-                seen = self._report(query, seen)
-                if self._context.stop.is_set():
-                    break
-            self._report(query, seen)
-        finally:
-            query.stop()
+            reached = self._checkpoint.reached()
+            return reached is not None and bool(reached.gaps(extent(self._client, self._topic.topic)))
+        except HeadwaterError:
+            return False
 
     def _start(self) -> StreamingQuery:
         conf = self._context.project.conf
@@ -123,21 +140,21 @@ class RealtimeFlow:
     def _begin(self) -> dict[str, str]:
         """Spark's options for where it begins; none: its checkpoint says that.
 
-        Where Kafka has no more what would be read next, it goes on behind that (and the topic's table stops).
+        Where Kafka has no more what would be read next, it goes on behind that; a table stops there.
         """
         topic = self._topic.topic
-        client = kafka.client_options(self._context.project.conf, self._context.bootstrap)
-        reached, now = self._checkpoint.reached(), extent(client, topic)
+        reached, now = self._checkpoint.reached(), extent(self._client, topic)
         gaps = reached.gaps(now) if reached else []
-        if self._checkpoint.has_begun and not gaps:
+        if reached and not gaps and self._checkpoint.has_begun():
             self._checkpoint.keep(now.id)
             return {}
         if reached is None:
-            reached = Reached(now.id, first(self._context.start, client, topic, now))
+            reached = Reached(now.id, first(self._context.start, self._client, topic, now))
         elif gaps:
-            self._context.board.say(f"{self.name} goes on behind a gap: {missing(self._topic, gaps)}")
+            why = missing(self._topic, gaps).message
+            self._context.board.say(f"{self.name} goes on behind a gap: {why}")
             reached = reached.behind(now)
-        self._checkpoint.begin(reached)
+        self._checkpoint.begin(Reached(reached.id or now.id, reached.next))
         begins = {str(partition): offset for partition, offset in reached.begin(now).items()}
         return {"startingOffsets": json.dumps({topic: begins})}
 

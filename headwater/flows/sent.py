@@ -27,7 +27,7 @@ class Sent:
 
     Attributes:
         at: what it has; version -1: nothing.
-        kept: that, as the lake keeps it.
+        kept: that, as the lake keeps it: it is told of what brings nothing now and then.
         begun: up to where a batch goes that was begun; a part of it may be there.
     """
 
@@ -100,7 +100,8 @@ class Sent:
 
     def is_far(self, at: Position) -> bool:
         """Whether the sink is told of what brings it nothing, so that what comes before may be removed."""
-        return at.generation != self.at.generation or at.version - self.kept.at.version >= ranges.UNTOLD
+        told = self.kept.at
+        return at.generation != self.at.generation or ranges.is_far(_read(at), _read(told))
 
     def unknown(self, why: str) -> FlowError:
         """The error of a sink of which one can't say what it has."""
@@ -120,7 +121,7 @@ class Sent:
 
     def _check_life(self, place: Place) -> None:
         """Check that the table still is the one of which the sink has a version."""
-        at = ranges.Position(self.at.generation, self.at.version, committed=self.at.committed)
+        at = _read(self.at)
         path = self._lake.at(place.name, at.generation)
         is_live = at.generation == place.generation
         if (is_live or log.exists(path)) and not ranges.is_as_read(path, at):
@@ -149,6 +150,10 @@ class Sent:
             "empty the target (drop a table or an index: one whose rows alone are deleted is not taken for "
             f"empty), remove what says where it is ({self.begun.folder}), and run again"
         )
+
+
+def _read(at: Position) -> ranges.Position:
+    return ranges.Position(at.generation, at.version, committed=at.committed)
 
 
 def _said(keys: tuple[str, ...]) -> str:

@@ -26,7 +26,7 @@ _NOTES = {
     "_catalog.json": "remove it: the catalog says the same",
     "intent.json": "the next batch makes it anew where the tables know enough, else headwater rebuild {}",
     "definition.json": "if the table is defined as when it was made, remove it; else headwater rebuild {}",
-    "topic.json": "remove it: the alert goes on by Spark's checkpoint",
+    "topic.json": "remove it; where Spark's files beside it are gone, the alert begins where --start says",
     "position.json": "remove it: the whole table is sent again",
     "proven.json": "remove it: headwater reconcile {} proves all of the table again",
     "savepoint.json": "headwater savepoint drop {}",

@@ -227,9 +227,10 @@ class Lake:
     def notes(self) -> list[Path]:
         """The small files of the engine's that end in a checksum: of the lake, and of its flows, those of
         generations that are over aside."""
-        flows = (self.root / "_flows").glob("*/*/*.json")
-        now = [note for note in flows if not self.is_over(note.parent)]
-        return [*sorted(self.root.glob("*.json")), *sorted(now)]
+        flows = self.root / "_flows"
+        now = [note for note in flows.glob("*/*/*.json") if not self.is_over(note.parent)]
+        alerts = flows.glob("*/*/checkpoint/*.json")
+        return [*sorted(self.root.glob("*.json")), *sorted(now), *sorted(alerts)]
 
     def is_over(self, folder: Path) -> bool:
         """Whether a flow's folder is of a generation of its table that was live before this one."""

@@ -202,7 +202,7 @@ def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
     below = made_of(project, list(found.records))
     of_records = concerned(project, lake, list(found.records), found.places)
     for sink in project.sinks.values():
-        if sink.table in of_records and marks.begun(lake, sink.name).at.generation:
+        if sink.table in of_records and marks.begun(lake, sink.name).is_set():
             raise LakeError(
                 f"{sink.where} was broken off in a batch, so what it has is not known",
                 code="BATCH_BROKEN_OFF",

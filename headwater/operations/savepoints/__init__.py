@@ -10,6 +10,7 @@ swaps them in one commit; bronze, the history, stays as it is, so the flows take
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 from headwater.common import times
 from headwater.common.values import plain
@@ -100,7 +101,7 @@ def _bronze(chosen: Chosen, name: str) -> Bronze:
     return Bronze(chosen.place.id, chosen.place.generation, chosen.version, offsets)
 
 
-def _sinks(project: Project, lake: Lake) -> dict[str, dict[str, int]]:
+def _sinks(project: Project, lake: Lake) -> dict[str, dict[str, Any]]:
     kept = {sink: lake.flow_folder(sink) / "position.json" for sink in project.sinks}
     found = {sink: file for sink, file in kept.items() if file.is_file()}
     hint = "put it back from a copy, or remove it: then the whole table is sent again"

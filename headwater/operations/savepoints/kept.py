@@ -45,15 +45,15 @@ class Savepoint:
         created_at: when it was made (UTC).
         tables: what it holds.
         bronze: how far the bronze tables were, which it does not hold.
-        sinks: {sink → generation and version sent last}, of those whose position the lake keeps; a restore
-            does not touch them.
+        sinks: {sink → what it was sent last, as `headwater.flows.marks` keeps it}; a restore does not touch
+            them.
     """
 
     name: str
     created_at: datetime
     tables: dict[str, Held]
     bronze: dict[str, Bronze]
-    sinks: dict[str, dict[str, int]]
+    sinks: dict[str, dict[str, Any]]
 
     @property
     def rows(self) -> int:
