@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import shutil
@@ -134,7 +135,7 @@ def test_all_that_was_made_of_records_goes_with_them(case: Visits) -> None:
 OTHERS, SUMS, THEIRS = "gold.others", "gold.sums", "gold.others->theirs"
 
 
-def with_others(case: Visits, source: str, summed: str = OTHERS) -> None:
+def with_others(case: Visits, source: str, summed: str = OTHERS, *, rebuilt: bool = True) -> None:
     """Another topic, two tables, and a sink, which has sent what they were before they were rebuilt."""
     theirs = FILES["gold/mine.py"].replace("held", "theirs").replace("mine", "theirs").replace(COUNTS, OTHERS)
     visits = case.root.joinpath("silver/visits.py").read_text()
@@ -155,7 +156,7 @@ def with_others(case: Visits, source: str, summed: str = OTHERS) -> None:
     case.write({"gold/others.sql": others.format("silver.others")})
     case.change("gold/sums.sql", summed, OTHERS)  # which goes on, and is computed anew
     case.drain(SUMS)
-    assert case.rebuild(OTHERS).swapped
+    assert not rebuilt or case.rebuild(OTHERS).swapped
 
 
 def sent_by_theirs(case: Visits) -> dict[str, int]:
@@ -198,6 +199,13 @@ def test_a_generation_that_was_made_of_the_records_before_its_definition_changed
     assert earlier(case, OTHERS, SUMS) == [kept]
 
 
+def test_a_live_table_that_a_former_definition_made_of_the_records_is_made_anew(case: Visits) -> None:
+    with_others(case, "silver.others", summed=COUNTS, rebuilt=False)
+    assert case.lake.place(SUMS).generation == 1 and SUMS in erasing.made_of(case.definitions, [RAW])
+    assert set(erase(case).tables) == {*DERIVED, SUMS} and not earlier(case, SUMS)
+    assert set(erase(case, "user = 'c'").tables) == set(DERIVED)  # now it is of others alone
+
+
 def test_streams_go_on_and_a_replay_brings_nothing_back(case: Visits) -> None:
     erase(case)
     case.visit(random.Random(8))  # of b, too: who is erased may come again
@@ -234,7 +242,12 @@ def test_every_table_that_has_the_records_loses_them(case: Visits) -> None:
     twin.append(twin.write(rows, "twin"), Identity("bronze.twin", 1, 0, {"raw": {"0": case.sent}}))
     found = erasing.look(case.definitions, VISITS, "user = 'b'")
     assert found.records == dict.fromkeys([RAW, "bronze.twin"], len(found.places))
-    assert erase(case).bronze == [RAW, "bronze.twin"] and of_b(case) == 0
+    before = dataclasses.replace(found, records={RAW: len(found.places)})  # then the other was behind
+    assert (
+        erasing.erase(case.definitions, before, notices=Board(notices=StringIO())).bronze
+        == [RAW, "bronze.twin"]
+        and of_b(case) == 0
+    )
     assert len(case.rows("bronze.twin")) == len(case.rows(RAW))
 
 
@@ -405,6 +418,10 @@ def test_an_erase_that_was_killed_goes_on(case: Visits, monkeypatch: pytest.Monk
     ):
         with raises_code("ERASE_UNDER_WAY"):
             begin()
+    top = (case.root / "gold" / "top.sql").rename(case.root / "top.sql")
+    with raises_code("TABLE_WITHOUT_DEFINITION", table="gold.top"):
+        erase(case)
+    top.rename(case.root / "gold" / "top.sql")
     done = erase(case)  # goes on
     assert done.records > 9 and of_b(case) == 0 and "b" not in held(case)
     assert case.everything() == of_new_lake(case)
@@ -438,6 +455,12 @@ def test_what_a_sink_that_is_off_was_sent_is_left_to_a_person(case: Visits) -> N
     sink = 'import headwater as hw\n\naway = hw.postgres_sink("gold.counts", connection="dwh")\n'
     case.write({"gold/away.py": sink, "conf/local.yaml": f"{conf}\npostgres: {{dwh: off}}\n"})
     assert any("gold.counts->" in each and "it is off" in each for each in erase(case).left)
+
+
+def test_what_a_sink_that_is_no_more_was_sent_is_left_to_a_person(case: Visits) -> None:
+    (case.root / "gold" / "mine.py").unlink()
+    (said,) = [each for each in erase(case).left if SINK in each]
+    assert said == f"what {SINK} has been sent, a sink that the project has no more: remove it there"
 
 
 def test_a_sink_that_was_broken_off_in_a_batch_ends_it_first(case: Visits) -> None:

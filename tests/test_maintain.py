@@ -309,6 +309,29 @@ def test_what_only_old_versions_hold_is_removed(tmp_path: Path) -> None:
     assert reader.rows == 31
 
 
+def test_what_a_clean_that_was_killed_has_left_of_the_log_goes_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(tmp_path)
+    for _ in range(3):
+        writer.append(1)
+        writer.checkpoint()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[clean.__module__], "_forget_before", lambda *_: {}["killed"])
+        with pytest.raises(KeyError):
+            clean(writer.path, upto=10**9, before=datetime.now(UTC))
+    first = log.first(writer.path)
+
+    def older() -> list[str]:
+        names = [path.name for path in (writer.path / "_delta_log").iterdir()]
+        return [name for name in names if name[:20].isdecimal() and int(name[:20]) < first]
+
+    assert first > 0 and older()
+    done = clean(writer.path, upto=10**9, before=datetime.now(UTC))
+    assert done.bytes > 0 and (done.commits, log.first(writer.path)) == (0, first) and not older()
+    assert DeltaTable(writer.path).to_pyarrow_table().num_rows == 3
+
+
 def test_a_clean_up_that_is_killed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = random.randrange(10**9)
     print(f"seed {seed}")

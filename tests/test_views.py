@@ -20,6 +20,7 @@ from headwater.errors import ProjectError
 from headwater.flows import computed
 from headwater.flows.aggregated import AggregateFlow
 from headwater.flows.view import ViewFlow
+from headwater.operations.maintain.horizon import holds
 from headwater.storage import log
 from headwater.storage.parquet import Files
 from headwater.storage.wake import Heads
@@ -217,7 +218,7 @@ def test_a_view_of_the_clock_changes_although_nothing_comes(
 
 
 def test_a_view_that_reads_another_table_now_is_computed_anew(
-    interpreted: SparkSession, tmp_path: Path
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fewer = "CREATE MATERIALIZED VIEW gold.v AS SELECT item FROM gold.totals"
     case = Sold(tmp_path, interpreted, {"gold/v.sql": fewer})
@@ -226,8 +227,14 @@ def test_a_view_that_reads_another_table_now_is_computed_anew(
     other = "CREATE MATERIALIZED VIEW gold.v AS SELECT DISTINCT item FROM silver.sales WHERE item > 1"
     case = Sold(tmp_path, interpreted, {"gold/v.sql": other})
     view = case.flow("gold.v")
-    assert view.step() and case.rows("gold.v") == [(2,)]
-    assert not view.step()
+    with monkeypatch.context() as patch:
+        patch.setattr(view, "_build", lambda _: {}["killed"])
+        with pytest.raises(KeyError):
+            view.step()
+    held = {hold.table: hold.version for hold in holds(case.definitions, case.lake) if hold.who == "gold.v"}
+    assert held["silver.sales"] == log.head(case.lake.place("silver.sales").path)  # which it read not before
+    view = case.flow("gold.v")
+    assert case.rows("gold.v") == [(2,)] and not view.step()
 
 
 def test_a_view_of_another_query_is_computed_anew_though_nothing_comes(

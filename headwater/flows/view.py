@@ -185,10 +185,9 @@ class ViewFlow(TableFlow):
         """
         if self._context.bounds.references(self.name) is None:  # else who has said the bounds holds all
             self._references.check(intent.references)
-            if self._consumed() is None:  # what a later batch reads is held since the one before
-                places = self._context.lake.places()
-                for name in self._inputs:
-                    check_kept(self._context, places[name], Position.parse(intent.consumed[name]).version)
+            places, held = self._context.lake.places(), self._consumed() or {}  # since the batch before
+            for name in (name for name in self._inputs if name not in held):
+                check_kept(self._context, places[name], Position.parse(intent.consumed[name]).version)
         return self._build(intent)
 
     def _build(self, intent: Intent) -> Built:

@@ -17,39 +17,33 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from headwater.common.progress import Board
 from headwater.connectors import kafka
 from headwater.connectors.kafka import wanted
 from headwater.connectors.kafka.topics import create_topics
-from headwater.errors import LakeError, LeaseError, ProjectError
-from headwater.flows import marks, publish
+from headwater.flows import publish
 from headwater.flows.context import Context
 from headwater.operations import rebuild
-from headwater.operations.drop import without_definition
-from headwater.operations.erase.earlier import concerned
-from headwater.operations.erase.find import Found, counted, find
+from headwater.operations.erase import checks
+from headwater.operations.erase.earlier import concerned, derived
+from headwater.operations.erase.find import Found, counted, find, records
 from headwater.operations.erase.history import forget_past, take_out
 from headwater.operations.erase.left import left
 from headwater.operations.erase.proof import Searched, search
 from headwater.operations.maintain.clean import forget_uncommitted
 from headwater.operations.rebuild.build import Progress
-from headwater.operations.rebuild.shadow import Plan
-from headwater.operations.rebuild.since import EARLIEST, check_whole, history_of
 from headwater.operations.savepoints import copies
-from headwater.operations.savepoints.cut.whole import remove_left
-from headwater.operations.savepoints.kept import all_of
 from headwater.planner import analysis
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
 from headwater.runtime import failpoints, sessions
-from headwater.storage import failure, log, past
+from headwater.storage import failure, log
 from headwater.storage.erasure import Erasure
-from headwater.storage.intent import IntentFile, intents_of
+from headwater.storage.intent import intents_of
 from headwater.storage.lake import Lake
-from headwater.storage.names import backfill_name
 from headwater.storage.target import Target
 
 
@@ -80,8 +74,8 @@ def unfinished(project: Project) -> Erasure | None:
 
 
 def made_of(project: Project, bronze: Sequence[str]) -> list[str]:
-    """The tables that are derived from bronze tables."""
-    return [name for name in project.below(list(bronze)) if name not in project.raw]
+    """The tables that are made of bronze tables; see `headwater.operations.erase.earlier`."""
+    return derived(project, Lake(project.conf.lake), bronze)
 
 
 def look(project: Project, table: str, where: str) -> Found:
@@ -123,15 +117,17 @@ def erase(
     names = [*project.names(), *project.sinks]
     known = {name: lake.flow_folder(name) for name in names}
     with rebuild.held(lake, names), ExitStack() as again:
+        checks.definitions(project, lake)
+        have = records(project, lake, found.places)  # more tables, perhaps, than when they were looked for
         if isinstance(found, Found):
-            _check(project, lake, found, since)
-            erasure = Erasure(list(found.records), found.places, since)
+            checks.can_end(project, lake, have, found.places, since)
+            erasure = Erasure(list(have), found.places, since)
             erasure.write(lake)
         else:
-            erasure = found
+            erasure = replace(found, tables=[*{**dict.fromkeys(found.tables), **have}])
         failpoints.reach("noted", "erase")
-        _check_savepoints(lake)  # one may have been begun before the note
-        _check_keepers(lake)
+        checks.savepoints(lake)  # one may have been begun before the note
+        checks.keepers(lake)
         for name in erasure.tables:
             target = Target(lake.place(name))
             take_out(target, erasure.places)
@@ -157,93 +153,6 @@ def erase(
         erasure.forget(lake)
     rest = left(project, lake, erasure.places, of_records, sinks)
     return Erased(len(erasure.places), erasure.tables, tables, list(sinks), searched, rest)
-
-
-def _check(project: Project, lake: Lake, found: Found, since: str) -> None:
-    """Check that an erase that begins can come to its end.
-
-    Raises:
-        ProjectError: it can't.
-        LeaseError: another process is making or removing a savepoint, or is making a copy.
-    """
-    if unfinished(project) is not None:
-        raise LakeError(
-            "another erase was killed half-way",
-            code="ERASE_UNDER_WAY",
-            hint="headwater erase ends that one first",
-        )
-    under_way = Plan.read(lake)
-    if under_way is not None and not rebuild.is_swapped(lake, under_way):
-        raise LakeError(
-            "a rebuild is under way",
-            code="REBUILD_UNDER_WAY",
-            hint="end it, or remove what it built: headwater rebuild --abort",
-        )
-    _check_savepoints(lake)
-    _check_keepers(lake)
-    loose = without_definition(project, lake.places())
-    if loose:
-        raise ProjectError(
-            f"{', '.join(loose)} may have what was made of the records, and no definition to make it by",
-            code="TABLE_WITHOUT_DEFINITION",
-            table=loose[0],
-            hint="remove it first: headwater drop TABLE",
-        )
-    for name in found.records:
-        for flow in (name, backfill_name(name)):
-            begun = IntentFile(lake.flow_folder(flow, name)).read()
-            if begun is not None and not begun.sealed:
-                raise LakeError(
-                    f"{flow} was killed in a batch",
-                    code="BATCH_BROKEN_OFF",
-                    table=name,
-                    hint=f"let it end first: headwater run {name} --once",
-                )
-    below = made_of(project, list(found.records))
-    of_records = concerned(project, lake, list(found.records), found.places)
-    for sink in project.sinks.values():
-        if sink.table in of_records and marks.begun(lake, sink.name).is_set():
-            raise LakeError(
-                f"{sink.where} was broken off in a batch, so what it has is not known",
-                code="BATCH_BROKEN_OFF",
-                where=sink.where,
-                hint=f"let it end first: headwater run {sink.table} --once",
-            )
-    if since != EARLIEST:
-        check_whole(lake, project, below, history_of(project, below))
-
-
-def _check_savepoints(lake: Lake) -> None:
-    """Check that there is no savepoint; what killed processes left of one is removed.
-
-    Raises:
-        ProjectError: there is one.
-        LeaseError: another process is making or removing one.
-    """
-    remove_left(lake.root / "_savepoints")
-    kept = [savepoint.name for savepoint in all_of(lake)]
-    if kept:
-        raise LakeError(
-            f"the savepoints {', '.join(kept)} have what was made of the records, and could bring it back",
-            code="SAVEPOINTS_HOLD_RECORDS",
-            hint="remove them first: headwater savepoint drop NAME",
-        )
-
-
-def _check_keepers(lake: Lake) -> None:
-    """Check that no copy is being made: it may have what was made of the records already.
-
-    Raises:
-        LeaseError: one is.
-    """
-    with past.forgetting(lake) as may:
-        if not may:
-            raise LeaseError(
-                f"{lake.root}: a copy is being made, which may have what is to be erased",
-                code="LEASE_HELD",
-                file=lake.root,
-                hint="when it is done, run headwater erase again",
-            )
 
 
 def _publish(project: Project, lake: Lake, tables: Sequence[str], board: Board) -> dict[str, bool]:

@@ -1,9 +1,8 @@
-"""Which tables have earlier generations that may have something of records: those that an earlier definition
-made of them, too."""
+"""Which tables may have something of records: those that an earlier definition made of them, too."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
@@ -11,6 +10,16 @@ from headwater.planner.changes import facts
 from headwater.project.load import Project
 from headwater.storage import store
 from headwater.storage.lake import Lake
+
+
+def derived(project: Project, lake: Lake, bronze: Collection[str]) -> list[str]:
+    """The tables that are made of bronze tables, by their definitions or by former ones of the live
+    generations, and those below them; in the order of the graph."""
+    of = {name: facts.ever_made_of(lake.flow_folder(name)) or set() for name in project.tables}
+    found = {*project.below(list(bronze)), *_unknown(project, of.values())}
+    while more := {name for name, them in of.items() if them & found} - found:
+        found |= {*more, *project.below(sorted(more))}
+    return [name for name in project.names() if name in found and name not in project.raw]
 
 
 def concerned(project: Project, lake: Lake, bronze: Collection[str], places: pa.Table) -> list[str]:
@@ -24,14 +33,17 @@ def concerned(project: Project, lake: Lake, bronze: Collection[str], places: pa.
         places: where the records stand.
     """
     of = {name: _made_of(lake, name) for name in project.names()}
-    known = {*project.names(), *(each.topic for each in project.raw.values())}
-    gone = {
-        each for them in of.values() for each in them or ()
-    } - known  # nothing says what these were made of
-    found = {*project.below(list(bronze)), *places["topic"].to_pylist(), *gone}
+    found = {*bronze, *derived(project, lake, bronze), *places["topic"].to_pylist()}
+    found |= _unknown(project, of.values())
     while more := {name for name, them in of.items() if them is None or them & found} - found:
         found |= more
     return [name for name in project.names() if name in found]
+
+
+def _unknown(project: Project, made_of: Iterable[set[str] | None]) -> set[str]:
+    """What tables were made of and what the project has no more: nothing says what that was made of."""
+    known = {*project.names(), *(each.topic for each in project.raw.values())}
+    return {each for them in made_of for each in them or ()} - known
 
 
 def _made_of(lake: Lake, name: str) -> set[str] | None:

@@ -60,7 +60,7 @@ def find(project: Project, lake: Lake, table: str, where: str) -> Found:
             chosen.append(rows.select(KEYS).filter(which).cast(_PLACES))
             malformed += undecoded
     places = once(pa.concat_tables(chosen))
-    return Found(places, _records(project, lake, places), malformed)
+    return Found(places, records(project, lake, places), malformed)
 
 
 class _Condition:
@@ -146,7 +146,7 @@ def _decoders(project: Project, table: str) -> dict[str, list[Fields]]:
     return found
 
 
-def _records(project: Project, lake: Lake, places: pa.Table) -> dict[str, int]:
+def records(project: Project, lake: Lake, places: pa.Table) -> dict[str, int]:
     """{bronze table → how many of the records it has}: two may read one topic."""
     found: dict[str, int] = {}
     for name in project.raw if len(places) else ():

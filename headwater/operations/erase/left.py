@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from headwater.connectors import kafka
 from headwater.connectors.kafka import broker
 from headwater.errors import BrokerError
+from headwater.flows import marks
 from headwater.operations.validation.results import TABLE as RESULTS
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
@@ -46,10 +47,20 @@ def left(
             found.append(f"rows that {name} has appended: they have no keys to remove them by")
     for sink in (each for each in project.off.values() if each.table in tables):
         found.append(f"what {sink.name} has been sent: it is off; remove there what was made of the records")
+    for name in _former(project, lake, tables):
+        found.append(f"what {name} has been sent, a sink that the project has no more: remove it there")
     if RESULTS in lake.places():
         found.append(f"values that validations observed ({RESULTS}, and the Data Docs)")
     found.append("copies and backups of the lake, reference tables, and what was exported")
     return found
+
+
+def _former(project: Project, lake: Lake, tables: Collection[str]) -> list[str]:
+    """The sinks of tables that were sent something, and are not declared any more."""
+    known = {*project.sinks, *(each.name for each in project.off.values())}
+    folders = (each for table in tables for each in lake.flow_folder(table).parent.parent.glob(f"{table}->*"))
+    names = {folder.name for folder in folders} - known
+    return [name for name in sorted(names) if marks.sent(lake, name).is_set()]
 
 
 def _of_kafka(project: Project, places: pa.Table) -> Iterator[str]:

@@ -46,10 +46,11 @@ def clean(
         held: the oldest version that somebody holds now; None: nobody does.
     """
     first = log.first(table)
-    checkpoints = [version for version in _checkpoints(table) if first < version <= upto]
-    kept = next((v for v in sorted(checkpoints, reverse=True) if log.read(table, v).at <= before), None)
-    if kept is None:
-        return Cleaned()
+    checkpoints = _checkpoints(table)
+    later = sorted((version for version in checkpoints if first < version <= upto), reverse=True)
+    kept = next((version for version in later if log.read(table, version).at <= before), None)
+    if kept is None:  # what the time before this has left, where it was killed
+        return Cleaned(bytes=_forget_before(table, first) if first in checkpoints else 0)
     checksums.ensure(table, kept)  # it says those of the commits that go
     files = size = 0
     if first == 0:
@@ -62,10 +63,14 @@ def clean(
             size += remove(Path(path))
             files += 1
         store.of(table).delete(delta.entry(table, commit.version))
-    for name in store.of(table).names(table / delta.LOG):
-        if name[:20].isdecimal() and int(name[:20]) < kept:
-            size += remove(table / delta.LOG / name)
-    return Cleaned(kept - first, files, size)
+    return Cleaned(kept - first, files, size + _forget_before(table, kept))
+
+
+def _forget_before(table: Path, version: int) -> int:
+    """Remove what the log has of versions before the one of a checkpoint; its bytes."""
+    names = store.of(table).names(table / delta.LOG)
+    older = [name for name in names if name[:20].isdecimal() and int(name[:20]) < version]
+    return sum(remove(table / delta.LOG / name) for name in older)
 
 
 def forget_uncommitted(
