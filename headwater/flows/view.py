@@ -185,10 +185,17 @@ class ViewFlow(TableFlow):
         """
         if self._context.bounds.references(self.name) is None:  # else who has said the bounds holds all
             self._references.check(intent.references)
-            places, held = self._context.lake.places(), self._consumed() or {}  # since the batch before
-            for name in (name for name in self._inputs if name not in held):
+            places = self._context.lake.places()
+            for name in (name for name in self._inputs if not self._is_held(places[name])):
                 check_kept(self._context, places[name], Position.parse(intent.consumed[name]).version)
         return self._build(intent)
+
+    def _is_held(self, place: Place) -> bool:
+        """Whether what comes next of an input is held since the last batch."""
+        if (read := (self._consumed() or {}).get(place.name)) is None:
+            return False
+        at = Position.parse(read)
+        return at.generation == place.generation and ranges.is_as_read(place.path, at)
 
     def _build(self, intent: Intent) -> Built:
         changes = self._changes(intent, self._pinned(intent))

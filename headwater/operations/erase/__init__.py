@@ -118,13 +118,15 @@ def erase(
     known = {name: lake.flow_folder(name) for name in names}
     with rebuild.held(lake, names), ExitStack() as again:
         checks.definitions(project, lake)
-        have = records(project, lake, found.places)  # more tables, perhaps, than when they were looked for
+        have = found.records if isinstance(found, Found) else found.tables
+        by_now = records(project, lake, found.places)  # another table may have read them since
+        bronze = [*dict.fromkeys([*have, *by_now])]
         if isinstance(found, Found):
-            checks.can_end(project, lake, have, found.places, since)
-            erasure = Erasure(list(have), found.places, since)
-            erasure.write(lake)
+            checks.can_end(project, lake, bronze, found.places, since)
+            erasure = Erasure(bronze, found.places, since)
         else:
-            erasure = replace(found, tables=[*{**dict.fromkeys(found.tables), **have}])
+            erasure = replace(found, tables=bronze)
+        erasure.write(lake)
         failpoints.reach("noted", "erase")
         checks.savepoints(lake)  # one may have been begun before the note
         checks.keepers(lake)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 
 import pyarrow as pa
 
@@ -39,13 +39,13 @@ def definitions(project: Project, lake: Lake) -> None:
         )
 
 
-def can_end(project: Project, lake: Lake, have: Mapping[str, int], places: pa.Table, since: str) -> None:
+def can_end(project: Project, lake: Lake, bronze: Collection[str], places: pa.Table, since: str) -> None:
     """Check that an erase that begins can come to its end.
 
     Args:
         project: the definitions.
         lake: where the tables lie.
-        have: {bronze table → how many of the records it has}.
+        bronze: the bronze tables that have the records.
         places: where they stand.
         since: as of `erase`.
 
@@ -68,7 +68,8 @@ def can_end(project: Project, lake: Lake, have: Mapping[str, int], places: pa.Ta
         )
     savepoints(lake)
     keepers(lake)
-    for name in project.raw:  # its batch may have some of them, too
+    topics = {*places["topic"].to_pylist()}
+    for name in (name for name, each in project.raw.items() if name in bronze or each.topic in topics):
         for flow in (name, backfill_name(name)):
             begun = IntentFile(lake.flow_folder(flow, name)).read()
             if begun is not None and not begun.sealed:
@@ -78,8 +79,8 @@ def can_end(project: Project, lake: Lake, have: Mapping[str, int], places: pa.Ta
                     table=name,
                     hint=f"let it end first: headwater run {name} --once",
                 )
-    below = derived(project, lake, list(have))
-    of_records = concerned(project, lake, list(have), places)
+    below = derived(project, lake, bronze)
+    of_records = concerned(project, lake, bronze, places)
     for sink in project.sinks.values():
         if sink.table in of_records and marks.begun(lake, sink.name).is_set():
             raise LakeError(

@@ -13,13 +13,21 @@ from headwater.storage.lake import Lake
 
 
 def derived(project: Project, lake: Lake, bronze: Collection[str]) -> list[str]:
-    """The tables that are made of bronze tables, by their definitions or by former ones of the live
-    generations, and those below them; in the order of the graph."""
-    of = {name: facts.ever_made_of(lake.flow_folder(name)) or set() for name in project.tables}
-    found = {*project.below(list(bronze)), *_unknown(project, of.values())}
-    while more := {name for name, them in of.items() if them & found} - found:
-        found |= {*more, *project.below(sorted(more))}
-    return [name for name in project.names() if name in found and name not in project.raw]
+    """The tables whose live generation may be made of bronze tables, and those below; in the graph's order.
+
+    It may be by its definition, or by a former one; or since an earlier generation of what it has read was,
+    which it may have read; or nothing says what it is made of.
+    """
+    there = [name for name in project.tables if name in lake.places()]
+    live = {name: facts.ever_made_of(lake.flow_folder(name)) for name in there}
+    earlier = {name: _made_of(lake, name) for name in there}
+    of = {name: {*(live[name] or ()), *(earlier[name] or ())} for name in there}
+    ever = {*project.below(list(bronze)), *_unknown(project, of.values())}
+    ever |= {name for name in there if earlier[name] is None}
+    while more := {name for name, them in of.items() if them & ever} - ever:
+        ever |= more
+    now = {*bronze, *(name for name, them in live.items() if them is None or them & ever)}
+    return [name for name in project.below(sorted(now)) if name not in project.raw]
 
 
 def concerned(project: Project, lake: Lake, bronze: Collection[str], places: pa.Table) -> list[str]:

@@ -93,10 +93,9 @@ def _of_flows(project: Project, lake: Lake, name: str) -> Iterator[Hold]:
         begun = IntentFile(lake.flow_folder(flow.name, name)).read()
         is_begun = begun is not None and not begun.sealed  # its table does not say so yet
         if flow.name in committed:
-            consumed = committed[flow.name]["consumed"]
-            if begun is not None and is_begun:  # it may have an input that it had not before
-                consumed = {**begun.consumed, **consumed}
-            yield from _inputs(project, lake, consumed, flow.name)
+            yield from _inputs(project, lake, committed[flow.name]["consumed"], flow.name)
+            if begun is not None and is_begun:  # of an input that it had not before, or in another generation
+                yield from _inputs(project, lake, begun.consumed, flow.name)
             continue
         for source in (lake.places()[each] for each in flow.sources if each in lake.places()):
             if is_begun or (place is not None and log.first(source.path) == 0):
