@@ -77,6 +77,11 @@ class Mark:
         return self._read
 
 
+def sinks_of(lake: Lake, table: str) -> set[str]:
+    """The sinks of a table of which the lake keeps something, be they declared now or not."""
+    return {folder.name for folder in lake.flow_folder(table).parent.parent.glob(f"{table}->*")}
+
+
 def sent(lake: Lake, sink: str) -> Mark:
     """What the sink was last sent, as far as the lake knows: some sinks know it themselves."""
     return Mark(lake, sink, "position")

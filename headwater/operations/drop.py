@@ -15,6 +15,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from headwater.errors import CommitError, LakeError, ProjectError
+from headwater.flows import marks
 from headwater.operations.rebuild.shadow import Plan
 from headwater.project.load import Project
 from headwater.runtime import failpoints
@@ -152,6 +153,6 @@ def _flows(project: Project, lake: Lake, name: str) -> tuple[str, ...]:
     found = {name, replay_name(name)}
     with suppress(CommitError):
         found |= log.flows(lake.place(name).path).keys()
-    found |= {folder.name for folder in lake.flow_folder(name).parent.parent.glob(f"{name}->*")}
+    found |= marks.sinks_of(lake, name)
     others = {*project.names(), *(flow.name for table in project.tables.values() for flow in table.flows)}
     return tuple(sorted(found - others))

@@ -93,14 +93,12 @@ def _cell(value: Any, digits: int | None) -> Text:
             return Text(_line(value.decode()))
         except UnicodeDecodeError:
             return Text("0x" + value.hex())
-    if isinstance(value, float):
+    if isinstance(value, (float, Decimal)):
         return Text(str(plain(value)))
     if isinstance(value, (dict, list, tuple)):
         return Text(json.dumps(plain(value), ensure_ascii=False))
     if isinstance(value, bool):
         return Text(str(value).lower())
-    if isinstance(value, Decimal):
-        return Text(str(plain(value)))
     return Text(_line(str(value)))
 
 

@@ -58,8 +58,7 @@ def left(
 def _former(project: Project, lake: Lake, tables: Collection[str]) -> list[str]:
     """The sinks of tables that were sent something, and are not declared any more."""
     known = {*project.sinks, *(each.name for each in project.off.values())}
-    folders = (each for table in tables for each in lake.flow_folder(table).parent.parent.glob(f"{table}->*"))
-    names = {folder.name for folder in folders} - known
+    names = {name for table in tables for name in marks.sinks_of(lake, table)} - known
     return [name for name in sorted(names) if marks.sent(lake, name).is_set()]
 
 
