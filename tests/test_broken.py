@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 from commands import call
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from raising import raises_code
 from visits import COUNTS, ENDED, RAW, TOP, VISITS, Visits
@@ -73,6 +74,8 @@ def test_a_broken_table_is_one_row_and_stops_nothing_else(case: Visits, damage: 
         assert str(case.lake.place(VISITS).path) in broken[VISITS] and "put it back" in broken[VISITS]
         said = call([command], case.root)
         assert said.returncode == 0 and said.stdout.count("put it back") == 1
+    kept = call(["state", VISITS], case.root)
+    assert kept.returncode == 1 and "put it back" in kept.stderr
     verdicts = {line.table: line.verdict.effect for line in plan(case.definitions)}
     assert [name for name, effect in verdicts.items() if effect == "broken"] == [VISITS]
     assert (verdicts[RAW], verdicts[COUNTS], verdicts[TOP]) == ("unchanged", "unchanged", "gone")
@@ -100,6 +103,14 @@ def test_a_broken_table_is_one_row_and_stops_nothing_else(case: Visits, damage: 
     assert call(["drop", COUNTS, "--yes"], case.root).returncode == 0
     assert call(["drop", VISITS, "--yes"], case.root).returncode == 0
     assert [name for name in case.lake.places() if not name.startswith("ops.")] == [RAW]
+
+
+def test_a_table_that_rows_were_taken_from_stops_its_readers_and_no_listing(case: Visits) -> None:
+    case.visit(random.Random(9))
+    DeltaTable(case.lake.place(RAW).path).delete("offset = 0")
+    lines = json.loads(call(["status", "--json"], case.root).stdout)
+    behind = {line["table"]: line["behind"] for line in lines}
+    assert behind.keys() >= {RAW, VISITS, COUNTS} and behind[VISITS] is None and behind[COUNTS] == 0
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -127,6 +128,32 @@ def test_a_command_never_ends_in_a_traceback(fails: str, code: str) -> None:
         kept = Path(line.split()[-2])
         assert "ZeroDivisionError" in line and "Traceback" in kept.read_text()
         kept.unlink()
+
+
+@pytest.mark.parametrize(
+    ("to", "does", "code", "says"),
+    [
+        ("/dev/full", "print('x')", 1, "[DISK_FULL]"),
+        ("/dev/full", "print('x' * 100_000)", 1, "[DISK_FULL]"),
+        ("|true", "print('x')", 0, None),
+    ],
+)
+def test_nor_where_its_output_goes_nowhere(to: str, does: str, code: int, says: str | None) -> None:
+    text = f"import sys, headwater.cli as cli; cli.app = lambda: ({does}, sys.exit()); cli.main()"
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with open(theirs if to == "|true" else to, "w") as out:
+        done = subprocess.run(
+            [sys.executable, "-c", text],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        )
+    lines = done.stderr.splitlines()
+    assert done.returncode == code and len(lines) == (says is not None)
+    assert all(line.startswith("headwater: ") and line.endswith(says or "") for line in lines)
 
 
 def test_a_damaged_file_that_spark_reads_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -57,6 +57,9 @@ MALFORMED: dict[str, tuple[bytes | None, str]] = {
     "trailing bracket": (GOOD + b" }", "JSON parse error"),
     "trailing garbage": (GOOD + b" garbage }", "JSON parse error"),
     "trailing zero byte": (GOOD + b"\x00", "not one JSON object"),
+    "zero byte before other text": (GOOD + b"\x00rest of an older message}", "JSON parse error"),
+    "zero byte before another object": (GOOD + b"\x00" + GOOD, "JSON parse error"),
+    "zero byte in a string": (b'{"hostname":"a\x00b"}', "JSON parse error"),
     "two objects": (GOOD + GOOD, "not one JSON object"),
     "two objects on two lines": (GOOD + b"\n" + GOOD, "not one JSON object"),
     "byte order mark": (b"\xef\xbb\xbf" + GOOD, "not one JSON object"),
@@ -150,6 +153,18 @@ def test_a_malformed_row_is_marked_and_its_neighbours_are_decoded(kind: str) -> 
     assert reasons[1] is not None and says in reasons[1] and "\n" not in reasons[1] and len(reasons[1]) <= 500
     assert [row["usage"] for row in rows] == [1.5, None, 2.0, 1.5]
     assert rows[0]["tags"] == ["a"] and set(rows[1].values()) == {None}
+
+
+def test_lines_that_together_have_as_many_objects_as_lines_keep_their_own() -> None:
+    values: list[bytes | None] = [
+        b'{"usage":1}{"usage":9}',
+        b'{"usage":2}\x00}',
+        b'{"usage":3}',
+        b'{"usage":4}',
+    ]
+    rows, reasons = parse("usage DOUBLE", values)
+    assert [row["usage"] for row in rows] == [None, None, 3.0, 4.0]
+    assert reasons[2:] == [None, None] and None not in reasons[:2]
 
 
 @pytest.mark.parametrize("kind", IOT.MALFORMED)

@@ -66,3 +66,21 @@ def test_the_system_that_is_shown_unasked(tmp_path: Path) -> None:
     for name, first in (("shop", "shop"), ("bus", "bus"), ("iot", "iot"), ("_helper", "iot")):
         (tmp_path / "generators" / f"{name}.py").touch()
         assert demo._first(tmp_path) == first
+
+
+def test_what_ends_its_run_is_told_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", lost.append)
+
+    class Refused:
+        def __call__(self) -> int:
+            raise PermissionError(13, "Permission denied", "/srv/lake")
+
+        def stop(self) -> None:
+            pass
+
+    with demo.Background(Refused()) as running:  # type: ignore[arg-type]
+        running.wait(30.0)
+    with pytest.raises(PermissionError, match="/srv/lake"):
+        running.result()
+    assert not lost

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from raising import raises_code
 from typer.testing import CliRunner, Result
@@ -145,6 +147,15 @@ def test_rows_are_told_by_keys_where_they_change_in_place(case: Visits) -> None:
     assert len(listed(case, "diff", TOP, "--from", "1", "-n", "1")["rows"]) == 1
     text = said(case, "diff", TOP, "--from", "1").stdout
     assert f"version 1 to {head}: 0 rows added, 0 removed, {len(changed)} changed" in text
+
+
+def test_a_reference_table_with_versions_is_compared_like_others(case: Visits) -> None:
+    folder = case.root / "conf/reference/places"
+    write_deltalake(folder, pa.table({"place": ["a", "b"]}))
+    write_deltalake(folder, pa.table({"place": ["b", "c"]}), mode="overwrite")
+    found = listed(case, "diff", "reference.places", "--from", "0")
+    assert (found["added"], found["removed"], found["keys"]) == (1, 1, [])
+    shutil.rmtree(folder)
 
 
 def test_rows_that_are_only_appended_are_there_or_not(case: Visits) -> None:

@@ -24,7 +24,7 @@ from headwater.cli import app
 from headwater.errors import QueryError
 from headwater.errors.codes import Code
 from headwater.project.reference import Reference
-from headwater.query import Result, params, result
+from headwater.query import Result, Rows, params, result
 from headwater.storage import log
 from headwater.storage.identity import Identity
 from headwater.storage.lake import Lake
@@ -294,6 +294,47 @@ def test_connection_opens_tables_as_they_are_named(project: Path) -> None:
         assert connection.execute(f"{views} gold.windows").fetchall()[0][1] == 2
 
 
+def test_connection_reads_the_generation_that_is_live_and_tables_made_since(tmp_path: Path) -> None:
+    for folder in ("conf", "gold"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "conf/local.yaml").write_text("kafka: embedded\n")
+    append(tmp_path, "silver.readings", [reading("a", 1.5, 0)], READINGS)
+    lake = Lake(tmp_path / ".headwater" / "lake")
+    with query.connect(tmp_path) as connection:
+        counted = "SELECT count(*), max(usage) FROM silver.readings"
+        assert connection.execute(counted).fetchall() == [(1, 1.5)]
+        append(tmp_path, "silver.others", [reading("c", 9.5, 3)], READINGS)
+        assert connection.execute("SELECT host FROM silver.others").fetchall() == [("c",)]
+        lake.create("silver.readings", READINGS, properties={}, anew=True)
+        assert connection.execute(counted).fetchall() == [(0, None)]
+        append(tmp_path, "silver.readings", [reading("b", 2.5, 1)], READINGS)
+        assert connection.execute(counted).fetchall() == [(1, 2.5)]
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_a_reference_table_that_can_t_be_read_is_in_the_way_of_its_readers_alone(
+    project: Path, engine: str, request: pytest.FixtureRequest
+) -> None:
+    file = project / "conf/reference/undeclared.csv"
+    file.write_text("host\na\n")
+    try:
+        with raises_code("DDL_MISSING"):
+            query.run("SELECT * FROM reference.undeclared", project=project, engine=engine)
+        if engine == "duckdb":
+            with query.connect(project) as connection:
+                names = connection.execute("SELECT name FROM (SHOW ALL TABLES)").fetchall()
+                assert ("readings",) in names and ("undeclared",) in names
+        else:
+            request.getfixturevalue("spark")
+            for _ in range(2):
+                assert query.spark(project).sql("SELECT * FROM silver.readings").count() == 3
+            file.with_suffix(".ddl").write_text("host STRING\n")
+            assert query.spark(project).sql("SELECT * FROM reference.undeclared").count() == 1
+    finally:
+        file.unlink()
+        file.with_suffix(".ddl").unlink(missing_ok=True)
+
+
 def test_a_query_that_names_no_table_may_list_them_all(project: Path) -> None:
     listed = "SELECT schema, name FROM (SHOW ALL TABLES)"
     with query.connect(project) as connection:
@@ -476,7 +517,7 @@ ROWS = Result(
 )
 
 
-def written(form: Any, rows: Result = ROWS) -> str:
+def written(form: Any, rows: Result | Rows = ROWS) -> str:
     out = io.StringIO()
     result.write(rows, form, out)
     return out.getvalue()
@@ -502,6 +543,20 @@ def test_json_has_no_numbers_that_json_lacks() -> None:
     assert [row["x"] for row in found] == ["NaN", "Infinity", "-Infinity", "0.10", "0.000000000"]
     assert json.loads(written("json", Result(("x",), [(2**70,)]))) == [{"x": 2**70}]
     assert "0.000000000" in written("table", Result(("x",), [(Decimal("0E-9"),)]))
+
+
+def test_columns_of_one_name_are_all_there(ask: Callable[..., Result]) -> None:
+    found = ask("SELECT 1 AS id, 2 AS id_1, 3 AS id, 4 AS id")
+    assert json.loads(written("json", found)) == [{"id": 1, "id_1": 2, "id_2": 3, "id_3": 4}]
+    assert written("csv", found).splitlines()[1] == "1,2,3,4"
+
+
+def test_rows_are_written_as_they_are_fetched(project: Path) -> None:
+    for form in ("table", "json", "csv"):
+        listed = query.run("SELECT i, i * 0.5 AS half FROM range(2500) AS r(i)", project=project)
+        with query.rows("SELECT i, i * 0.5 AS half FROM range(2500) AS r(i)", project=project) as rows:
+            assert written(form, rows) == written(form, listed)
+            assert next(rows.rows, None) is None
 
 
 def test_csv_reads_back() -> None:

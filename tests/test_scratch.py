@@ -140,7 +140,10 @@ def test_so_does_a_user_s(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "gold").mkdir()
     (tmp_path / "conf/local.yaml").write_text("kafka: embedded\nduckdb: {memory: 512MB}\n")
+    settings = "SELECT current_setting('memory_limit'), current_setting('temp_directory')"
     with query.connect(tmp_path, env="local") as lake:
+        memory, folder = lake.execute(settings).fetchall()[0]
+        assert memory == "488.2 MiB" and Path(folder).is_relative_to(tmp_path / ".headwater/lake")
         assert lake.execute(UNITED).fetchone() is not None
         assert len(lake.fetchmany(10)) == 10
         assert sum(len(batch) for batch in lake.execute(UNITED).to_arrow_reader(10_000)) == 300_000

@@ -108,7 +108,12 @@ def test_what_is_said_meanwhile_stands_above(terminal: Terminal, monkeypatch: py
         assert until(lambda: "headwater: something has happened" in terminal.lines, within=30)
 
 
-def test_a_pipe_gets_a_line_of_each_flow_that_has_changed() -> None:
+@pytest.mark.parametrize("forced", ["", "FORCE_COLOR", "TTY_COMPATIBLE"])
+def test_a_pipe_gets_a_line_of_each_flow_that_has_changed(
+    forced: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if forced:
+        monkeypatch.setenv(forced, "1")
     board, out = Board(notices=StringIO()), StringIO()
     flows = [replace(IDLE, flow="bronze.x", rows=1), replace(IDLE, flow="gold.idle")]
     with Screen(board, out, lambda: "2 alerts" if flows[0].quarantined else "") as screen:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -112,6 +114,25 @@ def test_a_lock_has_one_holder(tmp_path: Path) -> None:
             assert not other.take() and not other.take(within=0.02)
     with there.lock(path) as other:
         assert other.take()
+
+
+def test_whoever_looks_whether_a_lock_is_taken_needs_no_right_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, path = store.of(tmp_path), tmp_path / "flows" / "lease"
+    assert not there.is_locked(path) and not path.parent.exists()
+    with there.lock(path) as mine:
+        assert not there.is_locked(path)
+        assert mine.take()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", partial(_opened_to_read, os.open))
+            assert there.is_locked(path)
+    assert not there.is_locked(path)
+
+
+def _opened_to_read(opened: Callable[..., int], path: Path, flags: int, *rest: int) -> int:
+    assert flags == os.O_RDONLY
+    return opened(path, flags, *rest)
 
 
 def test_a_lock_whose_file_is_removed_while_it_is_waited_for_is_not_held_by_two(tmp_path: Path) -> None:

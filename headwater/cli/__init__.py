@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -118,8 +119,12 @@ def main() -> None:
         for each in said.errors if isinstance(said, SeveralErrors) else [said]:
             if "--json" in sys.argv:
                 print(json.dumps({"event": "error", "error": str(each), **each.data()}, ensure_ascii=False))
-            typer.secho(f"headwater: {each} [{each.code}]", fg="red", err=True)
+            _say(each)
         _leave(said.exit_code)
+
+
+def _say(error: HeadwaterError) -> None:
+    typer.secho(f"headwater: {error} [{error.code}]", fg="red", err=True)
 
 
 def _unforeseen(error: Exception) -> HeadwaterError:
@@ -136,6 +141,14 @@ def _unforeseen(error: Exception) -> HeadwaterError:
 def _leave(code: int) -> None:
     """End the process with `code`: libraries' threads may abort an interpreter that takes itself apart."""
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # nobody reads it any more
+        pass
+    except OSError as e:
+        if code == 0:  # else that was said
+            _say(said := known(e) or _unforeseen(e))
+            code = said.exit_code
+    with suppress(OSError):
+        sys.stderr.flush()
     os._exit(code)

@@ -52,15 +52,9 @@ def query(
     if sql is None:
         known = saved.find(root).values()
         listed = queries.Result(("query", "description"), [(q.name, q.description) for q in known])
-    else:
-        text = saved.resolve(root, sql)
-        listed = queries.run(
-            text,
-            project=root,
-            env=env,
-            engine=engine,
-            at=at,
-            as_of=as_of,
-            params=params.parse(param or ()),
-        )
-    result.write(listed, form, sys.stdout)
+        result.write(listed, form, sys.stdout)
+        return
+    given = params.parse(param or ())
+    text = saved.resolve(root, sql)
+    with queries.rows(text, project=root, env=env, engine=engine, at=at, as_of=as_of, params=given) as rows:
+        result.write(rows, form, sys.stdout)

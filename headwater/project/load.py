@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from headwater.common import database, near
+from headwater.common import near
 from headwater.errors import ProjectError
 from headwater.errors.several import Collected
-from headwater.project import checks, lookups, modules, naming, outside, pipelines, sql
-from headwater.project import conf as configuration
+from headwater.project import checks, environment, lookups, modules, naming, outside, pipelines, sql
 from headwater.project.carried import carried
 from headwater.project.cdc.tables import divided
 from headwater.project.conf import Conf
@@ -28,13 +27,12 @@ from headwater.project.definitions import (
     View,
 )
 from headwater.project.naming import FINAL
-from headwater.project.paths import LAYERS, definition_files, find_project, make_private
+from headwater.project.paths import LAYERS, definition_files
 from headwater.project.reference import Clock, Reference, find_references
 from headwater.project.streams import followed
 from headwater.project.suite import Suite, joined, of_whole_table
 from headwater.project.suite import read as read_suite
 from headwater.project.views import expanded, with_snapshots
-from headwater.runtime import jvm
 from headwater.storage.file_system import refuse_remote
 
 FINAL_TRIGGER = "2s"  # of such: windows wait for their delay anyhow, and the corrected table shall be fresh
@@ -115,12 +113,8 @@ def load_project(root: Path | None, env: str = "local") -> Project:
     Raises:
         ProjectError, ConfError: one line with file, table and fix; of several errors, `SeveralErrors`.
     """
-    root = find_project(root)
-    conf = configuration.load(root, env)
+    root, conf = environment.enter(root, env)
     refuse_remote(conf.lake, root / "conf" / f"{env}.yaml")
-    make_private(root)
-    jvm.size(conf.memory)
-    database.limit(database.Limits(conf.lake, conf.duckdb.memory, conf.duckdb.disk, conf.cores))
     wrong, declared, unread = Collected(), list[Declaration](), set[str]()
     with pipelines.loading(conf.spark) as spark:
         for layer in LAYERS:

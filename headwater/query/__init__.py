@@ -9,18 +9,19 @@ Nothing here writes to a table or runs a flow; how far flows have come is read f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from headwater.query import on_duckdb, sources
 from headwater.query.connection import Connection
-from headwater.query.result import Result
+from headwater.query.result import Result, Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Connection", "Engine", "Result", "connect", "run", "spark"]
+__all__ = ["Connection", "Engine", "Result", "Rows", "connect", "rows", "run", "spark"]
 
 Engine = Literal["duckdb", "spark"]
 
@@ -35,7 +36,7 @@ def run(
     as_of: str | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> Result:
-    """The result of one query.
+    """The result of one query, all of it as Python's values; a large one is better fetched: see `rows`.
 
     Args:
         sql: one SELECT-like statement in the engine's dialect; `$name` stands for a parameter.
@@ -52,19 +53,37 @@ def run(
         QueryError: an unknown table, a statement that is no query, a wrong parameter, or no such past.
         HeadwaterError: there is no project here, or its configuration is not valid.
     """
+    with rows(sql, project=project, env=env, engine=engine, at=at, as_of=as_of, params=params) as found:
+        return found.all()
+
+
+@contextmanager
+def rows(
+    sql: str,
+    *,
+    project: Path | None = None,
+    env: str = "local",
+    engine: Engine = "duckdb",
+    at: str | None = None,
+    as_of: str | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> Iterator[Rows]:
+    """The rows of one query, to be fetched within the `with` block; see `run`."""
     found = sources.of_project(project, env)
     if engine == "spark":
         from headwater.query import on_spark
 
-        return on_spark.run(found, sql, at=at, as_of=as_of, params=params or {})
-    return on_duckdb.run(found, sql, at=at, as_of=as_of, params=params or {})
+        yield on_spark.rows(found, sql, at=at, as_of=as_of, params=params or {})
+    else:
+        with on_duckdb.rows(found, sql, at=at, as_of=as_of, params=params or {}) as computed:
+            yield computed
 
 
 def connect(project: Path | None = None, *, env: str = "local") -> Connection:
     """A locked DuckDB connection with a view for every table of the lake, and every reference table.
 
-    The views read the tables' newest versions whenever they are queried, of the generations that were
-    live when the connection was made. Like `run`, it takes one SELECT at a time.
+    Each query reads the tables' newest versions, of the generations that are live then. Like `run`, it takes
+    one SELECT at a time.
 
     Raises:
         HeadwaterError: there is no project here, or its configuration is not valid.

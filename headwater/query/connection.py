@@ -30,7 +30,7 @@ class Connection:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._connection = on_duckdb.open_views(sources)
-        self._viewed: set[str] = set()
+        self._viewed: dict[str, Source] = {}
         self._result: duckdb.DuckDBPyRelation | duckdb.DuckDBPyConnection | None = None
 
     def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Self:
@@ -51,9 +51,11 @@ class Connection:
     sql = execute
 
     def _view(self, tables: Sequence[Source]) -> None:
-        """Make the views of these tables that are not there yet."""
-        on_duckdb.make_views(self._connection, [each for each in tables if each.name not in self._viewed])
-        self._viewed.update(each.name for each in tables)
+        """Make the views of these tables that are not there yet, or are of a generation that was swapped."""
+        on_duckdb.make_views(
+            self._connection, [each for each in tables if self._viewed.get(each.name) != each]
+        )
+        self._viewed.update({each.name: each for each in tables})
 
     def close(self) -> None:
         """Close it: nothing of it is left."""

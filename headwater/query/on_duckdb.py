@@ -18,16 +18,18 @@ import duckdb
 from pyspark.sql.types import DataType, DecimalType
 
 from headwater.common import database, interrupts
-from headwater.errors import CommitError, QueryError
+from headwater.errors import HeadwaterError, QueryError
 from headwater.query import params as parameters
 from headwater.query import past
-from headwater.query.result import Result
+from headwater.query.result import Rows
 from headwater.query.sources import Source, Sources
 from headwater.query.statements import checked, literal, reason
 from headwater.storage import checksums
 from headwater.storage.names import PARTIAL
 
 _checked = False  # whether the signature of the Delta extension was checked in this process
+
+_FETCHED = 1_000  # rows at once
 
 _TYPES = {
     "string": "VARCHAR",
@@ -55,10 +57,11 @@ def open_views(sources: Sources, tables: Iterable[Source] = ()) -> duckdb.DuckDB
     return connection
 
 
-def run(
+@contextmanager
+def rows(
     sources: Sources, sql: str, *, at: str | None, as_of: str | None, params: Mapping[str, Any]
-) -> Result:
-    """The result of one query; see `headwater.query.run`.
+) -> Iterator[Rows]:
+    """The rows of one query, computed; see `headwater.query.rows`.
 
     Raises:
         QueryError: it is refused, or DuckDB can't do it.
@@ -72,15 +75,21 @@ def run(
         try:
             make_views(connection, named or sources.all, versions, alone=bool(named), valid=valid)
             found = database.result(connection, statement, dict(params) or None)
-            rows = found.fetchall()
         except duckdb.Error as e:
             for table in named:
                 if table.is_delta:
                     checksums.check(table.path, versions.get(table.name))
             raise QueryError(reason(e), code="QUERY_FAILED") from None
+        fetched = _fetched(found)
         if statement.type == duckdb.StatementType.EXPLAIN:
-            return Result(("plan",), [(line,) for _, plan in rows for line in str(plan).splitlines()])
-        return Result(tuple(str(column[0]) for column in found.description or ()), rows)
+            yield Rows(("plan",), ((line,) for _, plan in fetched for line in str(plan).splitlines()))
+        else:
+            yield Rows(tuple(str(column[0]) for column in found.description or ()), fetched)
+
+
+def _fetched(found: duckdb.DuckDBPyRelation) -> Iterator[tuple[Any, ...]]:
+    while some := found.fetchmany(_FETCHED):
+        yield from some
 
 
 @contextmanager
@@ -139,10 +148,11 @@ def make_views(
     valid: Mapping[str, str] | None = None,
 ) -> None:
     """Make a view for each table, which costs a look at its log; of those of which some rows are `valid`, of
-    these. The view of a broken table says what is wrong with it, to whoever reads it.
+    these. The view of a broken table, or of a reference table that is, says what is wrong with it, to whoever
+    reads it.
 
     Raises:
-        CommitError: `alone`, so that no others are read, and one is broken.
+        HeadwaterError: `alone`, so that no others are read, and one is broken.
     """
     for table in tables:
         schema, name = (identifier(part) for part in table.name.split(".", 1))
@@ -150,11 +160,11 @@ def make_views(
         try:
             rows = _select(table, versions.get(table.name))
             rows += f" WHERE {valid[table.name]}" if valid and table.name in valid else ""
-        except CommitError as e:
+        except HeadwaterError as e:
             if alone:
                 raise
             rows = f"SELECT error({literal(e)}) AS broken"
-        connection.execute(f"CREATE VIEW {schema}.{name} AS {rows}")
+        connection.execute(f"CREATE OR REPLACE VIEW {schema}.{name} AS {rows}")
 
 
 def _select(table: Source, version: int | None) -> str:

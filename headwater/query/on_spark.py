@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
+import pyarrow as pa
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headwater.errors import CommitError, QueryError
+from headwater.errors import HeadwaterError, QueryError
 from headwater.errors.causes import first_line, known
 from headwater.project.conf import Conf
 from headwater.project.paths import engine_folder
 from headwater.project.reference import CSV
 from headwater.query import params as parameters
 from headwater.query import past
-from headwater.query.result import Result
+from headwater.query.result import Rows
 from headwater.query.sources import Source, Sources
 from headwater.runtime import catalyst, jvm, sessions
 from headwater.storage.names import PARTIAL
@@ -40,10 +42,8 @@ def frame(conf: Conf, table: Source, version: int) -> DataFrame:
     return rows.drop(PARTIAL)
 
 
-def run(
-    sources: Sources, sql: str, *, at: str | None, as_of: str | None, params: Mapping[str, Any]
-) -> Result:
-    """The result of one query; see `headwater.query.run`.
+def rows(sources: Sources, sql: str, *, at: str | None, as_of: str | None, params: Mapping[str, Any]) -> Rows:
+    """The rows of one query, computed; see `headwater.query.rows`.
 
     Raises:
         QueryError: it is refused, or Spark can't do it.
@@ -59,8 +59,12 @@ def run(
         table = spark.sql(text, args=dict(params)).toArrow()
     except (PySparkException, Py4JJavaError) as e:
         raise known(e) or QueryError(first_line(e), code="QUERY_FAILED") from None
-    columns = [column.to_pylist(maps_as_pydicts="lossy") for column in table.columns]
-    return Result(tuple(table.column_names), list(zip(*columns, strict=True)))
+    return Rows(tuple(table.column_names), _values(table))
+
+
+def _values(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    for batch in table.to_batches():
+        yield from zip(*(column.to_pylist(maps_as_pydicts="lossy") for column in batch.columns), strict=True)
 
 
 def _make_views(
@@ -79,16 +83,17 @@ def _make_views(
         folder = str(engine_folder(sources.root) / "spark" / layer).replace("'", "\\'")
         spark.sql(f"CREATE DATABASE IF NOT EXISTS {_identifier(layer)} LOCATION '{folder}'")
         full = f"{_identifier(layer)}.{_identifier(name)}"
-        if not table.is_delta:
-            spark.sql(f"DROP TABLE IF EXISTS {full}")
-            spark.catalog.createTable(
-                full, path=str(table.path), source="csv", schema=table.csv_columns(), **CSV
-            )
-            continue
-        version = versions.get(table.name)
         try:
-            columns = f"* EXCEPT ({PARTIAL})" if table.has_partial(version) else "*"
-        except CommitError as e:
+            if not table.is_delta:
+                for kind in ("TABLE", "VIEW"):  # which of both it was, since then it may have been broken
+                    with suppress(AnalysisException):
+                        spark.sql(f"DROP {kind} IF EXISTS {full}")
+                columns = table.csv_columns()
+                spark.catalog.createTable(full, path=str(table.path), source="csv", schema=columns, **CSV)
+                continue
+            version = versions.get(table.name)
+            selected = f"* EXCEPT ({PARTIAL})" if table.has_partial(version) else "*"
+        except HeadwaterError as e:
             if alone:
                 raise
             said = str(e).replace("\\", "\\\\").replace("'", "\\'")
@@ -97,7 +102,7 @@ def _make_views(
         which = "" if version is None else f" VERSION AS OF {version}"
         path = f"delta.{_identifier(str(table.path))}"
         where = f" WHERE {valid[table.name]}" if valid and table.name in valid else ""
-        spark.sql(f"CREATE OR REPLACE VIEW {full} AS SELECT {columns} FROM {path}{which}{where}")
+        spark.sql(f"CREATE OR REPLACE VIEW {full} AS SELECT {selected} FROM {path}{which}{where}")
 
 
 def _parse(sql: str) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from itertools import count, islice
 from typing import Any, Literal, TextIO
 
 from rich.text import Text
@@ -31,7 +31,19 @@ class Result:
     rows: list[tuple[Any, ...]]
 
 
-def write(result: Result, form: Format, out: TextIO, *, seconds: float | None = None) -> None:
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a result as they are fetched, once; values as a `Result` has them."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+    def all(self) -> Result:
+        """Those that were not fetched yet."""
+        return Result(self.columns, list(self.rows))
+
+
+def write(result: Result | Rows, form: Format, out: TextIO, *, seconds: float | None = None) -> None:
     """Write the result.
 
     `table`: NULL dim, numbers to the right, times in UTC, binary as text where it is UTF-8, each
@@ -52,8 +64,10 @@ def write(result: Result, form: Format, out: TextIO, *, seconds: float | None = 
         {"json": _json, "csv": _csv}[form](result, out)
 
 
-def _table(result: Result, out: TextIO, took: str) -> None:
-    shown, count = result.rows[:SHOWN], len(result.rows)
+def _table(result: Result | Rows, out: TextIO, took: str) -> None:
+    rows = iter(result.rows)
+    shown = list(islice(rows, SHOWN))
+    number = len(shown) + sum(1 for _ in rows)
 
     def all_are(test: Callable[[Any], bool]) -> list[int]:
         """The places of the columns whose values, as far as there are some, are all such."""
@@ -71,8 +85,8 @@ def _table(result: Result, out: TextIO, took: str) -> None:
     table = laid(None)
     if is_rounded := not table.fits(out) and any(isinstance(value, float) for row in shown for value in row):
         table = laid(DIGITS)
-    end = f"{count:,} row{'' if count == 1 else 's'}{took}"
-    if count > SHOWN:
+    end = f"{number:,} row{'' if number == 1 else 's'}{took}"
+    if number > SHOWN:
         end = f"{SHOWN:,} of {end}; add LIMIT, or --format csv for all"
     elif table.cuts(out) or is_rounded:
         what = "what ends in …" if table.cuts(out) else "what is rounded"
@@ -107,21 +121,28 @@ def _line(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def _json(result: Result, out: TextIO) -> None:
-    lines = (
-        json.dumps(dict(zip(result.columns, map(plain, row), strict=True)), ensure_ascii=False)
-        for row in result.rows
-    )
-    out.write("[" + ",\n ".join(lines) + "]\n")
+def _json(result: Result | Rows, out: TextIO) -> None:
+    names, before = _apart(result.columns), "["
+    for row in result.rows:
+        out.write(before + json.dumps(dict(zip(names, map(plain, row), strict=True)), ensure_ascii=False))
+        before = ",\n "
+    out.write("[]\n" if before == "[" else "]\n")
 
 
-def _csv(result: Result, out: TextIO) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+def _apart(columns: Sequence[str]) -> list[str]:
+    """Names for columns, each once, as DuckDB calls those of a subquery: of two `id` the second is `id_1`."""
+    found = list[str]()
+    for column in columns:
+        others = (name for at in count(1) if (name := f"{column}_{at}") not in {*found, *columns})
+        found.append(next(others) if column in found else column)
+    return found
+
+
+def _csv(result: Result | Rows, out: TextIO) -> None:
+    writer = csv.writer(out, lineterminator="\n")
     writer.writerow(result.columns)
     for row in result.rows:
         writer.writerow([_field(plain(value)) for value in row])
-    out.write(text.getvalue())
 
 
 def _field(value: Any) -> Any:

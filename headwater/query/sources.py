@@ -12,10 +12,9 @@ from pyspark.sql.types import StructType
 
 from headwater.common import near
 from headwater.errors import QueryError
-from headwater.project import conf as configuration
+from headwater.project import environment
 from headwater.project.cdc.said import END, START
 from headwater.project.conf import Conf
-from headwater.project.paths import find_project
 from headwater.project.reference import Reference, find_references
 from headwater.storage import delta
 from headwater.storage.lake import Lake
@@ -76,8 +75,8 @@ def of_project(project: Path | None, env: str) -> Sources:
     Raises:
         HeadwaterError: there is no project here, or its configuration is not valid.
     """
-    root = find_project(project)
-    return Sources(root, env, configuration.load(root, env))
+    root, conf = environment.enter(project, env)
+    return Sources(root, env, conf)
 
 
 class Sources:
@@ -93,11 +92,12 @@ class Sources:
         self.root = root
         self.conf = conf
         self._env = env
+        self._lake = Lake(conf.lake)
 
-    @cached_property
+    @property
     def tables(self) -> dict[str, Source]:
-        """The live generation of every table that something has been written to, by name."""
-        places = Lake(self.conf.lake).places()
+        """The generation that is live now of every table that something has been written to, by name."""
+        places = self._lake.places()
         return {name: Source(name, places[name].path) for name in sorted(places)}
 
     @cached_property

@@ -24,7 +24,7 @@ from headwater.connectors import kafka
 from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.connectors.produce import BackgroundProducer, Faults, Generator, event_clock, load_generator
 from headwater.connectors.produce.generator import names
-from headwater.errors import HeadwaterError, ProjectError
+from headwater.errors import ProjectError
 from headwater.project import conf as configuration
 from headwater.project.conf import Conf
 from headwater.project.paths import find_project, make_private
@@ -187,7 +187,8 @@ class Background:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._code: int | HeadwaterError = 1
+        self._code = 1
+        self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="run", daemon=True)
 
     def __enter__(self) -> Background:
@@ -211,17 +212,17 @@ class Background:
         """The run's exit code.
 
         Raises:
-            HeadwaterError: the run could not begin.
+            BaseException: what ended the run.
         """
-        if isinstance(self._code, HeadwaterError):
-            raise self._code
+        if self._error is not None:
+            raise self._error
         return self._code
 
     def _work(self) -> None:
         try:
             self._code = self._run()
-        except HeadwaterError as e:
-            self._code = e
+        except BaseException as e:  # told where the result is asked for
+            self._error = e
 
 
 def _finish(

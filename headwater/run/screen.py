@@ -94,7 +94,7 @@ class Screen:
 
 def _on(out: TextIO, caption: Callable[[], str]) -> _Paper:
     console = Console(file=out, highlight=False)
-    live = console.is_terminal and not console.is_dumb_terminal
+    live = out.isatty() and not console.is_dumb_terminal  # FORCE_COLOR makes a pipe rich's "terminal"
     return _Terminal(console, caption) if live else _Pipe(out, caption)
 
 

@@ -70,10 +70,7 @@ class Lease:
 def holder(folder: Path) -> int | None:
     """The process that holds a flow's lease, by its PID; None when nobody does."""
     path = folder / "lease"
-    if not store.of(path).exists(path):
-        return None
-    with store.of(path).lock(path) as lock:
-        return None if lock.take() else int(_holder(path).get("pid", 0))
+    return int(_holder(path).get("pid", 0)) if store.of(path).is_locked(path) else None
 
 
 def _channel(path: Path) -> Any:

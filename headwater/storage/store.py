@@ -134,6 +134,10 @@ class Store(ABC):
     def lock(self, path: Path) -> Lock:
         """A lock on a path, not taken yet; its file is made, with the folders above it."""
 
+    @abstractmethod
+    def is_locked(self, path: Path) -> bool:
+        """Whether somebody has taken the lock on a path; to look needs the right to read its file alone."""
+
     def by_others(self, path: Path, write: Callable[[], T]) -> T:
         """Let another library write at a path by itself: delta-rs a table, Arrow and Spark files below it."""
         return write()
@@ -201,6 +205,11 @@ class Files(Store):
 
     def lock(self, path: Path) -> Lock:
         return _Flock(path)
+
+    def is_locked(self, path: Path) -> bool:
+        with suppress(FileNotFoundError), locks.opened(path, os.O_RDONLY) as file:
+            return not locks.locked(file, shared=True)  # two that look are in nobody's way
+        return False
 
 
 class _Flock(Lock):

@@ -92,6 +92,10 @@ class Medium(Files):
     def lock(self, path: Path) -> Lock:
         return _Held(self, path)
 
+    def is_locked(self, path: Path) -> bool:
+        self.world.step("look at a lock", path, is_write=False)
+        return path in self.holders
+
     def by_others(self, path: Path, write: Callable[[], T]) -> T:
         log = path / "_delta_log"
         before = {*os.listdir(log)} if log.is_dir() else set[str]()

@@ -107,9 +107,9 @@ class Shell:
 
     def _query(self, sql: str, timed: bool) -> None:
         begun = time.monotonic()
-        found = query.run(sql, project=self._root, env=self._env)
-        seconds = time.monotonic() - begun
-        result.write(found, self._form, sys.stdout, seconds=seconds if timed else None)
+        with query.rows(sql, project=self._root, env=self._env) as found:
+            seconds = time.monotonic() - begun
+            result.write(found, self._form, sys.stdout, seconds=seconds if timed else None)
         sys.stdout.flush()
 
 

@@ -117,7 +117,10 @@ def diff(sources: Sources, name: str, since: str, until: str | None, most: int) 
 
 
 def _keys(lake: Lake, name: str) -> tuple[str, ...]:
-    """What tells the table's rows apart, by what its flow keeps of its definition."""
+    """What tells the table's rows apart, by what its flow keeps of its definition; nothing of what no flow
+    writes, as of a reference table."""
+    if name not in lake.places():
+        return ()
     known = facts.read(lake.flow_folder(name)) or {}
     if known.get("kind") == "rows" or not summary.changes_in_place(lake.place(name)):
         return ()

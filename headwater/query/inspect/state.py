@@ -113,6 +113,7 @@ def rows(project: Project, table: str, keys: Mapping[str, Any], limit: int) -> R
 
     Raises:
         LakeError: the table keeps none.
+        CommitError: it is broken.
         QueryError: a column that it has not.
     """
     place = _place(project, table)
@@ -130,9 +131,10 @@ def _place(project: Project, table: str) -> Place:
             table=table,
             hint="headwater state --json says how far each of their partitions has come",
         )
-    for one in kept(project):
-        if one.table == table and one.kept_in and not one.error:
-            return Lake(project.conf.lake).place(one.kept_in)
+    lake = Lake(project.conf.lake)
+    keeps = of(project, lake.places(), table)
+    if keeps is not None and keeps.kept_in:
+        return lake.place(keeps.kept_in)
     raise LakeError(
         f"{table} keeps nothing between batches, or nothing yet",
         code="NO_STATE",

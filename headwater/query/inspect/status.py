@@ -14,7 +14,15 @@ from headwater.connectors import kafka
 from headwater.connectors.files.ledger import Ledger
 from headwater.connectors.files.source import source
 from headwater.connectors.kafka.broker import list_topics
-from headwater.errors import BrokerError, CommitError, FlowError, LakeError, ProjectError, Unavailable
+from headwater.errors import (
+    BrokerError,
+    CommitError,
+    FlowError,
+    HeadwaterError,
+    LakeError,
+    ProjectError,
+    Unavailable,
+)
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.query.inspect import history, state
@@ -99,7 +107,7 @@ def standings(project: Project) -> list[Standing]:
         writer = lease.holder(lake.flow_folder(name))
         try:
             found.append(_standing(project, lake, name, writer, ends))
-        except CommitError as e:
+        except HeadwaterError as e:
             why = _failed(lake, name)
             found.append(Standing(name, writer, None, None, None, None, None, error=str(e), failed=why))
     for name in (*project.alerts, *project.sinks):
@@ -140,8 +148,7 @@ def _standing(
         batch = _batch(name, commit) if name in project.tables and project.tables[name].view else None
     behind = None
     if ends is not None or name not in project.topics:
-        with suppress(CommitError):  # of its input, which has a line of its own
-            behind = lag(project, lake, name, ends or {})
+        behind = lag(project, lake, name, ends or {})
     ledger = Ledger.of(lake, name) if ledger_name(name) in places or name in project.files else None
     return Standing(
         table=name,
@@ -234,7 +241,8 @@ def snapshot(project: Project, board: Board, client: Mapping[str, Any] | None) -
 
 
 def lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> int | None:
-    """How many rows of its inputs a table has not read; None where that is not known.
+    """How many rows of its inputs a table has not read; None where that is not known, as of a broken input,
+    or of one from which rows were taken: that stops the flow.
 
     Args:
         project: the definitions.
@@ -242,6 +250,13 @@ def lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> int
         name: the table.
         ends: how many records each topic of Kafka has had.
     """
+    try:
+        return _lag(project, lake, name, ends)
+    except (CommitError, FlowError):
+        return None
+
+
+def _lag(project: Project, lake: Lake, name: str, ends: Mapping[str, int]) -> int | None:
     places = lake.places()
     if name not in places:
         return None
