@@ -26,6 +26,8 @@ from typer.testing import CliRunner
 
 from headwater.cli import app
 from headwater.common.wait import until
+from headwater.connectors.files.file import File
+from headwater.connectors.files.folder import Folder
 from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.errors.codes import Code
 from headwater.flows.declared import flow_of
@@ -207,6 +209,34 @@ def test_what_is_amiss_is_said_and_the_rest_goes_on(case: Filled) -> None:
     )
     assert case.partitions() == {FIRST: [1, *range(30)]}
     assert run()[0] == 0
+
+
+@pytest.mark.parametrize("how", ["changed", "gone"])
+def test_a_file_that_is_written_while_it_is_taken_is_told(
+    case: Filled, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    unchanged, brought = Folder.unchanged, Folder._path
+
+    def still(self: Folder, file: File) -> bool:
+        return not (how == "changed" and file.path.endswith("a.json")) and unchanged(self, file)
+
+    def path(self: Folder, file: File) -> Path:
+        if how == "gone" and file.path.endswith("a.json"):
+            raise FileNotFoundError(file.path)
+        return brought(self, file)
+
+    monkeypatch.setattr(Folder, "unchanged", still)
+    monkeypatch.setattr(Folder, "_path", path)
+    case.land("a.json", 1)
+    case.land("b.json", 2)
+    done = case.backfill("landing/*")
+    assert (done.files, done.records) == (1, 1)
+    assert {Path(file).name for file in done.amiss} == {"a.json"}
+    assert all("while it was read; take it again" in why for why in done.amiss.values())
+    monkeypatch.undo()
+    done = case.backfill("landing/*")
+    assert (done.files, done.records, done.amiss) == (1, 1, {})
+    assert case.partitions() == {FIRST: [2, 1]}
 
 
 def test_what_can_not_be_backfilled(tmp_path: Path, interpreted: SparkSession) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from landed import EPOCH, Landed, parquet, times
@@ -290,6 +291,49 @@ def test_a_delta_table_that_is_rewritten_feeds_nothing_more(case: Landed) -> Non
     assert case.numbers(PAID) == list(range(20))
 
 
+@pytest.mark.parametrize(
+    "spelled", ["./landing/*.json", "landing/../landing//*.json", "{root}/landing/*.json"]
+)
+def test_a_file_is_one_however_the_pattern_spells_it(case: Landed, spelled: str) -> None:
+    spelled = spelled.format(root=case.root)
+    for number, pattern in enumerate(("landing/*.json", spelled, "landing/*.json")):
+        case.put("bronze/paid.py", f'import headwater as hw\npaid = hw.files("{pattern}")\n'.encode())
+        case.land(f"{number}.json", number)
+        assert json.loads(shown(case, "status", "--json"))[0]["unread"] == 1
+        case.drain(PAID)
+        assert sorted(case.numbers(PAID)) == list(range(number + 1))
+
+
+def test_a_delta_table_is_one_however_its_folder_is_spelled(case: Landed) -> None:
+    for first, pattern in ((0, "old"), (10, "./old/"), (20, f"{case.root}/old")):
+        case.put(
+            "bronze/paid.py",
+            f'import headwater as hw\npaid = hw.files("{pattern}", format="parquet")'.encode(),
+        )
+        rows = pa.table({"n": list(range(first, first + 10)), "at": [EPOCH] * 10})
+        write_deltalake(case.root / "old", rows, mode="append")
+        case.drain(PAID)
+        assert sorted(case.numbers(PAID)) == list(range(first + 10))
+    DeltaTable(case.root / "old").optimize.compact()
+    case.put("bronze/paid.py", b'import headwater as hw\npaid = hw.files("old", format="parquet")\n')
+    with raises_code("ADOPTED_TABLE_REWRITTEN", match="after 3 of its files"):
+        case.drain(PAID)
+
+
+def test_a_delta_table_that_lacks_a_file_feeds_nothing(case: Landed) -> None:
+    case.put("bronze/paid.py", b'import headwater as hw\npaid = hw.files("old", format="parquet")\n')
+    for number in range(3):
+        write_deltalake(case.root / "old", pa.table({"n": [number], "at": [EPOCH]}), mode="append")
+    lost = sorted((case.root / "old").glob("*.parquet"))[1]
+    lost.rename(case.root / "aside")
+    with raises_code("ADOPTED_TABLE_UNREADABLE", file=case.root / "old", match="1 of the files in its log"):
+        case.drain(PAID)
+    assert case.found(PAID) == []
+    (case.root / "aside").rename(lost)
+    case.drain(PAID)
+    assert sorted(case.numbers(PAID)) == [0, 1, 2]
+
+
 def test_a_delta_table_that_is_being_made_or_can_not_be_read_is_told_and_left_as_it_is(case: Landed) -> None:
     case.put("bronze/paid.py", b'import headwater as hw\npaid = hw.files("old", format="parquet")\n')
     entries = case.root / "old/_delta_log"
@@ -333,6 +377,29 @@ paid = hw.files("landing/*", format="{form}", max_rows_per_batch=10)""".encode()
         case.put(f"landing/{path.name}", whole)
         case.drain(PAID)
         assert case.numbers(PAID) == list(range(100))
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32(), pa.string()])
+def test_nor_of_one_with_a_value_that_has_no_form(case: Landed, kind: pa.DataType) -> None:
+    case.put(
+        "bronze/paid.py",
+        b"""import headwater as hw
+paid = hw.files("landing/*", format="parquet", max_rows_per_batch=10)""",
+    )
+    numbers = pa.array(range(30))
+    if pa.types.is_string(kind):
+        texts = [b"x"] * 25 + [b"\xff"] + [b"x"] * 4
+        odd = pa.array(texts, pa.binary()).view(pa.string())
+    else:
+        width = pa.int64() if pa.types.is_timestamp(kind) else pa.int32()
+        odd = pa.array([0] * 25 + [2 ** (width.bit_width - 1) - 1] + [0] * 4, width).view(kind)
+    (case.root / "landing").mkdir()
+    pq.write_table(pa.table({"n": numbers, "odd": odd}), case.root / "landing/a.parquet")
+    case.drain(PAID)
+    assert case.found(PAID) == [] and case.outcomes(PAID) == {"a.parquet": "unreadable"}
+    case.put("landing/a.parquet", parquet(list(range(30))))
+    case.drain(PAID)
+    assert case.numbers(PAID) == list(range(30))
 
 
 def test_a_file_that_changes_after_it_was_taken_is_not_read_again(case: Landed) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pyarrow as pa
@@ -166,6 +168,32 @@ def test_parquet_comes_out_of_the_decoder_as_it_went_in(tmp_path: Path) -> None:
     assert reasons.to_pylist() == [None, None]
     want = {**row, "naive": AT, "counts": {"a": 1}, "_rescued": None}
     assert found.to_pylist() == [want, dict.fromkeys(want)]
+
+
+def test_times_of_zones_near_the_end_and_types_that_others_add(tmp_path: Path) -> None:
+    path, end = tmp_path / "a.parquet", datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    zoned = pa.timestamp("us", "Europe/Berlin")
+    kinds = {
+        "at": zoned,
+        "in": pa.struct([("at", zoned), ("all", pa.list_(zoned))]),
+        "by": pa.map_(pa.string(), zoned),
+    }
+    micros = (end - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    times = {"at": micros, "in": {"at": micros, "all": [micros]}, "by": [("x", micros)]}
+    columns = {name: pa.array([times[name]], kind) for name, kind in kinds.items()}
+    id_ = UUID(int=7)
+    columns["id"] = pa.array([id_.bytes], pa.uuid())
+    columns["doc"] = pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": 1}']))
+    pq.write_table(pa.table(columns), path)
+    (line,) = read(path, "parquet")
+    said = "9999-12-31T23:59:59Z"
+    assert json.loads(line) == {
+        "at": said,
+        "in": {"at": said, "all": [said]},
+        "by": {"x": said},
+        "id": str(id_),
+        "doc": '{"a": 1}',
+    }
 
 
 def test_what_json_has_no_form_for(tmp_path: Path) -> None:

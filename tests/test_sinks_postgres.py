@@ -16,6 +16,7 @@ from postgres import PASSWORD, Server
 from raising import raises_code
 
 from headwater.common.wait import until
+from headwater.connectors.postgres import may_pass
 from headwater.connectors.postgres_types import takes
 from headwater.connectors.sinks import Position, Published
 from headwater.connectors.sinks import postgres as sinks_postgres
@@ -329,3 +330,27 @@ def test_a_server_that_is_down_is_unavailable_and_one_that_refuses_is_an_error(
         sink.write(changes([("upsert", "secret", 1, 7.0)], first=2))
     assert "secret" not in str(e.value)
     sink.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "passes"),
+    [
+        ("no more connections allowed (max_client_conn)", True),
+        ("server login has been failing, try again later (server_login_retry)", True),
+        ("query_wait_timeout", True),
+        ("sorry, too many clients already", True),
+        ("the database system is starting up", True),
+        ("the database system is not accepting connections", True),
+        ("canceling authentication due to timeout", True),
+        ('password authentication failed for user "a"', False),
+        ("server login has been failing, cached error: password authentication failed", False),
+        ('no pg_hba.conf entry for host "::1", user "a", database "b", no encryption', False),
+        ('database "b" does not exist', False),
+        ("no such database: b", False),
+        ('role "a" is not permitted to log in', False),
+        ('permission denied for database "b"', False),
+    ],
+)
+def test_of_what_lets_nobody_in_that_is_final_which_waiting_does_not_mend(said: str, passes: bool) -> None:
+    error = psycopg.OperationalError(f'connection to server at "::1", port 6432 failed: FATAL:  {said}')
+    assert may_pass(error) == passes

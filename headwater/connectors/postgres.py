@@ -25,7 +25,17 @@ DEFAULTS: PostgresOptions = {
     "tcp_user_timeout": 60_000,  # milliseconds
     "application_name": "headwater",
 }
-_PASSING = ("starting up", "shutting down", "recovery", "too many", "connection slots")
+_FINAL = (  # what a server, or a pool before it, says where it lets nobody in; all else it may say passes
+    "authentication failed",
+    "password",
+    "certificate",
+    "no pg_hba.conf entry",
+    "does not exist",
+    "no such",
+    "not permitted",
+    "permission denied",
+    "unsupported",
+)
 
 
 def said(error: psycopg.Error) -> str:
@@ -73,5 +83,5 @@ def may_pass(error: psycopg.Error) -> bool:
 def _refused(error: psycopg.Error) -> bool:
     """Whether the server said no (a password, a right, a limit), which waiting does not mend."""
     if error.sqlstate is None:  # it was not let in: then there is a text and no state
-        return "FATAL: " in str(error) and not any(passing in str(error) for passing in _PASSING)
+        return "FATAL: " in str(error) and any(final in str(error) for final in _FINAL)
     return error.sqlstate.startswith(("28", "3D", "42", "54", "55000"))

@@ -111,7 +111,9 @@ class Backfill:
                         where=self._topic.where,
                         hint="run the same again, it goes on from there",
                     )
-        if done.records or done.amiss:
+        noted = bool(done.records or done.amiss)
+        done.amiss |= {path: f"{why}; take it again once it is whole" for path, why in intake.left.items()}
+        if noted:
             intake.committer.target(ledger_name(self._topic.name)).checkpoint()
         still = {file.path for file in seen.unreadable} - done.amiss.keys()
         done.amiss |= {path: known.reason for path, known in intake.ledger().amiss().items() if path in still}

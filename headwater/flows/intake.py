@@ -67,6 +67,9 @@ class Intake:
         bounds: of a batch.
         fingerprint: the definition's.
         now: says what time it is, in UTC.
+
+    Attributes:
+        left: {file that was seen, and not taken to its end, for another look to see anew → why}.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Intake:
         self._tried: set[File] = set()  # unreadable ones
         self._todo: Brought | None = None
         self._changed: list[tuple[File, str]] = []
+        self.left: dict[str, str] = {}
         self._reading: Reading | None = None
 
     def recover(self) -> None:
@@ -139,11 +143,11 @@ class Intake:
         ledger = self.ledger()
         self._source, self._format = source, form
         self._partition = ledger.partition(source.pattern) if partition is None else partition
-        found = source.find(by_name=by_name, taken=ledger.of_pattern(source.pattern))
+        found = source.find(by_name=by_name, taken=ledger.files)
         seen = ledger.see(found, source.pattern)
         again = [file for file in seen.unreadable if file not in self._tried]
         self._todo = source.bring([*seen.new, *again], self._incoming)
-        self._changed = seen.changed
+        self._changed, self.left = seen.changed, {}
         return seen
 
     def close(self) -> None:
@@ -212,6 +216,7 @@ class Intake:
             raise  # it is still the one to read
         except FileNotFoundError:
             self._reading = None  # the next look does not see it, or misses its rest
+            self.left[reading.file.path] = "went, or became another, while it was read"
             return
         except UNREADABLE as e:
             self._reading = None
@@ -219,7 +224,8 @@ class Intake:
             return
         self._reading = None
         if not source.unchanged(reading.file):
-            return  # it is being written: the next look sees what it is then
+            self.left[reading.file.path] = "changed while it was read"  # the next look sees what it is then
+            return
         batch.take(reading.file, values, ended=ended)
         reading.done += len(values)
         self._reading = None if ended else reading

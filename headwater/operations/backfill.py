@@ -115,7 +115,7 @@ def _topic(project: Project, table: str) -> Topic:
 
 def _found(project: Project, pattern: str, ledger: Ledger) -> list[File]:
     files = source(pattern, project.root, project.conf)
-    found = files.find(by_name=True, taken=ledger.of_pattern(pattern))
+    found = files.find(by_name=True, taken=ledger.files)
     if not found:
         raise ProjectError(
             f"no file is named {pattern} (files that begin with _ or . are left alone)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -90,4 +90,23 @@ def check_as_taken(table: Path, files: Iterable[str], taken: Iterable[str]) -> N
             code="ADOPTED_TABLE_REWRITTEN",
             file=table,
             hint="take a table that is only appended to",
+        )
+
+
+def check_there(table: Path, missing: Sequence[str]) -> None:
+    """Check that each file of a table is where its log says.
+
+    Args:
+        table: its path.
+        missing: those that are not.
+
+    Raises:
+        LakeError: there are some, as in a copy that is not whole, or of a clone whose files lie elsewhere.
+    """
+    if missing:
+        raise LakeError(
+            f"{table} can't be read: {len(missing)} of the files in its log are not there ({missing[0]})",
+            code="ADOPTED_TABLE_UNREADABLE",
+            file=table,
+            hint="copy it whole, then go on: nothing of it is passed over",
         )

@@ -26,11 +26,35 @@ def rows_as_json(rows: pa.RecordBatch) -> pa.Array:
     """
     keys = [json.dumps(name, ensure_ascii=False) + ":" for name in rows.schema.names]
     texts = [
-        [write(value) for value in column.to_pylist()]
+        [write(value) for value in _in_utc(column).to_pylist()]
         for column, write in zip(rows.columns, map(_writer, rows.schema), strict=True)
     ]
     found = (map("".join, zip(keys, row, strict=True)) for row in zip(*texts, strict=True))
     return pa.array([f"{{{','.join(fields)}}}".encode() for fields in found], pa.binary())
+
+
+def _in_utc(column: pa.Array) -> pa.Array:
+    """A column with its times in UTC: those of another zone Python has not, near the ends of its own."""
+    kind = _utc(column.type)
+    return column if kind == column.type else column.cast(kind)
+
+
+def _utc(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit, "UTC" if kind.tz else None)
+    if pa.types.is_struct(kind):
+        return pa.struct([_utc_field(kind.field(at)) for at in range(kind.num_fields)])
+    if pa.types.is_list(kind):
+        return pa.list_(_utc_field(kind.value_field))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_utc_field(kind.value_field))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_field, _utc_field(kind.item_field), kind.keys_sorted)
+    return kind
+
+
+def _utc_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_utc(field.type))
 
 
 def value_as_json(value: Any) -> str:
@@ -54,6 +78,8 @@ def _writer(field: pa.Field) -> Callable[[Any], str]:
 
 def _of_type(kind: pa.DataType, name: str) -> Callable[[Any], str]:
     """How a value of a type, which is not NULL, is written as JSON."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _quoted if kind.extension_name == "arrow.uuid" else _of_type(kind.storage_type, name)
     if pa.types.is_dictionary(kind):
         return _of_type(kind.value_type, name)
     if pa.types.is_struct(kind):

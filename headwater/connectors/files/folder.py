@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import partial
 from glob import iglob
 from pathlib import Path
@@ -43,20 +43,36 @@ class Folder:
 
         Args:
             by_name: whether they come in the order of their names.
-            taken: the paths of files that were taken before; a Delta table still has each of them.
+            taken: the paths of files that were taken before. One of these is called as it was then, however
+                the pattern spells it now; and a Delta table still has each of those in its folder.
 
         Raises:
             ProjectError: the Delta table's rows are not simply those of its files.
-            LakeError: it was rewritten after some of its files were taken.
+            LakeError: it was rewritten after some of its files were taken, or one of its files is not there.
         """
+        known = {*taken}
         if self.delta:
-            there = adopted.files(self._root / self.pattern)
-            adopted.check_as_taken(self._root / self.pattern, map(_text, there), taken)
-            return [file for path in there if (file := self._look(path)) is not None]
+            table = self._root / self.pattern
+            there = [self._named(path, known) for path in adopted.files(table)]
+            within = f"{os.path.abspath(table)}{os.sep}"
+            mine = [path for path in known if os.path.abspath(self._root / path).startswith(within)]
+            adopted.check_as_taken(table, map(_text, there), mine)
+            found = [self._look(path) for path in there]
+            adopted.check_there(
+                table, [path for path, file in zip(there, found, strict=True) if file is None]
+            )
+            return [file for file in found if file is not None]
         fixed = len(split(self.pattern)[0].parts)
-        named = dict.fromkeys(iglob(self.pattern, root_dir=self._root, recursive=True))  # "**/**": some twice
-        found = (self._look(name) for name in named if not is_left_alone(Path(name).parts[fixed:]))
-        return ordered([file for file in found if file is not None and file.size], by_name=by_name)
+        names = dict.fromkeys(iglob(self.pattern, root_dir=self._root, recursive=True))  # "**/**": some twice
+        seen = (self._named(name, known) for name in names if not is_left_alone(Path(name).parts[fixed:]))
+        files = map(self._look, dict.fromkeys(seen))
+        return ordered([file for file in files if file is not None and file.size], by_name=by_name)
+
+    def _named(self, path: str, known: Container[str]) -> str:
+        """A path as it was called when its file was taken; of others without what says nothing (`./`)."""
+        plain, whole = os.path.normpath(path), os.path.abspath(self._root / path)
+        spellings = (plain, path, whole, os.path.relpath(whole, self._root))
+        return next((each for each in spellings if _text(each) in known), plain)
 
     def bring(self, files: Iterable[File], into: Path) -> Brought:
         """Each file, in turn, with where it can be read: where it lies.

@@ -25,6 +25,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headwater.common import arrow
 from headwater.connectors.files.as_json import rows_as_json, value_as_json
 from headwater.errors import ProjectError
 from headwater.project.definitions import Format
@@ -174,7 +175,11 @@ def _parquet(path: Path) -> Iterator[pa.Array]:
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        yield from file.iter_batches(batch_size=ROWS)
+        for batch in file.iter_batches(batch_size=ROWS):
+            batch.validate(full=True)  # texts are UTF-8
+            if (why := arrow.beyond(batch)) is not None:
+                raise ValueError(why)
+            yield batch
 
 
 def _avro(path: Path) -> Iterator[pa.Array]:

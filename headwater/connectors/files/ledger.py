@@ -114,10 +114,6 @@ class Ledger:
         """The partition of the files that a pattern names: the first that is free, where it has none yet."""
         return self.partitions.get(pattern, max(self.partitions.values(), default=-1) + 1)
 
-    def of_pattern(self, pattern: str) -> list[str]:
-        """The paths of files that a pattern named, and of which something is known."""
-        return [path for path, known in self.files.items() if known.pattern == pattern]
-
     def see(self, found: list[File], pattern: str) -> Seen:
         """Tell files apart by what is known of them.
 

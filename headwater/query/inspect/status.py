@@ -182,7 +182,7 @@ def _unread(project: Project, ledger: Ledger, name: str) -> int | None:
     if files is None:
         return None
     try:
-        found = source(files.pattern, project.root, project.conf).find()
+        found = source(files.pattern, project.root, project.conf).find(taken=ledger.files)
     except (Unavailable, FlowError, ProjectError, LakeError):
         return None
     return len(ledger.see(found, files.pattern).new)
