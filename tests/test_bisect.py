@@ -53,7 +53,7 @@ def failing(work: Work, file: str) -> tuple[Exception, pa.Table]:
     with pytest.raises(Exception) as failed:  # noqa: PT011
         FewRows(work, read([file], work.columns)).passed()
     return failed.value, bisect.broken(
-        work, bisect.parts([file], work.columns), failed.value, threading.Event()
+        work, bisect.parts([file], work.columns), failed.value, threading.Event(), most=bisect.LIMIT
     )
 
 
@@ -134,7 +134,7 @@ def test_what_fails_without_records_or_only_with_all_of_them_is_raised(
     work = Work(interpreted, BRONZE, fields(), lambda rows: rows)
     outage = OSError("no space left on device")
     with pytest.raises(OSError, match="no space left"):
-        bisect.broken(work, bisect.parts([file], BRONZE), outage, threading.Event())
+        bisect.broken(work, bisect.parts([file], BRONZE), outage, threading.Event(), most=bisect.LIMIT)
     always = Work(
         interpreted,
         BRONZE,
@@ -144,7 +144,36 @@ def test_what_fails_without_records_or_only_with_all_of_them_is_raised(
         ),
     )
     with pytest.raises(OSError, match="no space left"):
-        bisect.broken(always, bisect.parts([file], BRONZE), outage, threading.Event())
+        bisect.broken(always, bisect.parts([file], BRONZE), outage, threading.Event(), most=bisect.LIMIT)
+
+
+def test_of_a_search_without_a_bound_that_takes_too_long_what_was_tried_is_known(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [14]
+
+    def few(work: Work, rows: pa.Table) -> FewRows:
+        left[0] -= 1
+        if not left[0]:
+            monkeypatch.setattr(bisect, "WITHIN", -1.0)
+        return FewRows(work, rows)
+
+    monkeypatch.setattr(bisect, "FewRows", few)
+    file = bronze(tmp_path, numbers(64, {3, 9, 40, 50}))
+    work = Work(interpreted, BRONZE, fields(), lambda rows: rows.withColumn("share", F.lit(1) / F.col("n")))
+    error, stop = ValueError("how the batch failed"), threading.Event()
+    found = bisect.broken(work, bisect.parts([file], BRONZE), error, stop, most=None)
+    reasons = dict(zip(found["offset"].to_pylist(), found["reason"].to_pylist(), strict=True))
+    tried = {at for at, why in reasons.items() if "not tried" not in why}
+    assert tried and tried < {3, 9, 40, 50}
+    first = min(reasons.keys() - tried)
+    assert reasons.keys() == tried | {*range(first, 64)} and tried == {
+        at for at in (3, 9, 40, 50) if at < first
+    }
+
+
+def test_a_large_batch_may_have_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [bisect.most(rows) for rows in (1, 20_000, 500_000)] == [20, 20, 500]
 
 
 def test_a_search_is_short_bounded_and_says_how_far_it_is(
@@ -162,7 +191,9 @@ def test_a_search_is_short_bounded_and_says_how_far_it_is(
     monkeypatch.setattr(bisect, "FEW", 50)
     monkeypatch.setattr(bisect, "FewRows", few)
     monkeypatch.setattr(bisect, "TELLING", 0.0)
-    found = bisect.broken(work, bisect.parts([file], BRONZE), error, stop, tell=told.append)
+    found = bisect.broken(
+        work, bisect.parts([file], BRONZE), error, stop, most=bisect.LIMIT, tell=told.append
+    )
     assert found["offset"].to_pylist() == [3, 302]
     assert (
         len(tries) <= 40
@@ -171,9 +202,9 @@ def test_a_search_is_short_bounded_and_says_how_far_it_is(
 
     monkeypatch.setattr(bisect, "WITHIN", 0.0)
     with pytest.raises(ValueError, match="how the batch failed"):
-        bisect.broken(work, bisect.parts([file], BRONZE), error, stop)
+        bisect.broken(work, bisect.parts([file], BRONZE), error, stop, most=bisect.LIMIT)
     full = OSError(28, "No space left on device")
     tries.clear()
     with pytest.raises(OSError, match="No space"):
-        bisect.broken(work, bisect.parts([file], BRONZE), full, stop)
+        bisect.broken(work, bisect.parts([file], BRONZE), full, stop, most=bisect.LIMIT)
     assert tries == []

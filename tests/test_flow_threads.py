@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +18,9 @@ from headwater.operations.rebuild import rebuild
 from headwater.project.load import load_project
 from headwater.run import supervisor
 from headwater.run.supervisor import Options, Run
-from headwater.storage import failure
+from headwater.storage import failure, json_file
 from headwater.storage.lake import Lake
+from headwater.storage.mailbox import Request
 from headwater.storage.wake import Heads
 from headwater.testing import Project
 
@@ -109,6 +111,28 @@ def test_what_may_pass_is_tried_again_and_not_for_ever(
     assert board.flows[NAME].state == "done"
     assert ran(tmp_path, monkeypatch, *[error] * 9, board=board)[0] == 4
     assert board.failed() == [NAME]
+
+
+def test_who_asks_a_flow_that_waits_or_has_failed_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = Board()
+    _, lake = ran(tmp_path, monkeypatch, board=board)
+    run: Any = Run(load_project(tmp_path), Options(), board)
+    folder = lake.flow_folder(NAME)
+    (folder / "requests").mkdir(parents=True)
+    for state, code in (("waiting", "FLOW_WAITS"), ("failed", "FLOW_HAS_FAILED")):
+        board.state(NAME, state, "the lookup does not answer")
+        asked = folder / "requests" / f"{state}.json"
+        json_file.write(asked, asdict(Request("replay")))
+        run._keep_house(SimpleNamespace(lake=lake))
+        said = json_file.read(asked.with_suffix(".answer"), hint="")
+        assert said["code"] == code and not asked.exists()
+        assert "the lookup does not answer" in said["error"] or state == "failed"
+    board.state(NAME, "running")
+    json_file.write(asked, asdict(Request("replay")))
+    run._keep_house(SimpleNamespace(lake=lake))
+    assert asked.exists()  # the flow takes it
 
 
 def test_a_rebuild_is_not_swapped_in_when_a_function_exits(interpreted: SparkSession, tmp_path: Path) -> None:

@@ -114,6 +114,32 @@ def test_what_a_change_would_do_is_said(
             case.drain(root)
 
 
+def test_what_a_change_asks_of_the_targets_of_sinks_is_said(case: Visits) -> None:
+    case.write(
+        {
+            "conf/local.yaml": "kafka: embedded\npostgres: {dwh: {host: nowhere}}\n",
+            "silver/sent.py": """import headwater as hw
+visits = hw.postgres_sink("silver.visits", connection="dwh", into="public.visits")
+""",
+            "gold/sent.py": """import headwater as hw
+table = hw.postgres_sink("gold.top", connection="dwh", into="public.top")
+topic = hw.kafka_sink("gold.top", topic="top")
+""",
+        }
+    )
+    assert not any(line.warnings for line in plan(case.definitions))
+    case.change("silver/visits.py", 'raw.where("n >= 0")', 'raw.where("n >= 0").withColumn("m", F.lit(1))')
+    case.change("gold/top.sql", "'user'", "'place'")
+    warned = {line.table: line.warnings for line in plan(case.definitions) if line.warnings}
+    assert warned == {
+        VISITS: ("postgres:dwh.public.visits needs the columns m int32, or its sink stops",),
+        TOP: tuple(
+            f"{target} has rows by its former keys: its sink stops until it is emptied"
+            for target in ("postgres:dwh.public.top", "kafka:top")
+        ),
+    }
+
+
 def test_what_no_row_follows_from_changes_nothing(case: Visits) -> None:
     case.change("silver/visits.py", "One row per visit", "Visits")
     case.change(

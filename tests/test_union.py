@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from raising import raises_code
 
 from headwater.errors import ProjectError
 from headwater.flows.upstream import Upstream
+from headwater.planner.changes import plan
 from headwater.query.inspect import kind
 from headwater.runtime import failpoints
 from headwater.storage.identity import Identity
@@ -121,6 +123,25 @@ def test_what_has_come_is_known_through_all_flows(interpreted: SparkSession, tmp
     assert upstream.left(at, asked) == {"main/east/0": (8, 8), "main/west/0": (9, 9), "files/old/0": (3, 3)}
     alone = Upstream(replace(case.context, ends=None), WHOLE)  # Kafka can't be asked, as by a rebuild
     assert alone.left(at, asked) == {"files/old/0": (3, 3)}
+
+
+def test_a_flow_under_another_name_would_read_all_of_its_stream_again(
+    interpreted: SparkSession, tmp_path: Path
+) -> None:
+    case = Sides(tmp_path, interpreted)
+    case.add("east", 1, 2)
+    case.add("west", 3)
+    case.end(WHOLE)
+    (tmp_path / "gold/from_east.sql").unlink()
+    case.write({"gold/east.sql": FILES["gold/from_east.sql"].replace("gold.from_east", "gold.east")})
+    (found,) = (line for line in plan(case.definitions) if line.table == WHOLE)
+    assert found.verdict.effect == "rebuild"
+    assert any(
+        "gold.from_east: silver.east" in why and "gold.east: silver" in why for why in found.verdict.why
+    )
+    with raises_code("DEFINITION_CHANGED"):
+        case.restart().end(WHOLE)
+    assert len(case.rows(WHOLE)) == 3
 
 
 def test_a_way_that_has_not_begun_is_waited_for(interpreted: SparkSession, tmp_path: Path) -> None:

@@ -134,6 +134,11 @@ class Board:
         with self._lock:
             return [name for name, flow in self.flows.items() if flow.state == "failed"]
 
+    def waiting(self) -> dict[str, str]:
+        """The flows that will be tried again, each with why it waits."""
+        with self._lock:
+            return {name: flow.error for name, flow in self.flows.items() if flow.state == "waiting"}
+
     def _event(self, event: Mapping[str, Any]) -> None:
         if self._lines is not None:
             try:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from headwater.errors.codes import Code
 
 LIMIT = 20  # records; where more fail, it is the definition that is wrong, or the machine
+SHARE = (
+    1_000  # or one of so many, in a batch where that is more: what a run takes one by one, a rebuild may too
+)
 FEW_ENOUGH = 20 * LIMIT  # records of which those that fail are soon found, or soon too many
 SAMPLE = 8  # of more than these, so many are tried first; where half of them fail, too many will
 WITHIN = 300.0  # seconds that a search may take
@@ -41,7 +44,7 @@ def broken(
     error: Exception,
     stop: threading.Event,
     *,
-    limited: bool = True,
+    most: int | None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> pa.Table:
     """The records that make the definition fail, and why: columns of `decode.REJECTED`.
@@ -51,34 +54,47 @@ def broken(
         parts: its records; see `parts`.
         error: how the batch failed.
         stop: set when the run shall end.
-        limited: whether there may be no more than `LIMIT`.
+        most: how many there may be; None: however many, and those that are not tried within `WITHIN` count
+            as such.
         tell: told every few seconds how far it is, in words.
 
     Raises:
         Exception: `error` itself, where no single record is at fault: an empty batch fails too, none
-            fails alone, half of a sample do, or more than `LIMIT` do; where it takes longer than
-            `WITHIN`; or where the run ends.
+            fails alone; where half of a sample do, more than `most` do, or it takes longer than `WITHIN`,
+            unless they may be however many; or where the run ends.
     """
     data = data_of(error)
     if data is not None and data["code"] in _OF_THE_MACHINE:
         raise error
     search = _Search(work, error, stop, tell)
-    if search.reason(stored.schema(work.columns).empty_table()) is not None:
+    if search.without_rows() is not None:
         raise error
     found: list[dict[str, object]] = []
     for part in parts:
-        why = search.reason(part)
-        if why is not None and not found and limited and search.hopeless(part):
-            raise error
-        for row, reason in search.failing(part, why) if why is not None else ():
-            found.append({**row, "reason": f"the definition fails: {reason}"})
-            search.found += 1
-            if limited and len(found) > LIMIT:
+        search.done = 0
+        try:
+            why = search.reason(part)
+            if why is not None and not found and most is not None and search.hopeless(part):
                 raise error
+            for row, reason in search.failing(part, why) if why is not None else ():
+                found.append({**row, "reason": f"the definition fails: {reason}"})
+                search.found += 1
+                if most is not None and len(found) > most:
+                    raise error
+        except _TookTooLongError:
+            if most is not None:
+                raise error from None
+            rest = part.slice(search.done).select(KEYS).to_pylist()
+            found += [{**row, "reason": "not tried: others took too long"} for row in rest]
         search.tried += len(part)
     if not found:
         raise error
     return pa.Table.from_pylist(found, decode.REJECTED)
+
+
+def most(rows: int) -> int:
+    """How many of so many records may make a definition fail that is right."""
+    return max(LIMIT, rows // SHARE)
 
 
 def parts(files: Sequence[str], columns: StructType) -> Iterator[pa.Table]:
@@ -88,11 +104,16 @@ def parts(files: Sequence[str], columns: StructType) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
+class _TookTooLongError(Exception):
+    """A search has taken `WITHIN`."""
+
+
 class _Search:
     """Tries, one after the other; see `broken` for its arguments.
 
     Attributes:
         tried, found: how many records are done with, and how many of them fail.
+        done: how many of the part that is being searched are done with: the first of it.
     """
 
     def __init__(
@@ -100,7 +121,11 @@ class _Search:
     ) -> None:
         self._work, self._error, self._stop, self._tell = work, error, stop, tell
         self._began = self._told = time.monotonic()
-        self.tried = self.found = 0
+        self.tried = self.found = self.done = 0
+
+    def without_rows(self) -> str | None:
+        """Why the definition fails without a row; None where it does not."""
+        return self._tried(stored.schema(self._work.columns).empty_table())
 
     def hopeless(self, rows: pa.Table) -> bool:
         """Whether half of some rows, drawn from many, fail alone."""
@@ -112,6 +137,7 @@ class _Search:
     def failing(self, rows: pa.Table, why: str) -> Iterator[tuple[dict[str, object], str]]:
         """Of rows that fail together, those that fail when they are taken alone; `why` they do together."""
         if len(rows) == 1:
+            self.done += 1
             yield rows.select(KEYS).to_pylist()[0], why
             return
         half = len(rows) // 2
@@ -119,16 +145,21 @@ class _Search:
         of_first = self.reason(first)
         if of_first is not None:
             yield from self.failing(first, of_first)
+        else:
+            self.done += len(first)
         # Where the first half passes it is the second that fails; a row alone is tried, for its own reason.
         of_second = why if of_first is None and len(second) > 1 else self.reason(second)
         if of_second is not None:
             yield from self.failing(second, of_second)
+        else:
+            self.done += len(second)
 
     def reason(self, rows: pa.Table) -> str | None:
         """Why the definition fails on these rows; None where it does not.
 
         Raises:
-            Exception: how the batch failed, where the search takes too long, or the run ends.
+            _TookTooLongError: the search does.
+            Exception: how the batch failed, where the run ends.
         """
         now = time.monotonic()
         if now >= self._told + TELLING:
@@ -137,8 +168,13 @@ class _Search:
                 f"its definition fails, so the records that do it are looked for: {self.found} found, "
                 f"{self.tried:,} records done with, after {now - self._began:.0f} s (at most {WITHIN:.0f} s)"
             )
-        if self._stop.is_set() or now > self._began + WITHIN:
+        if self._stop.is_set():
             raise self._error
+        if now > self._began + WITHIN:
+            raise _TookTooLongError
+        return self._tried(rows)
+
+    def _tried(self, rows: pa.Table) -> str | None:
         try:
             FewRows(self._work, rows).passed()
         except (HeadwaterError, Py4JNetworkError):

@@ -139,9 +139,9 @@ class DerivedFlow(ResolvingFlow, RangedFlow):
             raise error
         work = self._work(intent)
         parts = bisect.parts(intent.files, work.columns)
-        say = self._context.board.say
+        most, say = bisect.most(intent.rows), self._context.board.say
         return bisect.broken(
-            work, parts, error, self._context.stop, tell=lambda far: say(f"{self.name}: {far}")
+            work, parts, error, self._context.stop, most=most, tell=lambda far: say(f"{self.name}: {far}")
         )
 
     def _same(self, intent: Intent, wanted: int, found: int, how: str) -> None:

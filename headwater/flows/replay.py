@@ -213,7 +213,7 @@ class Replay:
         except HeadwaterError:
             raise
         except Exception as e:
-            taken = FewRows(work, raw, broken(work, [raw], e, self._context.stop, limited=False))
+            taken = FewRows(work, raw, broken(work, [raw], e, self._context.stop, most=None))
             return taken, taken.passed()
 
     def _ledger(

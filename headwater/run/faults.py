@@ -31,6 +31,12 @@ def has_failed(name: str) -> FlowError:
     return FlowError(said, code="FLOW_HAS_FAILED", table=name, hint=hint)
 
 
+def is_waiting(name: str, why: str) -> FlowError:
+    """What who asks something of a flow is told while it waits for what can't be reached."""
+    said = f"{name} waits in process {os.getpid()}: {why}"
+    return FlowError(said, code="FLOW_WAITS", table=name, hint="ask again once it goes on")
+
+
 def jvm_has_ended(name: str) -> FlowError:
     """What is said of a flow whose run has lost its JVM."""
     hint = "run again to go on where it stopped"

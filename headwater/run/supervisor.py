@@ -32,7 +32,7 @@ from headwater.project.conf import KafkaOptions
 from headwater.project.definitions import KafkaSink
 from headwater.project.load import Project
 from headwater.query.inspect.status import Status, snapshot
-from headwater.run.faults import has_failed, jvm_has_ended, jvm_is_gone, may_pass, transient
+from headwater.run.faults import has_failed, is_waiting, jvm_has_ended, jvm_is_gone, may_pass, transient
 from headwater.run.leases import Leases
 from headwater.run.maintenance import Upkeep
 from headwater.run.validation import Schedule
@@ -284,17 +284,17 @@ class Run:
             self.board.state(name, "failed", str(why), why.data())
 
     def _keep_house(self, context: Context) -> None:
-        """What is due beside the flows: checkpoints of the Delta logs, which would hold up a commit, and
-        answers to those who ask something of a flow that has failed."""
+        """Checkpoints of the logs, which hold up commits; answers for flows that have failed, or wait."""
         for name, flow in list(self._flows.items()):
             if isinstance(flow, Committing):
                 try:
                     flow.committer.checkpoint(context.project.conf.maintain.checkpoint)
                 except Exception as e:  # the flow goes on, and the next look may do better
                     self.board.say_once(f"{name}: its log gets no checkpoint", describe(e))
-        for name in self.board.failed():
+        refused = {name: has_failed(name) for name in self.board.failed()}
+        refused |= {name: is_waiting(name, why) for name, why in self.board.waiting().items()}
+        for name, error in refused.items():
             try:
-                for _, to in mailbox.take(context.lake.flow_folder(name)):
-                    mailbox.refuse(to, has_failed(name))
+                mailbox.refuse_all(context.lake.flow_folder(name), error)
             except Exception as e:
                 self.board.say_once(f"{name}: who asks something of it gets no answer", describe(e))

@@ -132,6 +132,16 @@ def refuse(to: Path, error: HeadwaterError) -> None:
     _write(to, {"error": error.message, **error.data()})
 
 
+def refuse_all(folder: Path, error: HeadwaterError) -> None:
+    """Answer all that is asked of a flow: it is not done.
+
+    Raises:
+        OSError: an answer can't be written; the request is dropped.
+    """
+    for _, to in take(folder):
+        refuse(to, error)
+
+
 @contextmanager
 def attempted(where: Where) -> Iterator[None]:
     """What is done here, and may fail in ways that have no name.

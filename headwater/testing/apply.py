@@ -170,7 +170,7 @@ def _judged(
     except Exception as e:
         if definition.decode is None or definition.on_error == "stop":
             raise
-        batch = FewRows(work, rows, bisect.broken(work, [rows], e, threading.Event(), limited=False))
+        batch = FewRows(work, rows, bisect.broken(work, [rows], e, threading.Event(), most=None))
         passed = batch.passed()
     counts = batch.counts()
     if work.gate is not None:

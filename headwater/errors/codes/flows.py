@@ -36,6 +36,7 @@ Flows = Literal[
     "STORE_REFUSES",
     "TABLE_EMPTY",
     "FLOW_HAS_FAILED",
+    "FLOW_WAITS",
     "REQUEST_FAILED",
     "SWAPPED_MEANWHILE",
     "NOT_MAINTAINED",
@@ -177,6 +178,11 @@ MEANINGS: dict[Flows, Meaning] = {
         "FlowError",
         "Something is asked of a flow that has failed in a process that still runs.",
         "Mend it, and start that process again.",
+    ),
+    "FLOW_WAITS": Meaning(
+        "FlowError",
+        "Something is asked of a flow that waits for what can't be reached, in a process that runs.",
+        "See that what the message names can be reached, and ask again.",
     ),
     "REQUEST_FAILED": Meaning(
         "FlowError",

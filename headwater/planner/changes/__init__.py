@@ -13,9 +13,10 @@ import pyarrow as pa
 from headwater.errors import CommitError, LakeError, ProjectError
 from headwater.planner import outlines
 from headwater.planner.changes import facts as definitions
+from headwater.planner.changes.facts import Facts
 from headwater.planner.changes.verdict import Effect, Verdict, judge
 from headwater.planner.outlines import Outline
-from headwater.project.definitions import Table
+from headwater.project.definitions import StoreSink, Table
 from headwater.project.load import Project
 from headwater.storage import delta, log, summary
 from headwater.storage.lake import Lake, Place
@@ -77,7 +78,10 @@ def plan(project: Project, tables: Sequence[str] = ()) -> list[Planned]:
         if lost:
             verdicts[name] = replace(verdicts[name], effect="loses", why=(*verdicts[name].why, *lost))
     lines = [
-        replace(_line(project, lake, name, verdicts[name], broken), warnings=found[name].warnings)
+        replace(
+            _line(project, lake, name, verdicts[name], broken),
+            warnings=(*found[name].warnings, *_of_sinks(project, lake, name, verdicts[name], found[name])),
+        )
         for name in verdicts
         if name in wanted
     ]
@@ -185,6 +189,28 @@ def _line(project: Project, lake: Lake, name: str, found: Verdict, broken: Abstr
     return replace(
         line, rows=rows, bytes=sum(state.bytes for state in states), seconds=rows / speed if speed else None
     )
+
+
+def _of_sinks(project: Project, lake: Lake, name: str, found: Verdict, outline: Outline) -> tuple[str, ...]:
+    """What a changed table asks of its sinks' targets before they go on."""
+    sinks = [sink for sink in project.sinks.values() if sink.table == name]
+    if not sinks or found.effect not in ("resumes", "rebuild"):
+        return ()
+    before = definitions.read(lake.flow_folder(name)) or {}
+    now, warnings = definitions.facts(project, name, outline), list[str]()
+    for sink in sinks:
+        if before.get("keys") != now.get("keys"):
+            warnings.append(f"{sink.target} has rows by its former keys: its sink stops until it is emptied")
+        elif isinstance(sink, StoreSink) and (asked := _asked_for(before, now)):
+            warnings.append(f"{sink.target} needs the columns {asked}, or its sink stops")
+    return tuple(warnings)
+
+
+def _asked_for(before: Facts, now: Facts) -> str:
+    """The columns that a table has now, and had not, or of another type."""
+    had = definitions.columns_of(before.get("columns", ""))
+    has = definitions.columns_of(now.get("columns", ""))
+    return ", ".join(f"{name} {kind}" for name, kind in has.items() if had.get(name) != kind)
 
 
 def _speed(place: Place, table: Table) -> float | None:

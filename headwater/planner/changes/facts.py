@@ -45,6 +45,9 @@ def facts(project: Project, name: str, outline: Outline) -> Facts:
         "definition": _text(definition, code.text_of),
         ANY_LAYOUT: sha256(_text(definition, code.form_of).encode()).hexdigest(),
         "reads": _reads(definition),
+        "flows": "; ".join(
+            f"{each.name}: {', '.join(project.streams(each))}" for each in _queries(definition)
+        ),
         "what it uses": _uses(definition),
         "sequence": "; ".join(each.cdc.sequence_by for each in _queries(definition) if each.cdc is not None),
         "fields": "" if definition.decode is None else repr(definition.decode),

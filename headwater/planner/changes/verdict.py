@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +26,7 @@ _FROM_HERE_ON = {
 # Of tables whose rows are appended one by one: no row that is there has to change with the next.
 _OF_ROWS = {"definition", "fields", "reads", "what it uses"}
 # What older versions did not keep: it is compared where it is known.
-_SINCE = {"reads", "what it uses", "sequence", ANY_LAYOUT}
+_SINCE = {"reads", "flows", "what it uses", "sequence", ANY_LAYOUT}
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,8 @@ def judge(before: Facts, now: Facts) -> Verdict:
     known = {what for what in {**before, **now} if what not in _SINCE or (what in before and what in now)}
     changed = [what for what in {**before, **now} if what in known and before.get(what) != now.get(what)]
     changed = [what for what in changed if not _is_layout(what, before, now)]
-    if "sources" in changed and "reads" in changed:  # which says the same, in order
-        changed.remove("reads")
+    if "sources" in changed:
+        changed = [what for what in changed if what not in ("reads", "flows")]  # which say it once more
     if not changed:
         return Verdict("unchanged")
     if "topic" in changed:
@@ -107,8 +106,9 @@ def _listed(names: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """How {column → type} of a table became another, in a line: what is gone, what is other, what is new."""
+def _differing(before: Facts, now: Facts) -> str:
+    """How the columns of a table became others, in a line: those that are gone, of another type, new."""
+    ours, theirs = columns_of(before.get("columns", "")), columns_of(now.get("columns", ""))
     gone = [f"- {name} {ours[name]}" for name in ours if name not in theirs]
     other = [
         f"{name} {kind} → {theirs[name]}" for name, kind in ours.items() if theirs.get(name, kind) != kind
@@ -120,9 +120,11 @@ def _differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
 def _said(what: str, before: Facts, now: Facts) -> str:
     old, new = before.get(what, "none"), now.get(what, "none")
     if what == "columns":
-        return f"columns: {_differing(columns_of(old), columns_of(new)) or 'their order'}"
+        return f"columns: {_differing(before, now) or 'their order'}"
     if what == "definition":
         return "its query or function changed, and what it has made can't be told apart from what it will"
+    if what == "flows":
+        return f"flows: {old} → {new}: under a name of its own a flow reads its stream from the first row on"
     if what == "what it uses":
         return f"{what}: {', '.join(uses.changed(json.loads(old), json.loads(new)))} changed"
     return f"{what}: {old} → {new}"
