@@ -97,7 +97,7 @@ def tail_topic(
             help="earliest | latest | OFFSET (negative: from each end) | ISO time (UTC unless it says)",
         ),
     ] = "earliest",
-    count: Annotated[int | None, typer.Option("--n", "-c", min=1, help="End after N records.")] = None,
+    count: Annotated[int | None, typer.Option("--n", "-n", "-c", min=1, help="End after N records.")] = None,
     follow: Annotated[
         bool, typer.Option("--follow/--no-follow", " /-e", help="Wait for new records, or end at the end.")
     ] = True,

@@ -37,7 +37,9 @@ def reconcile(
         str | None,
         typer.Option(metavar="FROM/TO", help="Compare only windows between two times (ISO 8601, UTC)."),
     ] = None,
-    n: Annotated[int, typer.Option("-n", min=0, help="Rows to show, of those that only one side has.")] = 5,
+    n: Annotated[
+        int, typer.Option("--n", "-n", min=0, help="Rows to show, of those that only one side has.")
+    ] = 5,
     project: Project = None,
     env: Env = "local",
     as_json: AsJson = False,

@@ -23,7 +23,7 @@ def state(
         list[str] | None,
         typer.Option("--key", "-k", metavar="COLUMN=VALUE", help="Only rows with this value."),
     ] = None,
-    n: Annotated[int, typer.Option("-n", min=1, help="Rows at most.")] = 20,
+    n: Annotated[int, typer.Option("--n", "-n", min=1, help="Rows at most.")] = 20,
     project: Project = None,
     env: Env = "local",
     as_json: AsJson = False,
