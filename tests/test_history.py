@@ -27,6 +27,7 @@ from headwater.cli import app
 from headwater.common import scratch
 from headwater.common.diff import Pair, Side
 from headwater.errors import LakeError, LeaseError, ProjectError, QueryError
+from headwater.operations import replay as replaying
 from headwater.operations.rebuild import clean
 from headwater.operations.replay import resolve
 from headwater.planner.changes import plan
@@ -80,6 +81,24 @@ def at(case: Visits, table: str, version: int) -> dict[Any, tuple[Any, ...]]:
     """{first column → row} of a version."""
     found = query.run(f"SELECT * FROM {table}", project=case.root, at=str(version))
     return {row[0]: row for row in found.rows}
+
+
+def test_a_replay_writes_no_generation_that_another_process_holds(
+    case: Visits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, held = replaying.flow_of, list[Lease]()
+
+    def flow_of(context: Any, table: str) -> Any:
+        if not held:  # it has its lease when a rebuild swaps, and a run goes on in what that made
+            case.rebuild(VISITS)
+            held.append(Lease(VISITS, case.lake.flow_folder(VISITS)))
+        return opened(context, table)
+
+    monkeypatch.setattr(replaying, "flow_of", flow_of)
+    with raises_code("LEASE_HELD"):
+        resolve(case.definitions, VISITS, "replay")
+    held[0].release()
+    assert resolve(case.definitions, VISITS, "discard", why="done").discarded > 0
 
 
 def test_each_version_of_a_table_is_a_line(case: Visits) -> None:

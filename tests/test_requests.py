@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -144,3 +145,19 @@ def test_who_asks_is_told_whatever_ends_what_serves(tmp_path: Path, error: BaseE
     code = error.code if isinstance(error, FlowError) else "REQUEST_FAILED"
     with raises_code(code, match=re.escape(str(error))):
         mailbox.done(json_file.read(tmp_path / "answer", hint=""))
+
+
+def test_the_lease_that_is_taken_is_of_the_generation_that_is_live_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / "g0001", *[tmp_path / "g0002"] * 3]  # the first was live until it was held
+    lake: Any = SimpleNamespace(flow_folder=lambda _: folders.pop(0))
+    held = list[Path]()
+
+    def taken(_: str, folder: Path) -> Any:
+        held.append(folder)
+        return SimpleNamespace(folder=folder, release=lambda: held.remove(folder))
+
+    monkeypatch.setattr(lease, "Lease", taken)
+    assert lease.of_live(lake, "silver.x").folder == tmp_path / "g0002"
+    assert held == [tmp_path / "g0002"]

@@ -18,7 +18,6 @@ from headwater.project.definitions import Files, Format, Topic
 from headwater.project.load import Project
 from headwater.storage import erasure, lease, mailbox
 from headwater.storage.lake import Lake
-from headwater.storage.lease import Lease
 from headwater.storage.mailbox import Request
 from headwater.storage.target import Target
 
@@ -126,7 +125,7 @@ def _found(project: Project, pattern: str, ledger: Ledger) -> list[File]:
 
 
 def _here(project: Project, lake: Lake, topic: Topic, pattern: str, form: Format) -> Backfilled:
-    mine = Lease(topic.name, lake.flow_folder(topic.name))
+    mine = lease.of_live(lake, topic.name)
     try:
         with mailbox.attempted(topic.where):
             erasure.refuse(lake)  # one that begins now waits for the lease

@@ -19,9 +19,8 @@ from headwater.flows import marks
 from headwater.operations.rebuild.shadow import Plan
 from headwater.project.load import Project
 from headwater.runtime import failpoints
-from headwater.storage import log, summary
+from headwater.storage import lease, log, summary
 from headwater.storage.lake import Lake, Place
-from headwater.storage.lease import Lease
 from headwater.storage.names import beside, is_engines, replay_name
 from headwater.storage.summary import Summary
 
@@ -108,7 +107,7 @@ def drop(project: Project, found: Dropped) -> None:
     """
     lake, name = Lake(project.conf.lake), found.tables[0]
     with ExitStack() as held:
-        held.callback(Lease(name, lake.flow_folder(name)).release)
+        held.callback(lease.of_live(lake, name).release)
         lake.drop(found.tables, found.flows)
         failpoints.reach("dropped", name)
         lake.finish()

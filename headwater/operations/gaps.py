@@ -10,9 +10,8 @@ from headwater.flows.gaps import Gap, Reached
 from headwater.planner import analysis, changes
 from headwater.project.definitions import Topic
 from headwater.project.load import Project
-from headwater.storage import erasure
+from headwater.storage import erasure, lease
 from headwater.storage.lake import Lake
-from headwater.storage.lease import Lease
 from headwater.storage.target import Target
 
 
@@ -45,7 +44,7 @@ def accept(project: Project, table: str, why: str | None = None) -> list[Gap]:
     """
     topic, lake = _topic(project, table), Lake(project.conf.lake)
     erasure.refuse(lake)
-    mine = Lease(table, lake.flow_folder(table))
+    mine = lease.of_live(lake, table)
     try:
         erasure.refuse(lake)  # one that begins now waits for the lease
         analysed = analysis.of_raw(project, topic)

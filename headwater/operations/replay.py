@@ -17,7 +17,6 @@ from headwater.quality.quarantine import Quarantine
 from headwater.runtime import sessions
 from headwater.storage import erasure, lease, mailbox
 from headwater.storage.lake import Lake
-from headwater.storage.lease import Lease
 from headwater.storage.mailbox import Request
 
 
@@ -67,12 +66,14 @@ def resolve(
 
 def _here(project: Project, lake: Lake, table: str, request: Request) -> Resolution:
     while True:
-        mine = Lease(table, lake.flow_folder(table))
+        mine = lease.of_live(lake, table)
         try:
             erasure.refuse(lake)  # one that begins now waits for the lease
             spark = sessions.start(project.conf)
             context = Context(project, analysis.analyse(spark, project), spark, lake, Board(None))
             flow = flow_of(context, table)
+            if mine.folder != lake.flow_folder(table):  # it was opened as the lease of another holds it
+                raise Moved(table)
             assert isinstance(flow, ResolvingFlow)
             with context.turn(table):
                 flow.recover()  # a record whose batch is half committed is in the table already

@@ -20,6 +20,7 @@ from headwater.common import times
 from headwater.errors import LeaseError
 from headwater.runtime import jvm
 from headwater.storage import store
+from headwater.storage.lake import Lake
 
 LOOKING = 0.1  # seconds that someone who merely looks whether a lease is free may hold it
 WAIT_FOR_JVM = 15.0  # seconds that an orphaned JVM gets to notice that its parent is gone
@@ -65,6 +66,21 @@ class Lease:
         with suppress(Py4JError, OSError):  # a JVM that has ended holds nothing
             self._in_jvm.close()
         self._lock.release()
+
+
+def of_live(lake: Lake, table: str) -> Lease:
+    """The lease of the generation of a table that is live once it is held: it may be swapped before.
+
+    Raises:
+        LeaseError: another process holds it.
+    """
+    while True:
+        mine = Lease(table, lake.flow_folder(table))
+        with ExitStack() as undone:
+            undone.callback(mine.release)
+            if mine.folder == lake.flow_folder(table):
+                undone.pop_all()
+                return mine
 
 
 def holder(folder: Path) -> int | None:

@@ -17,8 +17,9 @@ has one meaning. In Python an error has `code`, `table`, `file` and `hint` (see 
 {"event": "error", "error": "…", "code": "LEASE_HELD", "table": "silver.cpu", "file": "…/lease", "hint": "…"}
 ```
 
-and `headwater run --json` adds them to the event of a flow that failed or waits. Of an error that the engine did not
-foresee a command says `UNFORESEEN`; such an event has no code. This page is made by `python -m headwater.errors.codes`.
+and `headwater run --json` adds them to the event of a flow that failed or waits. Of an error that the engine
+did not foresee a command says `UNFORESEEN`; such an event has no code. This page is made by
+`python -m headwater.errors.codes`.
 """
 
 

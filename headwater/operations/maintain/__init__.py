@@ -95,11 +95,12 @@ def _of_flow(project: Project, lake: Lake, name: str) -> list[Maintained] | None
         return []
     mine = Lease(name, folder)
     try:
-        if folder != lake.flow_folder(name):  # another's lease is that of the live generation
-            return None
+        places = lake.places()
+        if name not in places or folder != lake.flow_at(name, places[name].generation):
+            return None  # another's lease is that of the live generation
         erasure.refuse(lake)  # one that begins now waits for the lease
-        written = [each for each in (name, *beside(name)) if each in lake.places()]
-        return targets_of(project, lake, name, [Target.shared(lake.places()[each]) for each in written])
+        written = [places[each] for each in (name, *beside(name)) if each in places]
+        return targets_of(project, lake, name, list(map(Target.shared, written)))
     finally:
         mine.release()
 

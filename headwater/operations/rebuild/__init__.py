@@ -33,10 +33,9 @@ from headwater.operations.rebuild.since import begin_of
 from headwater.planner.event_time import EventTime
 from headwater.project.load import Project
 from headwater.runtime import failpoints
-from headwater.storage import erasure, log, store
+from headwater.storage import erasure, lease, log, store
 from headwater.storage.hold import hold
 from headwater.storage.lake import Lake
-from headwater.storage.lease import Lease
 from headwater.storage.names import beside, replay_name
 
 CLOSE_ENOUGH = 1.0  # seconds of a pass after which the live flows are held for the last one
@@ -222,7 +221,7 @@ def held(lake: Lake, names: Iterable[str]) -> Iterator[None]:
     """
     with ExitStack() as leases:
         for name in names:
-            leases.callback(Lease(name, lake.flow_folder(name)).release)
+            leases.callback(lease.of_live(lake, name).release)
         yield
 
 
