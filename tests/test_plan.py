@@ -15,6 +15,7 @@ from visits import COUNTS, DERIVED, ENDED, RAW, TOP, VISITS, Visits, of_new_lake
 from headwater.cli import app
 from headwater.planner.changes import plan
 from headwater.planner.changes.verdict import judge
+from headwater.testing import Project
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,33 @@ def test_what_a_change_would_do_is_said(
             "DEFINITION_CHANGED", match=f"{root} can't go on as it was changed: .*headwater rebuild"
         ):
             case.drain(root)
+
+
+def test_a_time_that_nothing_holds_back_is_warned_of(interpreted: SparkSession, tmp_path: Path) -> None:
+    summed = """CREATE STREAMING TABLE gold.{name} TBLPROPERTIES ('headwater.emit' = '{emit}') AS
+        SELECT window.start AS since, count(*) AS n
+        FROM STREAM silver.{of} WATERMARK {time} DELAY OF INTERVAL 1 SECOND
+        GROUP BY window({time}, '1 minute')"""
+    made = "CREATE STREAMING TABLE silver.{name} AS SELECT *, {made} FROM STREAM silver.events"
+    files = {
+        "conf/local.yaml": "kafka: embedded\n",
+        "bronze/raw.py": "import headwater as hw\nraw = hw.topic('raw')\n",
+        "silver/events.py": """import headwater as hw
+@hw.table(source="bronze.raw", decode=hw.json("s BIGINT, at TIMESTAMP"))
+def events(raw):
+    return raw
+""",
+        "silver/timed.sql": made.format(name="timed", made="timestamp_seconds(s) AS event_time"),
+        "silver/same.sql": made.format(name="same", made="s + 1 AS t"),
+        "gold/late.sql": summed.format(name="late", emit="final", of="timed", time="event_time"),
+        "gold/corrected.sql": summed.format(name="corrected", emit="update", of="timed", time="event_time"),
+        "gold/guarded.sql": summed.format(name="guarded", emit="final", of="same", time="at"),
+    }
+    case = Project(files, tmp_path, spark=interpreted)
+    warned = {line.table: line.warnings for line in plan(case.definitions) if line.warnings}
+    assert list(warned) == ["gold.late"]
+    assert "one row of silver.timed whose event_time" in warned["gold.late"][0]
+    assert "where silver.events decodes" in warned["gold.late"][0]
 
 
 def test_what_a_change_asks_of_the_targets_of_sinks_is_said(case: Visits) -> None:

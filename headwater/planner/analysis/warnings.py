@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -30,6 +32,45 @@ def of(project: Project, table: Table, result: DataFrame) -> tuple[str, ...]:
         "by TBLPROPERTIES ('headwater.decode' = 'json', 'headwater.schema' = '…'), and it is quarantined"
         for name, place in found
     )
+
+
+def of_times(project: Project, table: Table, columns: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """What is to be said of the columns by which a table tells which of its rows are late.
+
+    Args:
+        project: the definitions.
+        table: one of them.
+        columns: those of the tables that it reads, and of all that these read.
+    """
+    if table.emit != "final" and table.allowed_lateness is None and table.process is None:
+        return ()
+    asked = ((source, table.stream(source).event_time) for source in project.streams(table))
+    return tuple(
+        f"{table.file}: one row of {source} whose {time} is ahead of the clock makes all after it late: "
+        f"give that time its name where {', '.join(decode)} decodes, which holds such rows back"
+        for source, time in asked
+        if time is not None and (decode := _unguarded(project, source, {time}, columns))
+    )
+
+
+def _unguarded(
+    project: Project, name: str, times: AbstractSet[str], columns: Mapping[str, Collection[str]]
+) -> tuple[str, ...]:
+    """The tables that decode the records of a table, where none of them holds back rows by one of these
+    times, or by that of windows on the way; () where one does, or nobody can tell."""
+    table = project.tables.get(name)
+    if table is None or table.view or table.cdc:
+        return ()
+    if table.decode is not None:
+        return () if times & {*columns.get(name, times)} else (name,)
+    found = list[str]()
+    for source in project.streams(table):
+        own = table.stream(source).event_time
+        above = _unguarded(project, source, times | ({own} if own else set()), columns)
+        if not above:
+            return ()
+        found += above
+    return tuple(found)
 
 
 def _place(table: Table, expression: Any) -> str:
