@@ -102,8 +102,7 @@ class RangedFlow(TableFlow):
                 f"{self.name}: {name} is of an earlier life of it",
                 code="TABLE_OF_EARLIER_LIFE",
                 table=name,
-                hint=f"remove {place.path.parent}* too: what it holds comes again from "
-                f"{', '.join(self._cursors)}",
+                hint=f"put both back from one copy, or make both anew: headwater rebuild {self._place.name}",
             )
 
     def step(self) -> bool:

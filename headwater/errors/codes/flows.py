@@ -94,8 +94,7 @@ MEANINGS: dict[Flows, Meaning] = {
     "TABLE_OF_EARLIER_LIFE": Meaning(
         "CommitError",
         "A table that stands beside another is of an earlier life of it.",
-        "Put both back from one copy, or make both anew: `headwater rebuild`. A table of late rows, or of "
-        "states: remove it too, it is made again.",
+        "Put both back from one copy, or make both anew: `headwater rebuild`.",
     ),
     "LEDGER_DISAGREES": Meaning(
         "CommitError",
