@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,13 @@ from raising import raises_code
 
 from headwater.errors import ProjectError
 from headwater.flows import computed
+from headwater.flows import view as viewing
 from headwater.flows.aggregated import AggregateFlow
+from headwater.flows.declared import flow_of
+from headwater.flows.references import Outrun
 from headwater.flows.view import ViewFlow
 from headwater.operations.maintain.horizon import holds
+from headwater.operations.rebuild.build import Now
 from headwater.storage import log
 from headwater.storage.parquet import Files
 from headwater.storage.wake import Heads
@@ -235,6 +240,26 @@ def test_a_view_that_reads_another_table_now_is_computed_anew(
     assert held["silver.sales"] == log.head(case.lake.place("silver.sales").path)  # which it read not before
     view = case.flow("gold.v")
     assert case.rows("gold.v") == [(2,)] and not view.step()
+
+
+def test_a_view_that_is_built_reads_on_where_the_version_it_was_to_read_is_kept_no_more(
+    interpreted: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = "CREATE MATERIALIZED VIEW gold.v AS SELECT DISTINCT item FROM silver.sales"
+    case = Sold(tmp_path, interpreted, {"gold/v.sql": query})
+    case.sell((1, 5.0))
+    bounds = Now(case.definitions, case.lake, ["gold.v"])
+
+    def check(context: Any, place: Any, version: int) -> None:
+        if version < log.head(place.path):
+            raise Outrun
+
+    monkeypatch.setattr(viewing, "check_kept", check)
+    built: Any = flow_of(replace(case.context, bounds=bounds), "gold.v")
+    case.sell((2, 6.0))
+    for _ in range(2):
+        assert built.step()
+    assert case.rows("gold.v") == [(1,), (2,)] and not built.step()
 
 
 def test_a_view_of_another_query_is_computed_anew_though_nothing_comes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.planner.event_time import EventTime
@@ -53,6 +53,9 @@ class Bounds:
         Of a view a position is what it reads, and nothing where it is before the first version.
         """
         return None
+
+    def outrun(self, streams: Iterable[str]) -> None:
+        """How far inputs go that were to be read up to a version which is kept no more."""
 
     def wants(self, stream: str, file: str) -> bool:
         """Whether a file of an input has rows that matter."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -118,8 +117,10 @@ class ViewFlow(TableFlow):
         )
         if not new and not far and not self._changes(intent, self._pinned(intent)).rows:
             return False
-        with suppress(Outrun):
+        try:
             self._carry_out(intent, self._build_pinned)
+        except Outrun:
+            self._context.bounds.outrun(self._inputs)
         return True
 
     def _head(self, name: str, place: Place) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -64,6 +64,12 @@ class Now(Bounds):
         """As far as it went then."""
         return self._ends.get(stream)
 
+    def outrun(self, streams: Iterable[str]) -> None:
+        """As far as these go by now: who has waited for another input for long may find that version gone."""
+        places = self._lake.places()
+        for name in (name for name in streams if name in self._ends):
+            self._ends[name] = Position(places[name].generation, log.head(places[name].path))
+
     def closed(self, table: str) -> EventTime | None:
         """What is told, once all is read."""
         if table not in self._over:
@@ -94,6 +100,9 @@ class _Bounds(Bounds):
 
     def upto(self, table: str, flow: str, stream: str) -> Position | None:
         return self.now.upto(table, flow, stream)
+
+    def outrun(self, streams: Iterable[str]) -> None:
+        self.now.outrun(streams)
 
     def wants(self, stream: str, file: str) -> bool:
         return self.now.wants(stream, file)
