@@ -23,9 +23,9 @@ USAGE = pa.schema([("hostname", pa.string()), ("avg_usage", pa.float64()), ("_pa
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with gold.cpu_usage, of two hosts."""
+    """A lake with gold.cpu_usage_5m, of two hosts."""
     root: Path = tmp_path_factory.mktemp("lake")
-    target = Target(Lake(root).create("gold.cpu_usage", USAGE, properties={}))
+    target = Target(Lake(root).create("gold.cpu_usage_5m", USAGE, properties={}))
     rows = [
         {"hostname": "b", "avg_usage": 2.5, "_partial": 1},
         {"hostname": "a", "avg_usage": 1.5, "_partial": 1},
@@ -33,7 +33,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = target.place.path / "000000000000-test"
     folder.mkdir()
     pq.write_table(pa.Table.from_pylist(rows, schema=USAGE), folder / "part.parquet")
-    target.append([f"{folder.name}/part.parquet"], Identity("gold.cpu_usage", 1, 0, {}))
+    target.append([f"{folder.name}/part.parquet"], Identity("gold.cpu_usage_5m", 1, 0, {}))
     return root
 
 
@@ -57,7 +57,7 @@ def asked(sql: str, connection: duckdb.DuckDBPyConnection) -> list[tuple[object,
 def test_duckdb(lake: Path) -> None:
     catalog, table = snippets("DuckDB", lake)
     with on_duckdb.reader() as connection:
-        assert asked(catalog, connection) == [("gold.cpu_usage", 1, str(lake / "gold/cpu_usage/g0001"))]
+        assert asked(catalog, connection) == [("gold.cpu_usage_5m", 1, str(lake / "gold/cpu_usage_5m/g0001"))]
         assert asked(table, connection) == [("a", 1.5), ("b", 2.5)]
 
 
