@@ -137,7 +137,9 @@ def test_each_statement_reads_what_the_tables_hold_then(
     from headwater.cli.shell import Shell
 
     found: list[int] = []
-    monkeypatch.setattr("headwater.query.result.write", lambda rows, *_, **__: found.append(rows.rows[0][0]))
+    monkeypatch.setattr(
+        "headwater.query.result.write", lambda rows, *_, **__: found.append(next(rows.rows)[0])
+    )
     Shell(project, "local", "json").run(lines())
     assert found[1] == found[0] + 1
 

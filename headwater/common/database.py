@@ -24,7 +24,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from headwater.common import locks
+from headwater.common import interrupts, locks
 
 FOLDER = "_scratch"  # below the lake
 _CHUNK = 8_192  # rows; DuckDB grows what holds more by copying it, into memory that is asked for anew
@@ -126,8 +126,11 @@ def _folder(lake: Path) -> Path | None:
 @atexit.register
 def clear() -> None:
     """Remove what this process has spilled: it computes no more."""
-    for folder in _folders.values():
+    for folder in list(_folders.values()):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+interrupts.before_leaving(clear)
 
 
 def _sweep(scratch: Path) -> None:

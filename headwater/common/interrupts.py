@@ -25,6 +25,7 @@ CODE = 130  # as of a process that SIGINT has ended
 GRACE = 5.0  # seconds that a command gets to put its things in order
 TWICE = 1.0  # seconds within which a second signal is the first: `timeout` sends it to the group, too
 _stops: list[Callable[[], object]] = []
+_last: list[Callable[[], object]] = []  # what is done before the process is ended
 _cancelled: list[object] = []  # what is running that SIGINT cancels
 _hearing = threading.Lock()  # from hearing of a signal to knowing what it cancels
 _heard, _wakeup = -1, -1  # the pipe by which the thread hears
@@ -58,7 +59,15 @@ def say() -> None:
 def leave() -> None:
     """Say so, and end the process."""
     say()
+    for do in _last:
+        with suppress(Exception):
+            do()
     os._exit(CODE)
+
+
+def before_leaving(do: Callable[[], object]) -> None:
+    """Have something done, that does not take long, where an interrupted process is ended as it is."""
+    _last.append(do)
 
 
 def ask(stop: Callable[[], object]) -> dict[signal.Signals, Any]:
