@@ -30,6 +30,7 @@ from headwater.connectors.files.file import File
 from headwater.connectors.files.folder import Folder
 from headwater.connectors.kafka.broker import Topic, create_topics
 from headwater.errors.codes import Code
+from headwater.flows import backfill as backfilling
 from headwater.flows.declared import flow_of
 from headwater.flows.intake import Intake
 from headwater.operations.backfill import backfill, plan
@@ -237,6 +238,25 @@ def test_a_file_that_is_written_while_it_is_taken_is_told(
     done = case.backfill("landing/*")
     assert (done.files, done.records, done.amiss) == (1, 1, {})
     assert case.partitions() == {FIRST: [2, 1]}
+
+
+def test_a_file_that_grows_after_some_of_it_was_taken_is_told_as_it_will_be(
+    case: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backfilling, "AT_ONCE", 5)
+    unchanged, looks = Folder.unchanged, list[str]()
+
+    def still(self: Folder, file: File) -> bool:
+        looks.append(file.path)
+        return len(looks) == 1 and unchanged(self, file)
+
+    monkeypatch.setattr(Folder, "unchanged", still)
+    case.land("a.json", *range(9))
+    said = ["changed after 5 of its records were taken"]
+    done = case.backfill("landing/*")
+    assert (done.records, [*done.amiss.values()]) == (5, said)
+    monkeypatch.undo()
+    assert case.partitions() == {FIRST: [0, 1, 2, 3, 4]}
 
 
 def test_what_can_not_be_backfilled(tmp_path: Path, interpreted: SparkSession) -> None:

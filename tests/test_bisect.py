@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -154,11 +155,10 @@ def test_of_a_search_without_a_bound_that_takes_too_long_what_was_tried_is_known
 
     def few(work: Work, rows: pa.Table) -> FewRows:
         left[0] -= 1
-        if not left[0]:
-            monkeypatch.setattr(bisect, "WITHIN", -1.0)
         return FewRows(work, rows)
 
     monkeypatch.setattr(bisect, "FewRows", few)
+    monkeypatch.setattr(bisect, "time", SimpleNamespace(monotonic=lambda: 0.0 if left[0] > 0 else 1e9))
     file = bronze(tmp_path, numbers(64, {3, 9, 40, 50}))
     work = Work(interpreted, BRONZE, fields(), lambda rows: rows.withColumn("share", F.lit(1) / F.col("n")))
     error, stop = ValueError("how the batch failed"), threading.Event()

@@ -304,6 +304,17 @@ def test_a_file_is_one_however_the_pattern_spells_it(case: Landed, spelled: str)
         assert sorted(case.numbers(PAID)) == list(range(number + 1))
 
 
+def test_a_file_that_was_taken_under_another_spelling_is_called_so(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_text("{}")
+    whole = str(tmp_path / "in/a.json")
+    for pattern in ("in/*.json", "./in/*.json", f"{tmp_path}/in/*.json"):
+        for called in ("in/a.json", "./in/a.json", whole):
+            (found,) = Folder(tmp_path, pattern).find(taken={called: 1})
+            assert found.path == called
+    assert [file.path for file in Folder(tmp_path, "./in/*.json").find()] == ["in/a.json"]
+
+
 def test_a_delta_table_is_one_however_its_folder_is_spelled(case: Landed) -> None:
     for first, pattern in ((0, "old"), (10, "./old/"), (20, f"{case.root}/old")):
         case.put(
@@ -379,7 +390,7 @@ paid = hw.files("landing/*", format="{form}", max_rows_per_batch=10)""".encode()
         assert case.numbers(PAID) == list(range(100))
 
 
-@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32(), pa.string()])
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32(), pa.date64(), pa.string()])
 def test_nor_of_one_with_a_value_that_has_no_form(case: Landed, kind: pa.DataType) -> None:
     case.put(
         "bronze/paid.py",
@@ -391,8 +402,11 @@ paid = hw.files("landing/*", format="parquet", max_rows_per_batch=10)""",
         texts = [b"x"] * 25 + [b"\xff"] + [b"x"] * 4
         odd = pa.array(texts, pa.binary()).view(pa.string())
     else:
-        width = pa.int64() if pa.types.is_timestamp(kind) else pa.int32()
-        odd = pa.array([0] * 25 + [2 ** (width.bit_width - 1) - 1] + [0] * 4, width).view(kind)
+        width = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        last = (
+            2**62 // 86_400_000 * 86_400_000 if pa.types.is_date64(kind) else 2 ** (width.bit_width - 1) - 1
+        )
+        odd = pa.array([0] * 25 + [last] + [0] * 4, width).view(kind)
     (case.root / "landing").mkdir()
     pq.write_table(pa.table({"n": numbers, "odd": odd}), case.root / "landing/a.parquet")
     case.drain(PAID)

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from raising import raises_code
 
-from headwater.common.progress import Board
+from headwater.common.progress import LONG, Board
 from headwater.errors import BrokerUnavailable
 from headwater.operations.rebuild import rebuild
 from headwater.project.load import load_project
@@ -122,7 +122,8 @@ def test_who_asks_a_flow_that_waits_or_has_failed_is_told_so(
     folder = lake.flow_folder(NAME)
     (folder / "requests").mkdir(parents=True)
     for state, code in (("waiting", "FLOW_WAITS"), ("failed", "FLOW_HAS_FAILED")):
-        board.state(NAME, state, "the lookup does not answer")
+        for _ in range(LONG + 1):
+            board.state(NAME, state, "the lookup does not answer")
         asked = folder / "requests" / f"{state}.json"
         json_file.write(asked, asdict(Request("replay")))
         run._keep_house(SimpleNamespace(lake=lake))

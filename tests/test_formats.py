@@ -204,6 +204,11 @@ def test_what_json_has_no_form_for(tmp_path: Path) -> None:
         b'{"nan":"NaN","raw":"AP8=","none":null}',
         b'{"nan":"-Infinity","raw":"","none":null}',
     ]
+    pq.write_table(
+        pa.table({"x": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8()))}), path
+    )
+    with pytest.raises(ValueError, match=r"column x is .*bool8.* which has no form in JSON"):
+        read(path, "parquet")
     pq.write_table(pa.table({"took": pa.array([5], pa.duration("s"))}), path)
     with pytest.raises(ValueError, match=r"column took is duration\[.*\], which has no form in JSON"):
         read(path, "parquet")

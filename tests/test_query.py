@@ -324,6 +324,10 @@ def test_a_reference_table_that_can_t_be_read_is_in_the_way_of_its_readers_alone
             with query.connect(project) as connection:
                 names = connection.execute("SELECT name FROM (SHOW ALL TABLES)").fetchall()
                 assert ("readings",) in names and ("undeclared",) in names
+                with raises_code("DDL_MISSING"):
+                    connection.execute("SELECT host FROM reference.undeclared")
+                file.with_suffix(".ddl").write_text("host STRING\n")
+                assert connection.execute("SELECT host FROM reference.undeclared").fetchall() == [("a",)]
         else:
             request.getfixturevalue("spark")
             for _ in range(2):

@@ -349,6 +349,9 @@ def test_a_server_that_is_down_is_unavailable_and_one_that_refuses_is_an_error(
         ("no such database: b", False),
         ('role "a" is not permitted to log in', False),
         ('permission denied for database "b"', False),
+        ('pg_hba.conf rejects connection for host "::1", user "a", database "b"', False),
+        ('database "b" is not currently accepting connections', False),
+        ("Passwort-Authentifizierung für Benutzer »a« fehlgeschlagen", False),
     ],
 )
 def test_of_what_lets_nobody_in_that_is_final_which_waiting_does_not_mend(said: str, passes: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,9 +14,10 @@ from raising import raises_code
 
 from headwater.errors import ProjectError
 from headwater.flows.upstream import Upstream
-from headwater.planner.changes import plan
+from headwater.planner.changes import facts, plan
 from headwater.query.inspect import kind
 from headwater.runtime import failpoints
+from headwater.storage import json_file
 from headwater.storage.identity import Identity
 from headwater.storage.ranges import Position
 from headwater.testing import Project
@@ -142,6 +144,32 @@ def test_a_flow_under_another_name_would_read_all_of_its_stream_again(
     with raises_code("DEFINITION_CHANGED"):
         case.restart().end(WHOLE)
     assert len(case.rows(WHOLE)) == 3
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["", "by a version that noted no flows"])
+def test_flows_that_are_new_or_stand_in_another_order_go_on(
+    interpreted: SparkSession, tmp_path: Path, noted: bool
+) -> None:
+    more = "CREATE FLOW gold.{} AS INSERT INTO gold.whole BY NAME "
+    more += "SELECT n, 'm' AS side, _source FROM STREAM silver.east"
+    case = Sides(tmp_path, interpreted, {"gold/b.sql": more.format("b") + " WHERE n > 5"})
+    case.add("east", 1, 2)
+    case.add("west", 3)
+    case.end(WHOLE)
+    kept = case.lake.flow_folder(WHOLE) / facts.FILE
+    if not noted:
+        before = json.loads(kept.read_text())
+        del before["facts"]["flows"]
+        json_file.write(kept, before)
+    case.write({"gold/a.sql": more.format("b") + " WHERE n > 5", "gold/z.sql": more.format("c")})
+    (tmp_path / "gold/b.sql").unlink()
+
+    def effect() -> str:
+        return {line.table: line.verdict.effect for line in plan(case.definitions)}[WHOLE]
+
+    assert effect() == "resumes"
+    case.write({"gold/a.sql": more.format("d") + " WHERE n > 5"})
+    assert effect() == "rebuild"
 
 
 def test_a_way_that_has_not_begun_is_waited_for(interpreted: SparkSession, tmp_path: Path) -> None:

@@ -93,8 +93,12 @@ def beyond(rows: pa.RecordBatch) -> str | None:
 def _beyond(column: pa.Array) -> str | None:
     """The first such value of a column."""
     kind = column.type
-    if pa.types.is_struct(kind) or pa.types.is_list(kind):
-        within = column.flatten() if pa.types.is_struct(kind) else [column.flatten()]
+    if pa.types.is_struct(kind):
+        within = column.flatten()
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        within = [column.flatten()]
+    elif pa.types.is_dictionary(kind):
+        within = [column.dictionary]
     elif pa.types.is_map(kind):
         within = [column.keys, column.items]
     else:
@@ -107,6 +111,8 @@ def _beyond_flat(column: pa.Array) -> str | None:
     kind = column.type
     if pa.types.is_date32(kind):
         since, unit = column.view(pa.int32()), _DAY
+    elif pa.types.is_date64(kind):
+        since, unit = column.view(pa.int64()), _IN_MICROSECONDS["ms"]
     elif pa.types.is_timestamp(kind) and kind.unit in _IN_MICROSECONDS:
         since, unit = column.view(pa.int64()), _IN_MICROSECONDS[kind.unit]
     else:

@@ -15,6 +15,8 @@ from typing import Any, Protocol
 from headwater.common.report import BatchReport
 from headwater.errors import Data
 
+LONG = 3  # waits of a flow, each longer than the one before, after which who asks it something is told
+
 
 @dataclass
 class FlowState:
@@ -25,6 +27,7 @@ class FlowState:
     dropped: int = 0
     quarantined: int = 0
     batches: int = 0
+    waits: int = 0  # since the last batch
     state: str = "starting"
     error: str = ""
     missed: frozenset[str] = frozenset()
@@ -82,6 +85,7 @@ class Board:
             flow.dropped += report.dropped
             flow.quarantined += report.quarantined
             flow.batches += 1
+            flow.waits = 0
             flow.state, flow.error = "running", ""
             flow.recent.append(report)
             for rule in sorted(report.missed.keys() - flow.missed):
@@ -95,6 +99,7 @@ class Board:
             flow = self.flows.setdefault(name, FlowState())
             said = flow.state == state and flow.error == error
             flow.state, flow.error = state, error
+            flow.waits += state == "waiting"
             if error and not said:
                 code = f" [{data['code']}]" if data else ""
                 self._say(f"{name} {state}: {error}{code}")
@@ -135,9 +140,10 @@ class Board:
             return [name for name, flow in self.flows.items() if flow.state == "failed"]
 
     def waiting(self) -> dict[str, str]:
-        """The flows that will be tried again, each with why it waits."""
+        """The flows that were tried again more than once since their last batch, each with why it waits."""
         with self._lock:
-            return {name: flow.error for name, flow in self.flows.items() if flow.state == "waiting"}
+            flows = self.flows.items()
+            return {name: flow.error for name, flow in flows if flow.state == "waiting" and flow.waits > LONG}
 
     def _event(self, event: Mapping[str, Any]) -> None:
         if self._lines is not None:

@@ -27,9 +27,13 @@ DEFAULTS: PostgresOptions = {
 }
 _FINAL = (  # what a server, or a pool before it, says where it lets nobody in; all else it may say passes
     "authentication failed",
+    "authentif",  # German, French
     "password",
     "certificate",
-    "no pg_hba.conf entry",
+    "pg_hba.conf",
+    "not currently accepting",
+    "unrecognized",
+    "invalid value",
     "does not exist",
     "no such",
     "not permitted",
@@ -83,5 +87,5 @@ def may_pass(error: psycopg.Error) -> bool:
 def _refused(error: psycopg.Error) -> bool:
     """Whether the server said no (a password, a right, a limit), which waiting does not mend."""
     if error.sqlstate is None:  # it was not let in: then there is a text and no state
-        return "FATAL: " in str(error) and any(final in str(error) for final in _FINAL)
+        return "FATAL: " in str(error) and any(final in str(error).lower() for final in _FINAL)
     return error.sqlstate.startswith(("28", "3D", "42", "54", "55000"))

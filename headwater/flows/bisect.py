@@ -45,6 +45,7 @@ def broken(
     stop: threading.Event,
     *,
     most: int | None,
+    within: float | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> pa.Table:
     """The records that make the definition fail, and why: columns of `decode.REJECTED`.
@@ -54,19 +55,19 @@ def broken(
         parts: its records; see `parts`.
         error: how the batch failed.
         stop: set when the run shall end.
-        most: how many there may be; None: however many, and those that are not tried within `WITHIN` count
-            as such.
+        most: how many there may be; None: however many, and those that are not tried in time count as such.
+        within: how many seconds the search may take; None: `WITHIN`.
         tell: told every few seconds how far it is, in words.
 
     Raises:
         Exception: `error` itself, where no single record is at fault: an empty batch fails too, none
-            fails alone; where half of a sample do, more than `most` do, or it takes longer than `WITHIN`,
+            fails alone; where half of a sample do, more than `most` do, or it takes longer than it may,
             unless they may be however many; or where the run ends.
     """
     data = data_of(error)
     if data is not None and data["code"] in _OF_THE_MACHINE:
         raise error
-    search = _Search(work, error, stop, tell)
+    search = _Search(work, error, stop, tell, WITHIN if within is None else within)
     if search.without_rows() is not None:
         raise error
     found: list[dict[str, object]] = []
@@ -105,7 +106,7 @@ def parts(files: Sequence[str], columns: StructType) -> Iterator[pa.Table]:
 
 
 class _TookTooLongError(Exception):
-    """A search has taken `WITHIN`."""
+    """A search has taken as long as it may."""
 
 
 class _Search:
@@ -117,9 +118,14 @@ class _Search:
     """
 
     def __init__(
-        self, work: Work, error: Exception, stop: threading.Event, tell: Callable[[str], None]
+        self,
+        work: Work,
+        error: Exception,
+        stop: threading.Event,
+        tell: Callable[[str], None],
+        within: float,
     ) -> None:
-        self._work, self._error, self._stop, self._tell = work, error, stop, tell
+        self._work, self._error, self._stop, self._tell, self._within = work, error, stop, tell, within
         self._began = self._told = time.monotonic()
         self.tried = self.found = self.done = 0
 
@@ -166,11 +172,12 @@ class _Search:
             self._told = now
             self._tell(
                 f"its definition fails, so the records that do it are looked for: {self.found} found, "
-                f"{self.tried:,} records done with, after {now - self._began:.0f} s (at most {WITHIN:.0f} s)"
+                f"{self.tried:,} records done with, after {now - self._began:.0f} s "
+                f"(at most {self._within:.0f} s)"
             )
         if self._stop.is_set():
             raise self._error
-        if now > self._began + WITHIN:
+        if now > self._began + self._within:
             raise _TookTooLongError
         return self._tried(rows)
 

@@ -216,7 +216,7 @@ class Intake:
             raise  # it is still the one to read
         except FileNotFoundError:
             self._reading = None  # the next look does not see it, or misses its rest
-            self.left[reading.file.path] = "went, or became another, while it was read"
+            self._leave(batch, reading, "gone")
             return
         except UNREADABLE as e:
             self._reading = None
@@ -224,11 +224,19 @@ class Intake:
             return
         self._reading = None
         if not source.unchanged(reading.file):
-            self.left[reading.file.path] = "changed while it was read"  # the next look sees what it is then
+            self._leave(batch, reading, "changed")  # it is being written: the next look sees what it is then
             return
         batch.take(reading.file, values, ended=ended)
         reading.done += len(values)
         self._reading = None if ended else reading
+
+    def _leave(self, batch: Batch, reading: Reading, how: str) -> None:
+        """Let go of a file that is another now: for good, where some of it is in the table."""
+        if reading.done:
+            why = f"{how} after {reading.done} of its records were taken"
+            batch.note(reading.file, "changed", why)
+        else:
+            self.left[reading.file.path] = f"{how} while it was read"
 
     def _refuse(self, batch: Batch, reading: Reading, why: str) -> None:
         """Note that a file can't be read; nothing new is no news."""

@@ -11,6 +11,7 @@ is in the table already, it stays open.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,9 +24,9 @@ import pyarrow.compute as pc
 from headwater.connectors import decode
 from headwater.connectors.decode import SOURCE
 from headwater.errors import CommitError, HeadwaterError
+from headwater.flows import bisect
 from headwater.flows.answers import Answers
 from headwater.flows.applied import Applied
-from headwater.flows.bisect import broken
 from headwater.flows.context import Context
 from headwater.flows.rows import FewRows
 from headwater.flows.work import Work
@@ -88,6 +89,7 @@ class Replay:
         self._context = context
         self._applied = applied
         self._table = table
+        self._searching = bisect.WITHIN  # seconds that are left for records that fail
         self._topics = None if topics is None else pa.array(topics, pa.string())
         self._committer = Committer(
             table, IntentFile(context.lake.flow_folder(self.name, table.place.name)), open_target=self._open
@@ -119,6 +121,7 @@ class Replay:
             FlowError: a record fails a rule whose action is `fail`; the batches before it are committed.
         """
         self.recover()
+        self._searching = bisect.WITHIN
         done = Resolution()
         quarantine = Quarantine(self._context.lake, self._table.place.name)
         beside = self._in_table(quarantine, request) if request.action == "replay" else _NOWHERE
@@ -213,7 +216,10 @@ class Replay:
         except HeadwaterError:
             raise
         except Exception as e:
-            taken = FewRows(work, raw, broken(work, [raw], e, self._context.stop, most=None))
+            began = time.monotonic()
+            failing = bisect.broken(work, [raw], e, self._context.stop, most=None, within=self._searching)
+            self._searching = max(0.0, self._searching - (time.monotonic() - began))
+            taken = FewRows(work, raw, failing)
             return taken, taken.passed()
 
     def _ledger(

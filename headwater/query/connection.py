@@ -41,6 +41,9 @@ class Connection:
             duckdb.Error: DuckDB can't do it.
         """
         statement, named = statements.checked(self._connection, self._sources, sql)
+        for table in named:
+            if not table.is_delta:
+                table.csv_columns()  # what is wrong with it is said at once
         self._view(named or self._sources.all)
         if "union" in sql.lower():
             self._result = database.result(self._connection, statement, parameters)
@@ -52,10 +55,9 @@ class Connection:
 
     def _view(self, tables: Sequence[Source]) -> None:
         """Make the views of these tables that are not there yet, or are of a generation that was swapped."""
-        on_duckdb.make_views(
-            self._connection, [each for each in tables if self._viewed.get(each.name) != each]
-        )
-        self._viewed.update({each.name: each for each in tables})
+        new = [each for each in tables if self._viewed.get(each.name) != each]
+        broken = on_duckdb.make_views(self._connection, new)
+        self._viewed.update({each.name: each for each in new if each not in broken})
 
     def close(self) -> None:
         """Close it: nothing of it is left."""

@@ -88,8 +88,11 @@ def rows(
 
 
 def _fetched(found: duckdb.DuckDBPyRelation) -> Iterator[tuple[Any, ...]]:
-    while some := found.fetchmany(_FETCHED):
-        yield from some
+    try:
+        while some := found.fetchmany(_FETCHED):
+            yield from some
+    except duckdb.Error as e:
+        raise QueryError(reason(e), code="QUERY_FAILED") from None
 
 
 @contextmanager
@@ -146,14 +149,18 @@ def make_views(
     *,
     alone: bool = False,
     valid: Mapping[str, str] | None = None,
-) -> None:
+) -> list[Source]:
     """Make a view for each table, which costs a look at its log; of those of which some rows are `valid`, of
     these. The view of a broken table, or of a reference table that is, says what is wrong with it, to whoever
     reads it.
 
+    Returns:
+        Those that are broken.
+
     Raises:
         HeadwaterError: `alone`, so that no others are read, and one is broken.
     """
+    broken = list[Source]()
     for table in tables:
         schema, name = (identifier(part) for part in table.name.split(".", 1))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
@@ -164,7 +171,9 @@ def make_views(
             if alone:
                 raise
             rows = f"SELECT error({literal(e)}) AS broken"
+            broken.append(table)
         connection.execute(f"CREATE OR REPLACE VIEW {schema}.{name} AS {rows}")
+    return broken
 
 
 def _select(table: Source, version: int | None) -> str:

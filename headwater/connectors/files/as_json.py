@@ -48,6 +48,8 @@ def _utc(kind: pa.DataType) -> pa.DataType:
         return pa.list_(_utc_field(kind.value_field))
     if pa.types.is_large_list(kind):
         return pa.large_list(_utc_field(kind.value_field))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_utc_field(kind.value_field), kind.list_size)
     if pa.types.is_map(kind):
         return pa.map_(kind.key_field, _utc_field(kind.item_field), kind.keys_sorted)
     return kind
@@ -78,8 +80,8 @@ def _writer(field: pa.Field) -> Callable[[Any], str]:
 
 def _of_type(kind: pa.DataType, name: str) -> Callable[[Any], str]:
     """How a value of a type, which is not NULL, is written as JSON."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _quoted if kind.extension_name == "arrow.uuid" else _of_type(kind.storage_type, name)
+    if isinstance(kind, (pa.UuidType, pa.JsonType)):
+        return _quoted
     if pa.types.is_dictionary(kind):
         return _of_type(kind.value_type, name)
     if pa.types.is_struct(kind):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
@@ -62,7 +62,7 @@ class Bucket:
         """None: a store has no folders."""
         return None
 
-    def find(self, *, by_name: bool = False, taken: Iterable[str] = ()) -> list[File]:
+    def find(self, *, by_name: bool = False, taken: Collection[str] = ()) -> list[File]:
         """The objects, the oldest first, or in the order of their names.
 
         All below the folder that the pattern begins with are listed, or only those in it where the pattern

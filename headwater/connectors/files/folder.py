@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable, Iterator
 from functools import partial
 from glob import iglob
 from pathlib import Path
@@ -35,7 +35,7 @@ class Folder:
         folder, _ = split(self.pattern)
         return None if (self._root / folder).is_dir() else str(folder)
 
-    def find(self, *, by_name: bool = False, taken: Iterable[str] = ()) -> list[File]:
+    def find(self, *, by_name: bool = False, taken: Collection[str] = ()) -> list[File]:
         """The files, the oldest first, or in the order of their names; those of a Delta table as they came.
 
         Left out are empty ones, and those whose name, or a folder that the pattern does not name itself,
@@ -50,29 +50,34 @@ class Folder:
             ProjectError: the Delta table's rows are not simply those of its files.
             LakeError: it was rewritten after some of its files were taken, or one of its files is not there.
         """
-        known = {*taken}
         if self.delta:
-            table = self._root / self.pattern
-            there = [self._named(path, known) for path in adopted.files(table)]
-            within = f"{os.path.abspath(table)}{os.sep}"
-            mine = [path for path in known if os.path.abspath(self._root / path).startswith(within)]
-            adopted.check_as_taken(table, map(_text, there), mine)
-            found = [self._look(path) for path in there]
-            adopted.check_there(
-                table, [path for path, file in zip(there, found, strict=True) if file is None]
-            )
-            return [file for file in found if file is not None]
+            table = os.path.abspath(self._root / self.pattern)
+            there = adopted.files(Path(table))
+            known = {os.path.abspath(self._root / path): path for path in taken}
+            mine = [path for path in known if path.startswith(f"{table}{os.sep}")]
+            adopted.check_as_taken(Path(self.pattern), map(_text, there), mine)
+            looked = {path: self._look(known.get(_text(path), path)) for path in there}
+            adopted.check_there(Path(table), [path for path, file in looked.items() if file is None])
+            return [file for file in looked.values() if file is not None]
         fixed = len(split(self.pattern)[0].parts)
         names = dict.fromkeys(iglob(self.pattern, root_dir=self._root, recursive=True))  # "**/**": some twice
-        seen = (self._named(name, known) for name in names if not is_left_alone(Path(name).parts[fixed:]))
+        seen = (self._named(name, taken) for name in names if not is_left_alone(Path(name).parts[fixed:]))
         files = map(self._look, dict.fromkeys(seen))
         return ordered([file for file in files if file is not None and file.size], by_name=by_name)
 
-    def _named(self, path: str, known: Container[str]) -> str:
+    def _named(self, path: str, taken: Container[str]) -> str:
         """A path as it was called when its file was taken; of others without what says nothing (`./`)."""
-        plain, whole = os.path.normpath(path), os.path.abspath(self._root / path)
-        spellings = (plain, path, whole, os.path.relpath(whole, self._root))
-        return next((each for each in spellings if _text(each) in known), plain)
+        known = (each for each in self._spellings(path) if _text(each) in taken)
+        return next(known, os.path.normpath(path))
+
+    def _spellings(self, path: str) -> Iterator[str]:
+        """What patterns may call a file, the likely ones first: there may be very many files."""
+        plain = os.path.normpath(path)
+        yield from (plain, path, f"./{plain}")
+        whole = os.path.abspath(self._root / path)
+        yield whole
+        below = os.path.relpath(whole, self._root)
+        yield from (below, f"./{below}")
 
     def bring(self, files: Iterable[File], into: Path) -> Brought:
         """Each file, in turn, with where it can be read: where it lies.

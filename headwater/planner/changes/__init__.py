@@ -123,7 +123,11 @@ def verdict(project: Project, lake: Lake, name: str, outline: Outline) -> Verdic
     before = definitions.read(lake.flow_folder(name))
     if before is None:  # nothing has run with it yet
         return Verdict("new") if log.head(place.path) == 0 else Verdict("unchanged")
-    found = judge(before, definitions.facts(project, name, outline))
+    now = definitions.facts(project, name, outline)
+    if "flows" in now and "flows" not in before:  # which versions before this one did not keep
+        read = {flow: each["consumed"] for flow, each in log.flows(place.path).items() if each["consumed"]}
+        before = {**before, "flows": definitions.flows_of(read) if read else now["flows"]}
+    found = judge(before, now)
     if found.effect in ("unchanged", "resumes") and not _keeps_the_same(lake, name, outline):
         why = f"{state_name(name)}, which holds what it keeps of each key, would have other columns"
         return Verdict("rebuild", (why,))

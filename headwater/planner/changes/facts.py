@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 from hashlib import sha256
 from importlib.metadata import version
@@ -45,9 +45,7 @@ def facts(project: Project, name: str, outline: Outline) -> Facts:
         "definition": _text(definition, code.text_of),
         ANY_LAYOUT: sha256(_text(definition, code.form_of).encode()).hexdigest(),
         "reads": _reads(definition),
-        "flows": "; ".join(
-            f"{each.name}: {', '.join(project.streams(each))}" for each in _queries(definition)
-        ),
+        "flows": flows_of({each.name: project.streams(each) for each in _queries(definition)}),
         "what it uses": _uses(definition),
         "sequence": "; ".join(each.cdc.sequence_by for each in _queries(definition) if each.cdc is not None),
         "fields": "" if definition.decode is None else repr(definition.decode),
@@ -124,6 +122,11 @@ def write(folder: Path, kept: Facts, of: Collection[str] | None, project: str = 
     every = None if of is None or before is None else sorted({*of, *before})
     said = {"facts": kept, "made of": every, "by": by, "project": project}
     json_file.write(folder / FILE, said, indent=1)
+
+
+def flows_of(streams: Mapping[str, Iterable[str]]) -> str:
+    """Which flow reads which streams, as facts write it."""
+    return "; ".join(f"{flow}: {', '.join(sorted(of))}" for flow, of in sorted(streams.items()))
 
 
 def columns_of(text: str) -> dict[str, str]:

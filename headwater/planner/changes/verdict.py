@@ -26,7 +26,7 @@ _FROM_HERE_ON = {
 # Of tables whose rows are appended one by one: no row that is there has to change with the next.
 _OF_ROWS = {"definition", "fields", "reads", "what it uses"}
 # What older versions did not keep: it is compared where it is known.
-_SINCE = {"reads", "flows", "what it uses", "sequence", ANY_LAYOUT}
+_SINCE = {"reads", "what it uses", "sequence", ANY_LAYOUT}
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,10 @@ def judge(before: Facts, now: Facts) -> Verdict:
     known = {what for what in {**before, **now} if what not in _SINCE or (what in before and what in now)}
     changed = [what for what in {**before, **now} if what in known and before.get(what) != now.get(what)]
     changed = [what for what in changed if not _is_layout(what, before, now)]
-    if "sources" in changed:
-        changed = [what for what in changed if what not in ("reads", "flows")]  # which say it once more
+    if "sources" in changed and "reads" in changed:  # which says the same, in order
+        changed.remove("reads")
+    if "flows" in changed and not _renamed(before.get("flows", ""), now.get("flows", "")):
+        changed.remove("flows")  # one that is new begins with the first row of its stream
     if not changed:
         return Verdict("unchanged")
     if "topic" in changed:
@@ -85,6 +87,16 @@ def _is_layout(what: str, before: Facts, now: Facts) -> bool:
     if what == "what it uses":
         return not uses.changed(json.loads(before[what]), json.loads(now[what]))
     return what == ANY_LAYOUT  # told by the definition
+
+
+def _renamed(before: str, now: str) -> bool:
+    """Whether a flow that is gone has read a stream that one with a new name reads."""
+    old, new = (
+        {flow: {*of.split(", ")} for flow, _, of in (each.partition(": ") for each in text.split("; "))}
+        for text in (before, now)
+    )
+    gone = {stream for flow, of in old.items() if flow not in new for stream in of}
+    return any(gone & of for flow, of in new.items() if flow not in old)
 
 
 def _evolved(before: Facts, now: Facts) -> tuple[str, ...]:
@@ -124,7 +136,7 @@ def _said(what: str, before: Facts, now: Facts) -> str:
     if what == "definition":
         return "its query or function changed, and what it has made can't be told apart from what it will"
     if what == "flows":
-        return f"flows: {old} → {new}: under a name of its own a flow reads its stream from the first row on"
+        return f"flows: {old} → {new}: a flow that is named otherwise would read all of its stream again"
     if what == "what it uses":
         return f"{what}: {', '.join(uses.changed(json.loads(old), json.loads(new)))} changed"
     return f"{what}: {old} → {new}"
