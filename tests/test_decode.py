@@ -118,6 +118,8 @@ MALFORMED: dict[str, tuple[bytes | None, str]] = {
 NATIVE_TAKES = {
     "trailing bracket",
     "trailing garbage",
+    "zero byte before other text",
+    "zero byte before another object",
     "two objects",
     "two objects on two lines",
     "decimal with a longer scale",
