@@ -140,7 +140,7 @@ class Board:
             return [name for name, flow in self.flows.items() if flow.state == "failed"]
 
     def waiting(self) -> dict[str, str]:
-        """The flows that were tried again more than once since their last batch, each with why it waits."""
+        """Those that have waited more than `LONG` times since their last batch, each with why it waits."""
         with self._lock:
             flows = self.flows.items()
             return {name: flow.error for name, flow in flows if flow.state == "waiting" and flow.waits > LONG}

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from headwater.errors.codes import Code
 
 LIMIT = 20  # records; where more fail, it is the definition that is wrong, or the machine
-SHARE = (
-    1_000  # or one of so many, in a batch where that is more: what a run takes one by one, a rebuild may too
-)
+SHARE = 1_000  # or one of so many, where that is more: a rebuild's batch has as many as a thousand of a run's
 FEW_ENOUGH = 20 * LIMIT  # records of which those that fail are soon found, or soon too many
 SAMPLE = 8  # of more than these, so many are tried first; where half of them fail, too many will
 WITHIN = 300.0  # seconds that a search may take

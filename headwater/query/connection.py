@@ -42,7 +42,7 @@ class Connection:
         """
         statement, named = statements.checked(self._connection, self._sources, sql)
         for table in named:
-            if not table.is_delta:
+            if not table.is_delta and table.name not in self._viewed:
                 table.csv_columns()  # what is wrong with it is said at once
         self._view(named or self._sources.all)
         if "union" in sql.lower():

@@ -223,7 +223,7 @@ def _analyse(
             of_whole_table(project.suites[table.name])
         sources = {name: found[name].columns for name in table.sources}
         one = processes.analyse(table, table.process, sources, fingerprint(project, table))
-        return replace(timing.ordered(table, found, one), warnings=_of_times(project, table, found))
+        return replace(timing.ordered(table, found, one), warnings=warnings.of_times(project, table, found))
     streams = {name: input_columns(project, table, found[name]) for name in project.streams(table)}
     frames = []
     for name in table.sources:
@@ -245,13 +245,8 @@ def _analyse(
         else:
             judged = joined.analyse(project, table, found, judged, marked)
     judged = timing.ordered(table, found, judged)
-    said = warnings.of(project, table, result) + _of_times(project, table, found)
+    said = warnings.of(project, table, result) + warnings.of_times(project, table, found)
     return replace(judged, warnings=said)
-
-
-def _of_times(project: Project, table: Table, found: Mapping[str, Analysed]) -> tuple[str, ...]:
-    columns = {name: one.columns.fieldNames() for name, one in found.items()}
-    return warnings.of_times(project, table, columns)
 
 
 def _longer(columns: StructType, others: Sequence[StructType]) -> StructType:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from headwater.planner.analysis.analysed import Analysed
 from headwater.project.definitions import Table
 from headwater.project.load import Project
 from headwater.runtime import catalyst, jvm
@@ -34,13 +35,13 @@ def of(project: Project, table: Table, result: DataFrame) -> tuple[str, ...]:
     )
 
 
-def of_times(project: Project, table: Table, columns: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+def of_times(project: Project, table: Table, found: Mapping[str, Analysed]) -> tuple[str, ...]:
     """What is to be said of the columns by which a table tells which of its rows are late.
 
     Args:
         project: the definitions.
         table: one of them.
-        columns: those of the tables that it reads, and of all that these read.
+        found: the tables that it reads, and all that these read.
     """
     if table.emit != "final" and table.allowed_lateness is None and table.process is None:
         return ()
@@ -49,12 +50,12 @@ def of_times(project: Project, table: Table, columns: Mapping[str, Collection[st
         f"{table.file}: one row of {source} whose {time} is ahead of the clock makes all after it late: "
         f"give that time its name where {', '.join(decode)} decodes, which holds such rows back"
         for source, time in asked
-        if time is not None and (decode := _unguarded(project, source, {time}, columns))
+        if time is not None and (decode := _unguarded(project, source, {time}, found))
     )
 
 
 def _unguarded(
-    project: Project, name: str, times: AbstractSet[str], columns: Mapping[str, Collection[str]]
+    project: Project, name: str, times: AbstractSet[str], found: Mapping[str, Analysed]
 ) -> tuple[str, ...]:
     """The tables that decode the records of a table, where none of them holds back rows by one of these
     times, or by that of windows on the way; () where one does, or nobody can tell."""
@@ -62,15 +63,15 @@ def _unguarded(
     if table is None or table.view or table.cdc:
         return ()
     if table.decode is not None:
-        return () if times & {*columns.get(name, times)} else (name,)
-    found = list[str]()
+        return () if times & {*found[name].columns.fieldNames()} else (name,)
+    decode = list[str]()
     for source in project.streams(table):
         own = table.stream(source).event_time
-        above = _unguarded(project, source, times | ({own} if own else set()), columns)
+        above = _unguarded(project, source, times | ({own} if own else set()), found)
         if not above:
             return ()
-        found += above
-    return tuple(found)
+        decode += above
+    return tuple(decode)
 
 
 def _place(table: Table, expression: Any) -> str:
