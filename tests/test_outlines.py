@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from headwater.planner import analysis, dependencies, outlines
 from headwater.planner.changes import plan
+from headwater.project import imports
 from headwater.project.load import load_project
 from headwater.query.inspect.describe import describe
 from headwater.runtime import cache, sessions
@@ -79,8 +80,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # an edit within a second would not be seen
     for folder in ("project", "elsewhere", "packages"):
         monkeypatch.syspath_prepend(str(tmp_path / folder))
-    known = dependencies._known
-    monkeypatch.setattr(dependencies, "_known", lambda: (*known(), f"{tmp_path / 'packages'}/"))
+    others = imports._others()
+    monkeypatch.setattr(imports, "_others", lambda: (*others, f"{tmp_path / 'packages'}/"))
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)

@@ -6,11 +6,11 @@ import hashlib
 import os
 import re
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from headwater.project import imports
 from headwater.project.load import Project
 from headwater.project.paths import LAYERS
 
@@ -56,16 +56,10 @@ def _files(root: Path) -> Iterator[Path]:
 
 def _imported() -> Iterator[Path]:
     """The files of modules that are neither Python's own, nor a package's, nor the engine's."""
-    known = _known()
     for module in sys.modules.copy().values():
         file = getattr(module, "__file__", None) or ""
-        if file.endswith(".py") and not file.startswith(known) and os.path.isfile(file):
+        if file.endswith(".py") and imports.is_own(file):
             yield Path(file)
-
-
-def _known() -> tuple[str, ...]:
-    installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return tuple(f"{folder}{os.sep}" for folder in (*installed, _engine()))
 
 
 @cache

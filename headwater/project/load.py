@@ -11,7 +11,7 @@ from pathlib import Path
 from headwater.common import near
 from headwater.errors import ProjectError
 from headwater.errors.several import Collected
-from headwater.project import checks, environment, lookups, modules, naming, outside, pipelines, sql
+from headwater.project import checks, environment, imports, lookups, modules, naming, outside, pipelines, sql
 from headwater.project.carried import carried
 from headwater.project.cdc.tables import divided
 from headwater.project.conf import Conf
@@ -51,7 +51,7 @@ class Project:
     sinks: dict[str, Sink]
     references: dict[str, Reference]
     suites: dict[str, Suite] = field(default_factory=dict)
-    digest: str = ""  # of all files of its layers and suites, helpers too, as they were loaded
+    digest: str = ""  # of all files of its layers and suites, and of its own modules that they import
     files: dict[str, Files] = field(default_factory=dict)
     lookups: dict[str, Lookup] = field(default_factory=dict)
     off: dict[str, Sink] = field(default_factory=dict)  # whose connection is off in this environment
@@ -173,11 +173,13 @@ def load_project(root: Path | None, env: str = "local") -> Project:
 
 
 def _digest(root: Path) -> str:
+    """Of the files that say definitions and suites, and of the project's modules that these import."""
     found = hashlib.sha256()
-    for folder in (*LAYERS, "quality"):
-        for path in sorted((root / folder).rglob("*")):
-            if path.suffix in (".py", ".sql", ".json"):
-                found.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    every = [path for folder in (*LAYERS, "quality") for path in sorted((root / folder).rglob("*"))]
+    for path in (path for path in every if path.suffix in (".py", ".sql", ".json")):
+        found.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    for name, path in sorted(imports.of(path for path in every if path.suffix == ".py").items()):
+        found.update(f"{name}\0".encode() + path.read_bytes())
     return found.hexdigest()
 
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from pyspark.sql.types import DataType
 
-from headwater.project import code
+from headwater.project import code, imports
 
 _PLAIN = (bool, int, float, str, bytes, Decimal, date, time, timedelta, Enum, re.Pattern, type(None))
-_HERE = Path(__file__).parents[1]
 
 
 def of(function: Any) -> dict[str, str]:
@@ -112,15 +109,8 @@ def _all(kind: str, values: Iterable[Any]) -> str | None:
 
 
 def _is_of_project(what: FunctionType | type | ModuleType) -> bool:
-    """Whether the file where something is defined is none of a package, of Python's, or of the engine."""
+    """Whether something is defined in a file of the project's own."""
     try:
-        file = inspect.getsourcefile(what)
+        return imports.is_own(inspect.getsourcefile(what))
     except (OSError, TypeError):  # built in, or made by what is no file
         return False
-    return file is not None and Path(file).is_file() and not any(map(Path(file).is_relative_to, _installed()))
-
-
-@cache
-def _installed() -> tuple[Path, ...]:
-    paths = sysconfig.get_paths()
-    return (_HERE, *(Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")))
