@@ -8,6 +8,7 @@ import random
 import shutil
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -266,14 +267,14 @@ def test_no_commit_of_maintenance_takes_back_what_flows_have_done_meanwhile(
             target.keep(timedelta(seconds=turn % 2))
             target.expire([], LONG_AGO + timedelta(seconds=turn))
 
-    keeper = threading.Thread(target=maintain)
-    keeper.start()
-    try:
-        for _ in range(count):
-            writer.append(1)
-    finally:
-        done.set()
-        keeper.join()
+    with ThreadPoolExecutor(1) as pool:
+        keeper = pool.submit(maintain)
+        try:
+            for _ in range(count):
+                writer.append(1)
+        finally:
+            done.set()
+        keeper.result()
     batches, expired = -1, ""
     for commit in log.commits(writer.path, after=0, upto=target.version):
         (flow,) = commit.flows.values()

@@ -80,19 +80,21 @@ def test_each_row_once_wherever_it_crashes(
 
     monkeypatch.setattr(failpoints, "reach", reach)
     case = Sides(tmp_path, interpreted, {"quality/gold.whole.json": SUITE})
-    flow = case.flow(WHOLE)
+    flow, crashes = case.flow(WHOLE), set[str]()
     for _ in range(25):
         for side in draw.sample(["east", "west"], draw.randint(1, 2)):
             case.add(side, *(draw.randrange(-20, 100) for _ in range(draw.randrange(1, 5))))
         left[0] = draw.randrange(1, 16)
         try:
             flow.step()
-        except Crash:
+        except Crash as e:
+            crashes.add(str(e))
             left[0] = 0
             flow = case.flow(WHOLE)
     left[0] = 0
     while flow.step():
         pass
+    assert len(crashes) > 2, crashes
     want = [(side, n) for side, n in case.added if n <= 90 and (side == "east" or n > 0)]
     assert case.rows(WHOLE, "side, n") == sorted(want, key=repr)
     batches = case.board.flows[WHOLE]

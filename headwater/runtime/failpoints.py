@@ -2,13 +2,14 @@
 
 Active only where `HEADWATER_FAIL_POINT` is set, as `<step>:<flow>:<count>=<python|jvm|stop>`: at the
 count-th time that the flow reaches the step, SIGKILL to this process, to its JVM, or SIGSTOP to this
-process. Steps: pinned, built, staged, committing, committed, sealed.
+process; stderr says so before. Steps: pinned, built, staged, committing, committed, sealed.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 
 from headwater.runtime import jvm
@@ -33,6 +34,7 @@ def reach(step: str, flow: str) -> None:
         _seen += 1
         if _seen != int(count):
             return
+    print(f"fail point {wanted}", file=sys.stderr, flush=True)
     if what == "jvm":
         os.kill(jvm.pid(), signal.SIGKILL)
     else:

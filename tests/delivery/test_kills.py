@@ -71,10 +71,12 @@ def project(tmp_path_factory: pytest.TempPathFactory, broker: str, spark: SparkS
 
 def kill_at(project: Project, step: str, flow: str, count: int, who: str) -> None:
     """Run until the step is reached and the process or its JVM is killed there."""
-    with project.run("--once", fail=f"{step}:{flow}:{count}={who}") as run:
+    point = f"{step}:{flow}:{count}={who}"
+    with project.run("--once", fail=point) as run:
         jvm = run.jvm()
         code = run.wait()
         reached = f"{step} of {flow} was not reached: {run.said()}"
+        assert f"fail point {point}" in run.stderr, reached
         if who == "python":
             assert code == -signal.SIGKILL, reached
         elif flow in (GOLD, FINAL, HOT) and code == 0:  # from "built" on, they need no JVM

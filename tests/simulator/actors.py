@@ -157,8 +157,11 @@ def rebuild(world: World, project: Project) -> None:
         builder(None)
         _swap(project, lake, shadow, plan, builder)  # type: ignore[arg-type]
         plan.forget(lake)
+        world.note("rebuilt", world.root)
 
 
 def replay(world: World, project: Project) -> None:
     """`headwater quarantine replay`: by the process that writes the table, or by itself."""
-    resolve(project, SILVER, "replay")  # type: ignore[arg-type]
+    done = resolve(project, SILVER, "replay")  # type: ignore[arg-type]
+    if done.replayed:
+        world.note("replayed", world.root)

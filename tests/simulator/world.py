@@ -28,6 +28,7 @@ LOOKS = (
 )
 MOST = 40_000  # steps of a schedule; more are taken for a deadlock
 SHOWN = 60  # steps of a trace that a failure shows
+FAULT = "-" * 10  # in a trace: where a process is struck
 
 
 class Killed(BaseException):
@@ -169,7 +170,7 @@ class World(Clock):
             found = process.writes.pop(process.written, None)
         if found is not None:
             process.struck.append(found)
-            self.note("----------", f"{found.kind} {found.seconds or ''}")
+            self.note(FAULT, f"{found.kind} {found.seconds or ''}")
             if found.kind == "pause":
                 process.until = self.seconds + found.seconds
             if found.kind in ("pause", "delay"):
@@ -191,6 +192,10 @@ class World(Clock):
             f"{at:12.3f} {process:9} {task:10} {what:10} {self._below(where)}"
             for at, process, task, what, where in self._trace[-newest:]
         ]
+
+    def happened(self) -> set[str]:
+        """The kinds of faults that struck, and of steps that were taken."""
+        return {str(where).split()[0] if what == FAULT else what for *_, what, where in self._trace}
 
     def _below(self, where: Path | str) -> str:
         return str(where).replace(str(self.root), "", 1).lstrip("/")
