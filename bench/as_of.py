@@ -48,7 +48,7 @@ _FILES = {
 
 def measure(*sizes: int) -> dict[str, Any]:
     """{events that were there → of a batch: seconds (median), rows and files read, seconds of its parts; and
-    the seconds of computing all anew}."""
+    the seconds of computing all anew, and their ratio}."""
     return {f"{size:,}": _measured(size) for size in sizes or SIZES}
 
 
@@ -73,7 +73,8 @@ def _measured(size: int) -> dict[str, Any]:
         _append(case, SAID, moved, pa.repeat(BEGIN + begin * STEP, MOVED))
         case.step(f"{HISTORY}_changes", HISTORY)
 
-    return {**timed.batches(case, VIEW, BATCHES, prepare), "seconds_anew": anew}
+    batch = timed.batches(case, VIEW, BATCHES, prepare)
+    return {**batch, "seconds_anew": anew, "ratio": round(anew / batch["seconds"], 1)}
 
 
 def _events(case: Project, begin: int, count: int) -> None:

@@ -10,7 +10,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
@@ -49,8 +49,12 @@ FLOWS = (
 )
 
 
-def measure(batches: Sequence[int] = BATCHES) -> dict[str, Any]:
-    """{batches → {flow → milliseconds of a batch after a hundred and after those, ratio, files, log}}."""
+def measure(*batches: int) -> dict[str, Any]:
+    """{batches → {flow → milliseconds of a batch after a hundred and after those, ratio, files, log}}.
+
+    Args:
+        batches: as many, in ascending order; none: `BATCHES`.
+    """
     project = lab.load(lab.prepare())
     spark = sessions.start(project.conf)
     tables = analysis.analyse(spark, project)
@@ -59,7 +63,7 @@ def measure(batches: Sequence[int] = BATCHES) -> dict[str, Any]:
     for _ in range(YOUNG):
         young.batch()
     found = {}
-    for upto in batches:
+    for upto in batches or BATCHES:
         while old.done < upto:
             old.batch()
         taken = [(young.batch(), old.batch()) for _ in range(PAIRS)]

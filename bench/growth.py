@@ -80,7 +80,7 @@ def measure(*only: int) -> dict[str, Any]:
     }
     return {
         **{f"{tables} tables, {events:,} events": each for (tables, events), each in found.items()},
-        **{f"picture of {of}": str(_drawn(of, each)) for of, each in pictures.items()},
+        **{f"picture of {of}": str(_drawn(of, each)) for of, each in pictures.items() if len(each) > 1},
     }
 
 

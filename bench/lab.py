@@ -30,6 +30,7 @@ from headwater.run.supervisor import Options, Run
 from headwater.runtime import jvm
 
 ROOT = Path(__file__).parent.parent
+NONE = Faults()
 
 
 def prepare(*more: str, home: str = "bench") -> Path:
@@ -57,7 +58,7 @@ def preload(project: Project, count: int) -> None:
         refill(project, "iot", count)
 
 
-def refill(project: Project, system: str, count: int) -> None:
+def refill(project: Project, system: str, count: int, faults: Faults = NONE) -> None:
     """Empty the topics of a system, and send the first `count` records of its generator."""
     client = kafka.client_options(project.conf, kafka.ensure_running(project.root, project.conf))
     generator = load_generator(project.root, system)
@@ -67,7 +68,7 @@ def refill(project: Project, system: str, count: int) -> None:
     for deleted in admin.delete_topics(names).values() if names else ():
         deleted.result()
     create_topics(client, generator.topics)
-    events = generator.records(seed=1, faults=Faults(), clock=stepped(DEFAULT_START, DEFAULT_STEP))
+    events = generator.records(seed=1, faults=faults, clock=stepped(DEFAULT_START, DEFAULT_STEP))
     run_producer(islice(events, count), client=client, count=count)
 
 

@@ -1,9 +1,10 @@
-"""System 1 from Kafka to gold, by PyFlink and by us, over the same topic.
+"""System 1 from Kafka to gold, by us, by PyFlink and by Spark alone, over the same topic.
 
 PyFlink does it in one job, which reads the topic for bronze (records as they are) and for silver (decoded,
 with the host's site, held to the same expectations by a WHERE); bronze and silver are Parquet files, gold is
-kept in Paimon window by window, as late readings correct it. What it does not do: keep what it rejects, and
-read silver from bronze, and gold from silver, as tables.
+kept in Paimon window by window, as late readings correct it. It does not read silver from bronze, and gold
+from silver, as tables. Spark does, by plain Structured Streaming (`bench.peers.streaming`) and by Spark
+Declarative Pipelines, whose gold is a view that is computed whole. None of them keeps what it rejects.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ import csv
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
-import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from bench import lab
-from bench.peers import flink
+from bench.peers import flink, spark
 from bench.peers.flink import Insert
 from headwater.common.scratch import OFF_TIES
 from headwater.connectors import kafka
@@ -29,7 +30,8 @@ from headwater.project.load import Project
 from headwater.runtime import sessions
 from headwater.storage.lake import Lake
 
-TABLES = ("bronze.iot_metrics", "silver.cpu_metrics", "gold.cpu_usage_5m")
+LAYERS = ("bronze", "silver", "gold")
+TABLES = {"bronze": "bronze.iot_metrics", "silver": "silver.cpu_metrics", "gold": "gold.cpu_usage_5m"}
 _PLACE = "`partition` INT METADATA VIRTUAL, `offset` BIGINT METADATA VIRTUAL"
 _TIME = "TIMESTAMP_LTZ(3)"
 _WINDOW = 300_000  # milliseconds
@@ -41,35 +43,48 @@ _GOLD = f"""SELECT starts, starts + INTERVAL '{_WINDOW // 1000}' SECOND(3), host
     MAX(`usage`), MAX(event_time)
     FROM (SELECT *, TO_TIMESTAMP_LTZ(occurred_at - MOD(occurred_at, {_WINDOW}), 3) AS starts FROM cpu_metrics)
     GROUP BY starts, hostname, cpu"""
-_MEAN = f"round(avg_usage * {OFF_TIES}, 6)"
-_COMPARED = f"epoch_ms(window_start), hostname, cpu, {_MEAN}, max_usage, epoch_ms(last_event)"
+# What is compared of all rows: of bronze and silver a sum of their hashes.
+_WINDOW_ROWS = f"""SELECT epoch_ms(window_start), hostname, cpu, round(avg_usage * {OFF_TIES}, 6), max_usage,
+    epoch_ms(last_event) FROM gold ORDER BY ALL"""
+_SUMS = {
+    "bronze": """SELECT count(*), sum(hash("partition"::INT, "offset"::BIGINT, "value")) FROM bronze""",
+    "silver": """SELECT count(*), sum(hash(hostname, cpu, usage, occurred_at, epoch_ms(event_time), site,
+        alert_threshold)) FROM silver""",
+}
+Tables = dict[str, ds.Dataset]  # bronze, silver and gold
+
+
+class Drained(NamedTuple):
+    """How a system made the tables once.
+
+    Attributes:
+        seconds: that it took.
+        tables: those that it made.
+    """
+
+    seconds: float
+    tables: Tables
 
 
 def measure(rows: int, folder: Path) -> dict[str, Any]:
-    """{cold and warm → our records/s, PyFlink's, the ratio}, and whether the tables of both are equal.
+    """{cold and warm → {system → records/s; of a peer whose tables equal ours the ratio of our rate to its}}.
 
-    Cold is from a process's start to its job's end. Warm is PyFlink's second job in its process, without
-    planning, and our second drain in ours, from its first batch to the end of its last.
+    Cold is from a process's start to the end of its first drain. Warm is a second one in the same process, to
+    the end of the last batch: ours from the beginning of the first, PyFlink's without planning. Declarative
+    pipelines are run by a command, so always cold.
     """
     project = lab.load(lab.prepare())
     lab.preload(project, rows)
     rows = lab.records(project)
-    servers = kafka.ensure_running(project.root, project.conf)
-    jobs = {turn: _inserts(turn) for turn in ("cold", "warm")}
-    theirs = flink.run(folder, _sources(servers, project.root), jobs)
-    for turn in theirs.items():
-        if isinstance(turn[1], str):
-            raise SystemExit(f"PyFlink, {turn[0]}: {turn[1]}")
-    cold = _cold(project)
-    sessions.start(project.conf)
-    for _ in range(2):
-        warm_project = lab.in_lake(project, "bench", fresh=True)
-        warm, _ = lab.drain(warm_project, TABLES[-1])
+    bootstrap = kafka.ensure_running(project.root, project.conf)
+    peers = {
+        "pyflink": _by_flink(project, bootstrap, folder / "flink"),
+        **_by_spark(project, bootstrap, folder),
+    }
+    ours = {"cold": _cold(project), "warm": _warm(project)}
     return {
         "records": rows,
-        "cold": compared(rows / cold, rows / theirs["cold"].ready),
-        "warm": compared(rows / warm, rows / theirs["warm"].seconds),
-        "equal": _equal(warm_project, folder),
+        **{turn: _compared(rows, ours[turn], turn, peers) for turn in ours},
     }
 
 
@@ -78,13 +93,71 @@ def compared(ours: float, theirs: float) -> dict[str, float]:
     return {"ours": round(ours), "pyflink": round(theirs), "ratio": round(ours / theirs, 2)}
 
 
-def _cold(project: Project) -> float:
-    """Seconds from the start of a process that drains the tables, without their alert, to its end."""
+def _compared(
+    rows: int, ours: Drained, turn: str, peers: Mapping[str, Mapping[str, Drained]]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"ours": round(rows / ours.seconds)}
+    for name, turns in peers.items():
+        if turn not in turns:
+            continue
+        theirs = turns[turn]
+        if wrong := _different(ours.tables, theirs.tables):
+            print(f"{name}, {turn}: its {wrong} differs from ours", file=sys.stderr, flush=True)
+            found[name] = {"differs": wrong}
+        else:
+            found[name] = {
+                "records_per_second": round(rows / theirs.seconds),
+                "ratio": round(theirs.seconds / ours.seconds, 2),
+            }
+    return found
+
+
+def _by_flink(project: Project, bootstrap: str, folder: Path) -> dict[str, Drained]:
+    jobs = {turn: _inserts(turn) for turn in ("cold", "warm")}
+    ran = flink.run(folder, _sources(bootstrap, project.root), jobs)
+    found = {}
+    for turn in jobs:
+        each = ran[turn]
+        if isinstance(each, str):
+            raise SystemExit(f"PyFlink, {turn}: {each}")
+        tables = {
+            layer: ds.dataset(flink.place(folder, f"{layer}_{turn}"), format="parquet") for layer in LAYERS
+        }
+        found[turn] = Drained(each.ready if turn == "cold" else each.seconds, tables)
+    return found
+
+
+def _by_spark(project: Project, bootstrap: str, folder: Path) -> dict[str, dict[str, Drained]]:
+    streaming, pipelines = folder / "streaming", folder / "pipelines"
+    hosts = project.root / "conf" / "reference" / "hosts.csv"
+    cold, warm = spark.streamed(streaming, bootstrap, hosts)
+    declared = spark.declared(pipelines, bootstrap, hosts)
+    return {
+        "structured_streaming": {
+            "cold": Drained(cold, _delta({layer: streaming / "cold" / layer for layer in LAYERS})),
+            "warm": Drained(warm, _delta({layer: streaming / "warm" / layer for layer in LAYERS})),
+        },
+        "declarative_pipelines": {
+            "cold": Drained(declared, _delta({layer: pipelines / "warehouse" / layer for layer in LAYERS}))
+        },
+    }
+
+
+def _warm(project: Project) -> Drained:
+    sessions.start(project.conf)
+    for _ in range(2):
+        fresh = lab.in_lake(project, "bench", fresh=True)
+        seconds, _ = lab.drain(fresh, TABLES["gold"])
+    return Drained(seconds, _ours(fresh))
+
+
+def _cold(project: Project) -> Drained:
+    """From the start of a process that drains the tables, without their alert, to its end."""
     with (project.root / "cold.log").open("wb") as log:
-        command = [sys.executable, "-m", "bench.lab", project.root, TABLES[-1]]
+        command = [sys.executable, "-m", "bench.lab", project.root, TABLES["gold"]]
         began = time.monotonic()
         subprocess.run(command, stdout=log, stderr=log, check=True, cwd=lab.ROOT)
-        return time.monotonic() - began
+        return Drained(time.monotonic() - began, _ours(lab.in_lake(project, "cold")))
 
 
 def _sources(servers: str, project: Path) -> list[str]:
@@ -135,18 +208,21 @@ def _inserts(turn: str) -> list[Insert]:
     ]
 
 
-def _equal(project: Project, folder: Path) -> bool:
-    """Whether bronze and silver have as many rows, and gold the same rows, here and there."""
-    ours = [DeltaTable(Lake(project.conf.lake).place(name).path).to_pyarrow_dataset() for name in TABLES]
-    theirs = [
-        ds.dataset(flink.place(folder, f"{layer}_warm"), format="parquet")
-        for layer in ("bronze", "silver", "gold")
-    ]
-    counts = [[each.count_rows() for each in side] for side in (ours, theirs)]
-    return counts[0] == counts[1] and _rows(ours[2].to_table()) == _rows(theirs[2].to_table())
+def _ours(project: Project) -> Tables:
+    lake = Lake(project.conf.lake)
+    return _delta({layer: lake.place(TABLES[layer]).path for layer in LAYERS})
 
 
-def _rows(gold: pa.Table) -> list[Any]:
+def _delta(folders: Mapping[str, Path]) -> Tables:
+    return {layer: DeltaTable(folder).to_pyarrow_dataset() for layer, folder in folders.items()}
+
+
+def _different(ours: Tables, theirs: Tables) -> str:
+    """The layer whose rows differ; "": none."""
     with duckdb.connect() as database:
-        database.register("gold", gold)
-        return database.execute(f"SELECT {_COMPARED} FROM gold ORDER BY ALL").fetchall()
+
+        def rows(tables: Tables, layer: str) -> list[Any]:
+            database.register(layer, tables[layer])
+            return database.execute(_SUMS.get(layer, _WINDOW_ROWS)).fetchall()
+
+        return next((layer for layer in LAYERS if rows(ours, layer) != rows(theirs, layer)), "")
