@@ -62,3 +62,9 @@ def _anchor(heading: str) -> str:
 
 def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8")
+
+
+def test_pictures_of_figures_have_figures() -> None:
+    pictures = {path.name: _text(path) for path in (DOCS / "images").glob("*.svg")}
+    assert "freshness.svg" in pictures
+    assert not [name for name, text in pictures.items() if re.search(r"\bNaN\b|Infinity|e\+\d\d", text)]
