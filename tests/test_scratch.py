@@ -148,3 +148,18 @@ def test_so_does_a_user_s(tmp_path: Path) -> None:
         assert len(lake.fetchmany(10)) == 10
         assert sum(len(batch) for batch in lake.execute(UNITED).to_arrow_reader(10_000)) == 300_000
     assert len(query.run(UNITED, project=tmp_path).rows) == 300_000
+
+
+def test_an_interrupt_while_its_folder_is_made_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: int) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(database, "_folders", {})
+    monkeypatch.setattr(database.locks, "locked", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        database.opened(database.Limits(lake=tmp_path))
+    assert list(tmp_path.glob("_scratch/*"))
+    database.clear()
+    assert not list(tmp_path.glob("_scratch/*"))

@@ -117,9 +117,10 @@ def _folder(lake: Path) -> Path | None:
     with _LOCK:
         found = _folders.get(lake)
         if found is None or not found.is_dir():
+            found = None
             with suppress(OSError):
                 _sweep(lake / FOLDER)
-                found = _folders[lake] = _made(lake / FOLDER)
+                found = _made(lake)
         return found
 
 
@@ -141,11 +142,12 @@ def _sweep(scratch: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _made(scratch: Path) -> Path:
-    """A new folder, locked till the process ends."""
+def _made(lake: Path) -> Path:
+    """A new folder, locked till the process ends; known before it is there, as an interrupt may come."""
+    scratch = lake / FOLDER
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     while True:
-        path = scratch / uuid.uuid4().hex[:8]
+        path = _folders[lake] = scratch / uuid.uuid4().hex[:8]
         path.mkdir(mode=0o700)
         try:
             folder = os.open(path, os.O_RDONLY)
