@@ -88,11 +88,6 @@ def measure(rows: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def compared(ours: float, theirs: float) -> dict[str, float]:
-    """Two rates and their ratio: above 1 where we are faster."""
-    return {"ours": round(ours), "pyflink": round(theirs), "ratio": round(ours / theirs, 2)}
-
-
 def _compared(
     rows: int, ours: Drained, turn: str, peers: Mapping[str, Mapping[str, Drained]]
 ) -> dict[str, Any]:

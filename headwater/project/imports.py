@@ -56,13 +56,19 @@ def _with_parents(name: str) -> Iterator[str]:
 
 def _file(name: str) -> Path | None:
     """The file of a module, if that is the project's own."""
-    for each in dict.fromkeys((name.partition(".")[0], name)):  # looking for a module imports its parents
-        spec = None
-        with suppress(Exception):  # a parent may fail: who needs the module is told
-            spec = getattr(sys.modules.get(each), "__spec__", None) or importlib.util.find_spec(each)
-        if spec is None or (spec.origin is not None and not is_own(spec.origin)):
-            return None
-    return Path(spec.origin) if spec is not None and spec.origin is not None else None
+    head = _origin(name.partition(".")[0])
+    if head is not None and not is_own(head):  # looking for a module imports its parents
+        return None
+    origin = _origin(name)
+    return Path(origin) if origin is not None and is_own(origin) else None
+
+
+def _origin(name: str) -> str | None:
+    """Where a module is from; None: there is none, or it is a folder alone."""
+    with suppress(Exception):  # a parent may fail: who needs the module is told
+        spec = getattr(sys.modules.get(name), "__spec__", None) or importlib.util.find_spec(name)
+        return spec.origin if spec is not None else None
+    return None
 
 
 @cache
